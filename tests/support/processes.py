@@ -1,0 +1,117 @@
+"""
+Child processes of the tests: each with a log, awaited by what it does, ended by its id.
+
+A child asks the kernel to be killed when its parent ends (`setpriv --pdeathsig`), so that a test run that
+is killed with SIGKILL leaves no server behind. The kernel ties that to the *thread* that started the child:
+start children from the main thread, or from one that outlives them.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+POLL_S = 0.02
+TAIL_LINES = 30
+
+
+class ProcessFailed(Exception):
+    """A child ended, or did not become ready in time; the message holds the end of its log."""
+
+
+class Process:
+    """One running child process."""
+
+    def __init__(self, name: str, child: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._child = child
+
+    @classmethod
+    def start(
+        cls,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> "Process":
+        """Start `command` in a session of its own; `env` is added to ours, output goes to the end of `log`."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+        return cls(name, child, log)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._child.poll()
+
+    def wait_until(self, ready: Callable[[], bool], *, within_s: float) -> None:
+        """Return as soon as `ready()`; raise with the end of the log when the process ends or time is up."""
+        deadline = time.monotonic() + within_s
+        while not ready():
+            if self.exit_code is not None:
+                raise ProcessFailed(f"{self.name} ended with code {self.exit_code}; its log ends:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise ProcessFailed(f"{self.name} was not ready after {within_s:.0f} s; its log ends:\n{self.tail()}")
+            time.sleep(POLL_S)
+
+    def wait(self, *, within_s: float) -> int:
+        """The exit code, once it ended by itself."""
+        return self._child.wait(within_s)
+
+    def stop(self, *, within_s: float = 15, first: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to end, insist after `within_s`; returns when it is gone."""
+        self._signal(first)
+        try:
+            self._child.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it and what it started in its session, at once; returns when it is gone."""
+        self._signal(signal.SIGKILL)
+        self._child.wait()
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+
+    def _signal(self, which: signal.Signals) -> None:
+        # Until it is reaped the id is ours, so this cannot hit a stranger.
+        if self._child.poll() is None:
+            os.killpg(self._child.pid, which)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port nobody listens on now. Somebody may take it before you do: rare, and the start then says so."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def accepts_connections(host: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -26,13 +26,9 @@ def key_of(*parts: str | bytes | Path) -> str:
     """A short name for what something is made from: texts, bytes, or files by their content."""
     digest = hashlib.sha256()
     for part in parts:
-        match part:
-            case Path():
-                data = part.read_bytes()
-            case str():
-                data = part.encode()
-            case bytes():
-                data = part
+        if isinstance(part, Path):
+            part = part.read_bytes()
+        data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "big"))
         digest.update(data)
     return digest.hexdigest()[:16]

@@ -29,7 +29,9 @@ class Unpacked:
             found = self.root / folder / name
             if found.exists():
                 return found
-        raise Unavailable(f"the Debian packages in {self.root} hold no program '{name}'; delete that folder and try again")
+        raise Unavailable(
+            f"the Debian packages in {self.root} hold no program '{name}'; delete that folder and try again"
+        )
 
     def environment(self) -> dict[str, str]:
         """PATH and library path that find this tree first."""
@@ -45,7 +47,9 @@ class Unpacked:
 def unpack(name: str, *packages: str) -> Unpacked:
     """`packages` and what this machine lacks of their dependencies, unpacked once into the cache under `name`."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise Unavailable(f"no apt-get here to fetch {', '.join(packages)}: use Debian or Ubuntu, or leave this tier out")
+        raise Unavailable(
+            f"no apt-get here to fetch {', '.join(packages)}: use Debian or Ubuntu, or leave this tier out"
+        )
 
     def build(folder: Path) -> None:
         state, archives = folder / "apt", folder / "apt" / "archives"
@@ -56,7 +60,16 @@ def unpack(name: str, *packages: str) -> Unpacked:
                    "-o", f"Dir::Cache::pkgcache={state / 'pkgcache.bin'}", "-o", f"Dir::Cache::srcpkgcache={state / 'srcpkgcache.bin'}",
                    "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User="]  # fmt: skip
         _apt(packages, *options, "update")
-        _apt(packages, *options, "install", "--yes", "--download-only", "--reinstall", "--no-install-recommends", *packages)
+        _apt(
+            packages,
+            *options,
+            "install",
+            "--yes",
+            "--download-only",
+            "--reinstall",
+            "--no-install-recommends",
+            *packages,
+        )
         for archive in sorted(archives.glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", archive, folder], check=True)
         shutil.rmtree(state)
@@ -72,4 +85,6 @@ def _apt(packages: tuple[str, ...], *arguments: str) -> None:
     done = subprocess.run(["apt-get", *arguments], capture_output=True, text=True)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Unavailable(f"apt-get could not fetch {', '.join(packages)} ({last}); check that a package mirror can be reached")
+        raise Unavailable(
+            f"apt-get could not fetch {', '.join(packages)} ({last}); check that a package mirror can be reached"
+        )

@@ -68,9 +68,13 @@ class Process:
         deadline = time.monotonic() + within_s
         while not ready():
             if self.exit_code is not None:
-                raise ProcessFailed(f"{self.name} ended with code {self.exit_code}; its log ends:\n{self.tail()}")
+                raise ProcessFailed(
+                    f"{self.name} ended with code {self.exit_code}; its log ends:\n{self.tail()}"
+                )
             if time.monotonic() > deadline:
-                raise ProcessFailed(f"{self.name} was not ready after {within_s:.0f} s; its log ends:\n{self.tail()}")
+                raise ProcessFailed(
+                    f"{self.name} was not ready after {within_s:.0f} s; its log ends:\n{self.tail()}"
+                )
             time.sleep(POLL_S)
 
     def wait(self, *, within_s: float) -> int:

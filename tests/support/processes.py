@@ -7,15 +7,20 @@ start children from the main thread, or from one that outlives them.
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 POLL_S = 0.02
 TAIL_LINES = 30
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_PORT = 10_000
+PORT_DRAWS = 100
 
 
 class ProcessFailed(Exception):
@@ -105,11 +110,22 @@ class Process:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on now. Somebody may take it before you do: rare, and the start then says so."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """
+    A port nobody listens on now. Somebody may take it before you do: rare, and the start then says so.
+
+    It lies below the range from which the kernel serves outgoing connections. A server that takes seconds to
+    start would else lose its port to one of them now and then: to the very client that polls for it, too.
+    """
+    first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
+    candidates = range(LOWEST_PORT, first_outgoing)
+    for port in random.sample(candidates, k=min(PORT_DRAWS, len(candidates))):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise OSError(
+        f"no free port on {host} between {LOWEST_PORT} and {first_outgoing}, where {OUTGOING_PORTS} begins; "
+        "raise that limit, or end what listens on all of them"
+    )
 
 
 def accepts_connections(host: str, port: int) -> bool:

@@ -1,0 +1,1 @@
+"""The cluster that the tests of a run share."""

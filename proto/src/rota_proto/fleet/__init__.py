@@ -1,0 +1,1 @@
+"""The fleet contracts, by version."""

@@ -1,0 +1,1 @@
+"""The sidecar contracts, by version."""

@@ -1,1 +1,1 @@
-"""x"""
+"""The `rota` command."""

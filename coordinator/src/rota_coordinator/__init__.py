@@ -1,1 +1,1 @@
-"""x"""
+"""Group coordinator and embedded topic log: one server that members and administrators call."""

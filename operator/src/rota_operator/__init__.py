@@ -1,1 +1,1 @@
-"""x"""
+"""Reconciles ConsumerGroup resources, scales consumers and resets offsets."""

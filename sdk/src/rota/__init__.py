@@ -1,1 +1,1 @@
-"""x"""
+"""What an application imports to consume and produce with Rota."""

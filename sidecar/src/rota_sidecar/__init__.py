@@ -1,1 +1,1 @@
-"""x"""
+"""The group member: joins, heartbeats, assigns, fetches, delivers and commits for one application pod."""

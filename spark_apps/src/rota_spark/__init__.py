@@ -1,1 +1,1 @@
-"""x"""
+"""Spark applications as members of a group: data source, driver helper, example pipelines."""

@@ -1,0 +1,39 @@
+"""Every part starts and says which version it is; that is all they do yet, and they say so."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+PROGRAMS = {
+    "rota_coordinator": "rota-coordinator",
+    "rota_operator": "rota-operator",
+    "rota_sidecar": "rota-sidecar",
+    "rota_spark": "rota-spark",
+}
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(("module", "name"), PROGRAMS.items())
+def test_a_part_says_its_version(module: str, name: str) -> None:
+    done = run(module, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version(name)}\n", "")
+
+
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_a_part_that_can_do_nothing_yet_says_so(module: str) -> None:
+    done = run(module)
+    assert done.returncode == 2
+    assert done.stderr.endswith("nothing to start yet; see CHANGELOG.md for what each part can do\n")
+
+
+def test_rota_version_lists_every_part() -> None:
+    done = run("rota_cli", "version")
+    assert done.returncode == 0
+    listed = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
+    names = {*PROGRAMS.values(), "rota", "rota-cli", "rota-proto"}
+    assert listed == {name: version(name) for name in names}

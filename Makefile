@@ -1,0 +1,93 @@
+# Everything a developer types. `make help` lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+
+PYTHON ?= python3
+VENV ?= .venv
+TIERS ?= unit process simulation kafka cluster spark
+ROUNDS ?= 20
+
+BIN := $(VENV)/bin
+SOURCES := $(wildcard */src)
+PINNED := constraints.txt pyproject.toml scripts/setup $(wildcard */pyproject.toml)
+space := $(subst ,, )
+# The checkout that make runs in is the one that is looked at, also when VENV belongs to another one.
+export PYTHONPATH := $(subst $(space),:,$(abspath $(SOURCES)))
+
+.PHONY: help
+help: ## Show this list
+	@echo "make TARGET [VARIABLE=value]"
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON (an interpreter, 3.11 or newer), VENV (where the environment lies)."
+	@echo "Tiers of tests: $(TIERS). What each starts, and what it takes: docs/testing.md"
+
+.PHONY: setup
+setup: $(VENV)/.all ## Make .venv with all parts and tools, from constraints.txt
+
+$(VENV)/.all: $(PINNED)
+	@PYTHON=$(PYTHON) VENV=$(VENV) scripts/setup all
+	@touch $(VENV)/.demo $@
+
+$(VENV)/.demo: $(PINNED)
+	@PYTHON=$(PYTHON) VENV=$(VENV) scripts/setup demo
+	@touch $@
+
+.PHONY: demo
+demo: $(VENV)/.demo ## Show what there is to see, with nothing but Python installed
+	@$(BIN)/python -m rota_cli version
+	@echo "These parts start and carry the final group protocol; what they will do arrives part by part: CHANGELOG.md"
+
+# In order of their speed, so that what is wrong shows soon.
+.PHONY: check
+check: shape lint protos imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
+
+.PHONY: lint shape protos imports types
+lint: $(VENV)/.all
+	@$(BIN)/ruff check --quiet . || { echo "lint: see above; 'make format' mends what can be mended by itself" >&2; exit 1; }
+	@$(BIN)/ruff format --quiet --check . || { echo "lint: files are not formatted; run 'make format'" >&2; exit 1; }
+	@echo "lint: ok"
+shape: $(VENV)/.all
+	@# Not `python -m`: that puts the checkout first on the path, and one of the things looked for is a file that breaks it.
+	@$(BIN)/pytest --quiet --no-header tests/architecture
+protos: $(VENV)/.all
+	@cd proto && $(abspath $(BIN))/buf lint
+	@cd proto && $(abspath $(BIN))/buf format --diff --exit-code || { echo "protos: not formatted; run 'make proto'" >&2; exit 1; }
+	@$(BIN)/python scripts/generate_protos.py --check
+	@echo "protos: ok"
+imports: $(VENV)/.all
+	@$(BIN)/lint-imports --no-cache --no-logo || { echo "imports: each broken contract above is named after its remedy" >&2; exit 1; }
+types: $(VENV)/.all
+	@$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.all ## Format the code, and mend what the linter can mend
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+.PHONY: proto
+proto: $(VENV)/.all ## Generate the gRPC code from proto/rota
+	@cd proto && $(abspath $(BIN))/buf format --write
+	@$(BIN)/python scripts/generate_protos.py
+
+.PHONY: test
+test: $(VENV)/.all ## Run the tests, all tiers or some: make test TIERS="unit process"
+	@$(BIN)/python -m tests.support.tiers $(TIERS)
+
+.PHONY: soak
+soak: $(VENV)/.all ## Run a suite over and over, resumable: make soak SUITE=cluster ROUNDS=50
+	@$(BIN)/python -m tests.support.soak --rounds $(ROUNDS) $(SUITE)
+
+.PHONY: bench
+bench: $(VENV)/.all ## Measure each claim beside its peer
+	@for script in benchmarks/*.py; do $(BIN)/python $$script; done
+
+.PHONY: pins
+pins: ## Write constraints.txt anew, with the newest versions (needs uv)
+	@uv lock --quiet --upgrade
+	@uv export --quiet --all-groups --no-hashes --no-annotate --no-header --no-emit-workspace > constraints.txt
+
+.PHONY: clean
+clean: ## Remove what was made in this checkout (what tests keep outside of it: docs/testing.md)
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis .rota uv.lock
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

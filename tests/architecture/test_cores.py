@@ -1,0 +1,46 @@
+"""The cores of the design are under the import contract, and touch no IO through a builtin either."""
+
+import ast
+import tomllib
+
+from tests.support.tree import REPO
+
+# Every core that the design names. One joins the contract in pyproject.toml with its first file.
+CORES = (
+    "rota_coordinator.group",
+    "rota_coordinator.slots",
+    "rota_coordinator.log",
+    "rota_sidecar.member",
+    "rota_sidecar.assignors",
+    "rota_sidecar.ledger",
+    "rota_operator.spec",
+    "rota_operator.plan",
+    "rota_operator.autoscaler",
+)
+IO_BUILTINS = {"breakpoint", "input", "open", "print"}
+
+
+def existing() -> list[str]:
+    return [
+        core
+        for core in CORES
+        for path in REPO.glob(f"*/src/{core.replace('.', '/')}*")
+        if path.is_dir() or path.suffix == ".py"
+    ]
+
+
+def test_every_core_is_under_the_import_contract() -> None:
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    held = next(contract["source_modules"] for contract in contracts if contract["id"] == "cores")
+    assert sorted(held) == sorted(existing()), "name every core in pyproject.toml, contract 'cores'"
+
+
+def test_cores_call_no_builtin_that_does_io() -> None:
+    offenders = [
+        f"{path.relative_to(REPO)}:{node.lineno} {node.func.id}: return a value and let the shell do it"
+        for core in existing()
+        for path in REPO.glob(f"*/src/{core.replace('.', '/')}*/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IO_BUILTINS
+    ]
+    assert offenders == []

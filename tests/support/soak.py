@@ -1,0 +1,107 @@
+"""
+Runs one suite over and over with new seeds, for hours if need be. Called by `make soak`.
+
+A suite is every test with the mark `soak("<suite>")`; `make test` runs each of them once. The progress is
+written after each round, so that a soak that was stopped goes on where it was; when it is done, or when a
+round fails, a line with the result, the seeds and the date goes into docs/measurements/.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+REPO = Path(__file__).parents[2]
+MEASUREMENTS = REPO / "docs" / "measurements"
+HEADER = "| date | commit | seeds | rounds | result | seconds |\n|---|---|---|---|---|---|\n"
+EXIT_NO_TESTS = 5
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a soak is; round n runs with seed `seed + n`."""
+
+    seed: int
+    done: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def load(cls, path: Path, seed: int) -> "Progress":
+        return cls(**json.loads(path.read_text())) if path.exists() else cls(seed)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self)))
+
+
+def one_round(suite: str, seed: int) -> int:
+    """Run the suite's tests once; the exit code of pytest."""
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--soak", suite]
+    return subprocess.run(command, cwd=REPO, env={**os.environ, "ROTA_SEED": str(seed)}).returncode
+
+
+def record(suite: str, progress: Progress, result: str) -> Path:
+    """Append the result to the suite's page."""
+    page = MEASUREMENTS / f"soak-{suite}.md"
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=REPO, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    last = progress.seed + progress.done - 1
+    row = f"| {today} | {commit} | {progress.seed}–{last} | {progress.done} | {result} | {progress.seconds:.0f} |\n"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    before = page.read_text() if page.exists() else f"# Soak: {suite}\n\n{HEADER}"
+    page.write_text(before + row)
+    return page
+
+
+def soak(suite: str, rounds: int, seed: int) -> int:
+    """Run what is left of `rounds`; the exit code."""
+    path = REPO / "build" / "soak" / f"{suite}.json"
+    progress = Progress.load(path, seed)
+    while progress.done < rounds:
+        current = progress.seed + progress.done
+        print(f"soak {suite}: round {progress.done + 1} of {rounds}, seed {current}", flush=True)
+        started = time.monotonic()
+        code = one_round(suite, current)
+        progress.seconds += time.monotonic() - started
+        if code == EXIT_NO_TESTS:
+            print(
+                f'soak: no test has the mark soak("{suite}"); see docs/testing.md for the suites',
+                file=sys.stderr,
+            )
+            return 2
+        progress.done += 1
+        progress.save(path)
+        if code != 0:
+            page = record(suite, progress, f"failed at seed {current}")
+            path.unlink()
+            print(
+                f"soak {suite}: failed; again: ROTA_SEED={current} .venv/bin/pytest --soak {suite} ({page.name})"
+            )
+            return 1
+    page = record(suite, progress, "passed")
+    path.unlink()
+    print(f"soak {suite}: {rounds} rounds passed in {progress.seconds:.0f} s ({page.relative_to(REPO)})")
+    return 0
+
+
+def main() -> None:
+    """Run a suite."""
+    parser = argparse.ArgumentParser(prog="make soak", description="Run a suite over and over.")
+    parser.add_argument("suite", help='the name in the tests\' mark: soak("cluster")')
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=None, help="of the first round; drawn when left out")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
+    sys.exit(soak(options.suite, options.rounds, seed))
+
+
+if __name__ == "__main__":
+    main()

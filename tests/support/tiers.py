@@ -1,0 +1,143 @@
+"""
+Runs the tests tier by tier. Called by `make test`; a person can name tiers, CI runs all.
+
+Before a tier runs, its systems are prepared (downloaded, built, once), and that time is shown apart. A tier
+whose system cannot be had here is skipped with the reason in one line; in CI that is a failure, because a
+skipped test proves nothing. The logs of a tier that failed are kept, and named.
+"""
+
+import argparse
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.unavailable import Unavailable
+
+REPO = Path(__file__).parents[2]
+LOGS = REPO / "build" / "logs"
+EXIT_NO_TESTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A mark, and the packages of `tests.support` whose `prepare` must have run."""
+
+    name: str
+    systems: tuple[str, ...] = ()
+    # Why it has no tests yet. Leave it out once there are some: the runner insists.
+    empty_because: str = ""
+
+
+TIERS = (
+    Tier("unit"),
+    Tier("process", ("postgres", "prometheus")),
+    Tier("simulation", empty_because="there is no core to simulate yet"),
+    Tier("kafka", ("kafka",)),
+    Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
+    Tier("spark", ("spark",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a tier went: a row of the table at the end."""
+
+    tier: str
+    result: str  # passed, failed, skipped, empty
+    detail: str
+    prepared_s: float = 0.0
+    ran_s: float = 0.0
+
+    def failed(self, *, strict: bool) -> bool:
+        return self.result == "failed" or (strict and self.result == "skipped")
+
+    def row(self) -> str:
+        times = f"prepared in {self.prepared_s:5.1f} s, ran {self.ran_s:6.1f} s"
+        return f"  {self.tier:<11}{self.result:<9}{times}  {self.detail}"
+
+
+def run(tier: Tier) -> Outcome:
+    """Prepare a tier's systems, then run its tests."""
+    print(f"\n== {tier.name}", flush=True)
+    started = time.monotonic()
+    try:
+        for system in tier.systems:
+            importlib.import_module(f"tests.support.{system}").prepare()
+    except Unavailable as missing:
+        print(f"{tier.name}: skipped: {missing}", flush=True)
+        return Outcome(tier.name, "skipped", str(missing), prepared_s=time.monotonic() - started)
+    prepared_s = time.monotonic() - started
+
+    started = time.monotonic()
+    logs = LOGS / tier.name
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    code, last = pytest(tier, logs)
+    result, detail = judge(tier, code, last)
+    if result == "failed":
+        detail += f"; logs: {logs.relative_to(REPO)}"
+    else:
+        shutil.rmtree(logs)
+    outcome = Outcome(tier.name, result, detail, prepared_s, time.monotonic() - started)
+    print(f"{tier.name}: {result} in {outcome.ran_s:.1f} s: {detail}", flush=True)
+    return outcome
+
+
+def judge(tier: Tier, code: int, last: str) -> tuple[str, str]:
+    """The result and what to say about it, from pytest's exit code and last line."""
+    if code == EXIT_NO_TESTS and tier.empty_because:
+        return "empty", f"no tests yet: {tier.empty_because}"
+    if code == EXIT_NO_TESTS:
+        return "failed", f"no test has the mark '{tier.name}'; mark one, or say why in tests/support/tiers.py"
+    if code == 0 and tier.empty_because:
+        return "failed", "it has tests now; take its empty_because out of tests/support/tiers.py"
+    return ("passed" if code == 0 else "failed"), last
+
+
+def pytest(tier: Tier, logs: Path) -> tuple[int, str]:
+    """Run the tier's tests; what they print is shown and kept. Gives the exit code and the last line."""
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-m", tier.name]
+    last = ""
+    with (
+        (logs / "pytest.log").open("w") as kept,
+        subprocess.Popen(
+            command,
+            cwd=REPO,
+            env={**os.environ, "ROTA_TEST_LOGS": str(logs)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as child,
+    ):
+        assert child.stdout is not None
+        for line in child.stdout:
+            print(line, end="", flush=True)
+            kept.write(line)
+            last = line.strip() or last
+    return child.returncode, re.sub(r"^=+ | =+$", "", last)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the named tiers in their order, then say how each went."""
+    known = [tier.name for tier in TIERS]
+    parser = argparse.ArgumentParser(prog="make test", description="Run the tests, tier by tier.")
+    parser.add_argument("tiers", nargs="+", choices=known, metavar="TIER", help=", ".join(known))
+    wanted = parser.parse_args(arguments).tiers
+    strict = os.environ.get("CI") == "true"
+
+    outcomes = [run(tier) for tier in TIERS if tier.name in wanted]
+    print("\nTiers:", *(outcome.row() for outcome in outcomes), sep="\n", flush=True)
+    if any(outcome.failed(strict=strict) for outcome in outcomes):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -46,15 +46,18 @@ def one_round(suite: str, seed: int) -> int:
     return subprocess.run(command, cwd=REPO, env={**os.environ, "ROTA_SEED": str(seed)}).returncode
 
 
+def commit() -> str:
+    """The commit that is checked out."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def record(suite: str, progress: Progress, result: str) -> Path:
     """Append the result to the suite's page."""
     page = MEASUREMENTS / f"soak-{suite}.md"
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=REPO, capture_output=True, text=True, check=True
-    ).stdout.strip()
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     last = progress.seed + progress.done - 1
-    row = f"| {today} | {commit} | {progress.seed}–{last} | {progress.done} | {result} | {progress.seconds:.0f} |\n"
+    row = f"| {today} | {commit()} | {progress.seed}–{last} | {progress.done} | {result} | {progress.seconds:.0f} |\n"
     page.parent.mkdir(parents=True, exist_ok=True)
     before = page.read_text() if page.exists() else f"# Soak: {suite}\n\n{HEADER}"
     page.write_text(before + row)

@@ -1,0 +1,85 @@
+"""The soak runner: goes on where it was, writes down how it ended, says how to run a failing round again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import soak
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in the place of the checkout; its commit is known."""
+    monkeypatch.setattr(soak, "REPO", tmp_path)
+    monkeypatch.setattr(soak, "MEASUREMENTS", tmp_path / "docs" / "measurements")
+    monkeypatch.setattr(soak, "commit", lambda: "abc1234")
+    return tmp_path
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, int]], list[int]]:
+    """Stand-in for the suite: the exit code by seed (0 if not named); the seeds that ran."""
+    ran: list[int] = []
+
+    def play(codes: dict[int, int]) -> list[int]:
+        def one_round(suite: str, seed: int) -> int:
+            assert suite == "thing"
+            ran.append(seed)
+            code = codes.get(seed, 0)
+            if code < 0:
+                raise KeyboardInterrupt
+            return code
+
+        monkeypatch.setattr(soak, "one_round", one_round)
+        return ran
+
+    return play
+
+
+def rows(checkout: Path) -> list[list[str]]:
+    page = (checkout / "docs/measurements/soak-thing.md").read_text().splitlines()
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in page[4:]]
+
+
+def test_every_round_has_its_own_seed_and_the_end_is_recorded(
+    checkout: Path, rounds: Callable[[dict[int, int]], list[int]]
+) -> None:
+    ran = rounds({})
+    assert soak.soak("thing", 3, seed=7) == 0
+    assert ran == [7, 8, 9]
+    assert [row[1:5] for row in rows(checkout)] == [["abc1234", "7–9", "3", "passed"]]
+
+
+def test_a_soak_that_was_stopped_goes_on_with_the_round_it_was_in(
+    checkout: Path, rounds: Callable[[dict[int, int]], list[int]]
+) -> None:
+    rounds({8: -1})
+    with pytest.raises(KeyboardInterrupt):
+        soak.soak("thing", 3, seed=7)
+    assert json.loads((checkout / "build/soak/thing.json").read_text())["done"] == 1
+    ran = rounds({})
+    ran.clear()
+    assert soak.soak("thing", 3, seed=1000) == 0
+    assert ran == [8, 9]
+    assert [row[2:5] for row in rows(checkout)] == [["7–9", "3", "passed"]]
+
+
+def test_a_failing_round_ends_the_soak_and_says_how_to_see_it_again(
+    checkout: Path, rounds: Callable[[dict[int, int]], list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = rounds({8: 1})
+    assert soak.soak("thing", 3, seed=7) == 1
+    assert ran == [7, 8]
+    assert [row[2:5] for row in rows(checkout)] == [["7–8", "2", "failed at seed 8"]]
+    assert "ROTA_SEED=8 .venv/bin/pytest --soak thing" in capsys.readouterr().out
+
+
+def test_a_suite_that_nobody_marked_is_refused(
+    checkout: Path, rounds: Callable[[dict[int, int]], list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds({7: soak.EXIT_NO_TESTS})
+    assert soak.soak("thing", 3, seed=7) == 2
+    assert 'no test has the mark soak("thing")' in capsys.readouterr().err
+    assert not (checkout / "docs").exists()

@@ -107,11 +107,12 @@ def test_error_codes_have_kafkas_numbers() -> None:
         "MESSAGE_TOO_LARGE": "MESSAGE_SIZE_TOO_LARGE",
         "INVALID_TOPIC_EXCEPTION": "INVALID_TOPIC",
     }
-    known = {
-        error.errno: error.message
+    errors = [
+        error
         for error in vars(kafka_errors).values()
-        if isinstance(error, type) and isinstance(getattr(error, "errno", None), int)
-    }
+        if hasattr(error, "errno") and hasattr(error, "message")
+    ]
+    known = {error.errno: error.message for error in errors}
     for name, number in coordinator_pb2.ErrorCode.items():
         assert known[number] == renamed.get(name, name)
 

@@ -13,14 +13,20 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+from tests.support.unavailable import Unavailable
 
 POLL_S = 0.02
 TAIL_LINES = 30
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LOWEST_PORT = 10_000
 PORT_DRAWS = 100
+ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+System = TypeVar("System")
 
 
 class ProcessFailed(Exception):
@@ -107,6 +113,28 @@ class Process:
         # Until it is reaped the id is ours, so this cannot hit a stranger.
         if self._child.poll() is None:
             os.killpg(self._child.pid, which)
+
+
+def run_in_foreground(system: AbstractContextManager[System], describe: Callable[[System], str]) -> None:
+    """
+    Keep a system up for a person, and print in a line how to connect, until Ctrl-C or SIGTERM.
+
+    A signal that comes while it still starts ends it as cleanly as one that comes later.
+    """
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    for ending in ENDING:
+        signal.signal(ending, leave)
+    try:
+        with system as running:
+            print(describe(running), flush=True)
+            # From here on a signal is an answer to this wait; a second one does not disturb the cleaning up.
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+            signal.sigwait(ENDING)
+    except (Unavailable, ProcessFailed) as failed:
+        raise SystemExit(str(failed)) from None
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -1,0 +1,3 @@
+module rota.dev/tests/reaper
+
+go 1.26.0

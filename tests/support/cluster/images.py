@@ -1,0 +1,130 @@
+"""
+Container images without a registry: each is one file that nodes import.
+
+`base()` and `pause()` are made when a cluster is prepared, `part()` when a test wants one of Rota's images.
+An image is named after what it was made from, so a changed source gives a new image and an unchanged one
+costs nothing.
+"""
+
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tests.support import cache
+from tests.support.cluster import pip_settings
+from tests.support.cluster.builder import Builder, BuildFailed, Recipe
+from tests.support.unavailable import Unavailable
+
+CHECKOUT = Path(__file__).parents[3]
+DOCKERFILES = Path(__file__).parent / "images"
+BASE_PACKAGES = ("python3", "python3-pip", "python3-venv")
+# Nobody reads manuals in a container.
+LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
+NOT_SOURCES = {"__pycache__", "dist"}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A built image."""
+
+    name: str
+    archive: Path
+
+
+def base() -> Image:
+    """What our Dockerfiles start from in tests: a minimal Debian with Python, pip and venv."""
+    release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    dockerfile = DOCKERFILES / "base.Dockerfile"
+
+    def build(name: str, folder: Path, archive: Path) -> None:
+        builder = Builder(folder)
+        tar = folder / "context" / "base.tar"
+        tar.parent.mkdir()
+        excluded = [f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT]
+        try:
+            builder.run(["mmdebstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", *excluded,
+                         '--aptopt=Apt::Install-Recommends "0"', release, tar, _mirror(release)])  # fmt: skip
+        except BuildFailed as failed:
+            raise Unavailable(
+                f"no base image, check that a package mirror can be reached: {failed}"
+            ) from failed
+        builder.image(name, Recipe(dockerfile, tar.parent), archive)
+
+    return _once("base", cache.key_of(release, *BASE_PACKAGES, *LEFT_OUT, dockerfile), build)
+
+
+def pause(reaper: Path) -> Image:
+    """What holds a pod's namespaces."""
+    dockerfile = DOCKERFILES / "pause.Dockerfile"
+
+    def build(name: str, folder: Path, archive: Path) -> None:
+        builder = Builder(folder)
+        context = folder / "context"
+        context.mkdir()
+        shutil.copy(reaper, context)
+        builder.image(name, Recipe(dockerfile, context), archive)
+
+    return _once("pause", cache.key_of(reaper, dockerfile), build)
+
+
+def part(name: str) -> Image:
+    """One of Rota's own images, from the Dockerfile that users build: `part("sidecar")`."""
+    below = base()
+    sources = [CHECKOUT / "Dockerfile", CHECKOUT / ".dockerignore", CHECKOUT / "constraints.txt",
+               *_sources(CHECKOUT / "proto"), *_sources(CHECKOUT / name)]  # fmt: skip
+    key = cache.key_of(below.name, *[str(source.relative_to(CHECKOUT)) for source in sources], *sources)
+
+    def build(tag: str, folder: Path, archive: Path) -> None:
+        builder = Builder(folder)
+        settings = pip_settings.of_this_machine()
+        (folder / "pip.conf").write_text(settings.text())
+        recipe = Recipe(
+            dockerfile=CHECKOUT / "Dockerfile",
+            context=CHECKOUT,
+            arguments={"BASE": f"docker-archive:{below.archive}", "PART": name},
+            mounts={Path("/etc/pip.conf"): folder / "pip.conf", **{path: path for path in settings.files()}},
+        )
+        builder.image(tag, recipe, archive)
+
+    return _once(name, key, build)
+
+
+class _Build(Protocol):
+    def __call__(self, name: str, folder: Path, archive: Path, /) -> None: ...
+
+
+def _once(what: str, key: str, build: _Build) -> Image:
+    name = f"localhost/rota-{what}:{key}"
+
+    def build_in(folder: Path) -> None:
+        # A workshop holds a store of several times the image's size, and pip's settings: only the image stays.
+        workshop = folder / "workshop"
+        build(name, workshop, folder / "image.tar")
+        shutil.rmtree(workshop)
+
+    return Image(name, cache.build_once(f"image-{what}", key, build_in) / "image.tar")
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not NOT_SOURCES.intersection(path.relative_to(folder).parts):
+            yield path
+
+
+def _mirror(release: str) -> str:
+    """The mirror that this machine's own apt uses."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(CODENAME) $(SITE)", "Created-By: Packages"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for line in listed.stdout.splitlines():
+        codename, _, site = line.partition(" ")
+        if codename == release:
+            return site
+    raise Unavailable(
+        f"apt knows no mirror of {release}: add one to /etc/apt/sources.list to build images from"
+    )

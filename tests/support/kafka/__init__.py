@@ -1,0 +1,6 @@
+"""Apache Kafka for tests: real brokers on this machine, by `running` in tests, by `up` for people."""
+
+from tests.support.kafka.brokers import Kafka, running
+from tests.support.kafka.jars import prepare
+
+__all__ = ["Kafka", "prepare", "running"]

@@ -1,0 +1,92 @@
+"""
+A Kafka cluster for one test, for one session of tests, or for a person.
+
+`running` is the one way to have one; the fixtures and the command are thin layers over it.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.jars import prepare
+from tests.support.kafka.layout import Layout, Ports
+from tests.support.kafka.security import Security, SecurityName, make_security
+from tests.support.place import HERE, LOOPBACK, Network
+from tests.support.workdir import logs, workdir
+
+TOPIC_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """A running cluster of brokers."""
+
+    brokers: tuple[Broker, ...]
+    security: Security
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for clients on this machine."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def bootstrap_for_pods(self) -> str:
+        """The addresses for pods of the cluster whose network it runs in."""
+        return ",".join(broker.address_for_pods for broker in self.brokers)
+
+    def broker(self, number: int) -> Broker:
+        """One node, counted from 1, as Kafka's node ids are here."""
+        return self.brokers[number - 1]
+
+    def client_config(self) -> dict[str, str | int | float | bool]:
+        """What a librdkafka client needs to connect; add to it what the client is to do."""
+        return {"bootstrap.servers": self.bootstrap, **self.security.client_config()}
+
+    def create_topic(self, name: str, *, partitions: int = 1) -> None:
+        """A topic with as many copies as the cluster keeps of everything: three, if it has that many nodes."""
+        admin = AdminClient(self.client_config())
+        admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(TOPIC_S)
+
+
+@contextmanager
+def running(
+    nodes: int = 1, *, security: SecurityName = "plaintext", network: Network = LOOPBACK
+) -> Iterator[Kafka]:
+    """A new, empty cluster of that many nodes; it ends with the block, and with this process."""
+    prepare()  # Before anything else: the first time it takes a while and may say that it cannot be had.
+    place = network.place()
+    with workdir("kafka") as folder, ExitStack() as stack:
+        layout = Layout(
+            ports=tuple(Ports() for _ in range(nodes)),
+            security=make_security(security, folder, [HERE.address, place.address]),
+            place=place,
+            folder=folder,
+            logs=logs(folder),
+        )
+        for ports in layout.ports:
+            stack.enter_context(network.forward(HERE.address, ports.clients, listen=ports.clients))
+        brokers = tuple(Broker(number, layout) for number in range(1, nodes + 1))
+        stack.callback(_end, brokers)
+        _start(brokers)
+        yield Kafka(brokers, layout.security)
+
+
+def _start(brokers: tuple[Broker, ...]) -> None:
+    for broker in brokers:
+        broker.begin_format()
+    for broker in brokers:
+        broker.end_format()
+        broker.begin_start()
+    for broker in brokers:
+        broker.end_start()
+
+
+def _end(brokers: tuple[Broker, ...]) -> None:
+    # Killed, for their data goes away in a moment: asked to stop, the last ones would wait for a majority that
+    # is gone already.
+    for broker in brokers:
+        broker.end()

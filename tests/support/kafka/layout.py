@@ -1,0 +1,103 @@
+"""
+The plan of a Kafka cluster, made before anything starts, and the properties that each node gets from it.
+
+Every node must know the controllers' ports of all others, so ports are drawn for all of them at once.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.kafka.security import Security
+from tests.support.place import HERE, Place
+from tests.support.processes import free_port
+
+# What is the same in every cluster. Times are short, so that tests of failures do not wait for defaults made
+# for data centres; numbers are small, because a test machine has few cores.
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "BROKERS",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    # A broker that was killed may come back once its old registration has expired.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where one node listens: for pods on the address of its place, for all others on 127.0.0.1."""
+
+    clients: int = field(default_factory=free_port)
+    brokers: int = field(default_factory=free_port)
+    controller: int = field(default_factory=free_port)
+    pods: int = field(default_factory=free_port)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One cluster: node n has `ports[n - 1]`."""
+
+    ports: tuple[Ports, ...]
+    security: Security
+    place: Place
+    folder: Path
+    logs: Path
+
+    @property
+    def reaches_pods(self) -> bool:
+        return self.place != HERE
+
+    def address(self, number: int) -> str:
+        """Where clients on this machine reach the node."""
+        return f"127.0.0.1:{self.ports[number - 1].clients}"
+
+    def address_for_pods(self, number: int) -> str:
+        """Where pods reach it."""
+        return f"{self.place.address}:{self.ports[number - 1].pods}"
+
+    def properties(self, number: int) -> str:
+        """The node's `server.properties`."""
+        every = {
+            **SETTINGS,
+            **self._replication(),
+            **self._listeners(number),
+            "node.id": str(number),
+            "log.dirs": str(self.folder / f"node-{number}"),
+        }
+        return "".join(f"{name}={value}\n" for name, value in every.items())
+
+    def _replication(self) -> dict[str, str]:
+        copies = min(len(self.ports), 3)
+        needed = min(copies, 2)
+        return {
+            "default.replication.factor": str(copies),
+            "min.insync.replicas": str(needed),
+            "offsets.topic.replication.factor": str(copies),
+            "transaction.state.log.replication.factor": str(copies),
+            "transaction.state.log.min.isr": str(needed),
+            "share.coordinator.state.topic.replication.factor": str(copies),
+            "share.coordinator.state.topic.min.isr": str(needed),
+        }
+
+    def _listeners(self, number: int) -> dict[str, str]:
+        ports = self.ports[number - 1]
+        internal = {"CONTROLLER": f"127.0.0.1:{ports.controller}", "BROKERS": f"127.0.0.1:{ports.brokers}"}
+        public = {"CLIENTS": self.address(number)}
+        if self.reaches_pods:
+            public["PODS"] = self.address_for_pods(number)
+        protocols = {**dict.fromkeys(internal, "PLAINTEXT"), **dict.fromkeys(public, self.security.protocol)}
+        voters = (f"{node}@127.0.0.1:{other.controller}" for node, other in enumerate(self.ports, start=1))
+        return {
+            "listeners": ",".join(f"{name}://{address}" for name, address in {**internal, **public}.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{how}" for name, how in protocols.items()),
+            "controller.quorum.voters": ",".join(voters),
+            **self.security.settings(list(public)),
+        }

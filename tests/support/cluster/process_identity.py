@@ -1,0 +1,65 @@
+"""
+Which process was meant: its id alone does not say, because the kernel gives ids again.
+
+Written by whoever owns a process that somebody else may have to wait for, or to end, after the owner died.
+"""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+GONE_WITHIN_S = 20
+POLL_S = 0.02
+
+
+class StillThere(Exception):
+    """A process did not go away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process, told apart from a later one with the same id by when it started."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Identity":
+        """Raises FileNotFoundError when there is none."""
+        return cls(pid, _stat(pid)[STARTED])
+
+    @classmethod
+    def read(cls, file: Path) -> "Identity":
+        pid, started = file.read_text().split()
+        return cls(int(pid), started)
+
+    def write(self, file: Path) -> None:
+        file.write_text(f"{self.pid} {self.started}\n")
+
+    def alive(self) -> bool:
+        try:
+            fields = _stat(self.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return fields[STARTED] == self.started and fields[STATE] != "Z"
+
+    def end(self, how: signal.Signals, *, within_s: float = GONE_WITHIN_S) -> None:
+        """Signal it if it is still there, and return when it is gone."""
+        if self.alive():
+            os.kill(self.pid, how)
+        deadline = time.monotonic() + within_s
+        while self.alive():
+            if time.monotonic() > deadline:
+                raise StillThere(f"process {self.pid} is still there {within_s:.0f} s after {how.name}")
+            time.sleep(POLL_S)
+
+
+# Fields of /proc/PID/stat, counted from behind the name, which may hold anything.
+STATE = 0
+STARTED = 19
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,1 +1,10 @@
-"""A Kubernetes cluster with real nodes and real pods on this machine, for tests and for people."""
+"""
+A Kubernetes cluster with real nodes and real pods on this machine, for tests and for people.
+
+Tests use the fixtures in `fixtures`; people use `python -m tests.support.cluster`.
+"""
+
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.prepared import prepare
+
+__all__ = ["Cluster", "prepare"]

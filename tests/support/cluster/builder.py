@@ -63,20 +63,17 @@ class Builder:
         self._buildah("push", name, f"docker-archive:{archive}:{name}")
 
     def _buildah(self, verb: str, *arguments: str | Path) -> None:
-        store: list[str | Path] = [
-            "--root",
-            self.folder / "store",
-            "--runroot",
-            self.folder / "run",
-            "--storage-driver",
-            "overlay",
+        store = [
+            f"--root={self.folder / 'store'}",
+            f"--runroot={self.folder / 'run'}",
+            "--storage-driver=overlay",
         ]
-        self.run(["buildah", *store, verb, "--signature-policy", self.folder / "policy.json", *arguments])
+        self.run(["buildah", *store, verb, f"--signature-policy={self.folder / 'policy.json'}", *arguments])
 
     def run(self, command: Sequence[str | Path]) -> None:
         """Run a tool to its end; it may mount what it likes."""
-        apart: list[str | Path] = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        see_libraries: list[str | Path] = ["sh", "-c", SEE_LIBRARIES, self.folder / "ld.so.cache"]
+        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        see_libraries = ["sh", "-c", SEE_LIBRARIES, str(self.folder / "ld.so.cache")]
         log = self.folder / "build.log"
         tool = Process.start(
             str(command[0]), [*apart, *see_libraries, *command], log=log, env=self._environment()

@@ -1,0 +1,204 @@
+"""
+A whole cluster: a control plane, two nodes, and how tests reach them.
+
+Opened by the `cluster` fixture for a test run, and by `detached` for people. It lives as long as the process
+that opened it; what a killed one leaves behind, files and control groups, `remove_leftovers` takes away.
+"""
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support import cache, workdir
+from tests.support.cluster import addresses, cgroups
+from tests.support.cluster.control_plane import ControlPlane, roles
+from tests.support.cluster.forward import forward
+from tests.support.cluster.images import Image
+from tests.support.cluster.kubectl import Kubectl
+from tests.support.cluster.machine import FIRST_PROCESS, Machine
+from tests.support.cluster.node import Node
+from tests.support.cluster.pki import ADMIN, Pki
+from tests.support.cluster.prepared import Prepared
+from tests.support.cluster.process_identity import Identity
+from tests.support.place import Place
+from tests.support.processes import Process
+
+READY_WITHIN_S = 60
+KUBECONFIG = "kubeconfig"
+MACHINES = "machines"
+
+
+class Cluster:
+    """A running cluster, see `running`."""
+
+    def __init__(self, folder: Path, prepared: Prepared) -> None:
+        self.kubeconfig = folder / KUBECONFIG
+        """Works from this machine."""
+        self._folder = folder
+        self._prepared = prepared
+        self._logs = workdir.logs(folder)
+        self._pki = Pki(folder / "pki")
+        self._kubectl = Kubectl(prepared.machinery.kube, self.kubeconfig)
+        control = self._machine("cp")
+        self._control_plane = ControlPlane(control, self._pki, prepared.machinery.kube)
+        self._nodes = {
+            at.name: Node(at, self._machine(at.name), control, self._pki, cgroup_of(folder))
+            for at in addresses.NODES
+        }
+        self._images = [prepared.pause, prepared.base]
+        self._open = ExitStack()
+
+    # --- using it ---
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """What kubectl prints; raises KubectlFailed with what it complains about."""
+        return self._kubectl.run(*arguments, input=input)
+
+    def start_kubectl(self, *arguments: str) -> Process:
+        """A kubectl that runs on, such as `port-forward`; what it prints is in its log. Kill it when done."""
+        log = self._logs / f"kubectl-{arguments[0]}-{time.monotonic_ns()}.log"
+        command = self._kubectl.command(*arguments)
+        return Process.start(f"kubectl {arguments[0]}", command, log=log, env=self._kubectl.environment)
+
+    def apply(
+        self, manifests: dict[str, Any] | Sequence[dict[str, Any]], *, namespace: str = "default"
+    ) -> None:
+        """Create or change what the manifests say."""
+        self._kubectl.apply([manifests] if isinstance(manifests, dict) else manifests, namespace)
+
+    def get(self, resource: str, *, namespace: str = "default") -> dict[str, Any]:
+        """`pod/NAME` as it is stored, or all of a kind as a list below `items`."""
+        return self._kubectl.get(resource, namespace)
+
+    def wait(
+        self, resource: str, condition: str, *, namespace: str = "default", within_s: float = READY_WITHIN_S
+    ) -> None:
+        """Until it is so, in the words of `kubectl wait --for`: `condition=Ready`, `delete`, `jsonpath=…`."""
+        self.kubectl(
+            "wait", resource, f"--for={condition}", f"--namespace={namespace}", f"--timeout={within_s}s"
+        )
+
+    def load_image(self, image: Image) -> None:
+        """Make the image known to every node, also to one that is started later. Pods name it `image.name`."""
+        if image not in self._images:
+            self._images.append(image)
+            self._import_images([node for node in self._nodes.values() if node.machine.running])
+
+    def place(self) -> Place:
+        """Where to start a server that pods shall reach: at an address of the control plane's machine."""
+        return Place(addresses.CONTROL_PLANE, self._control_plane.machine.enter_network())
+
+    def forward(self, host: str, port: int, *, listen: int = 0) -> AbstractContextManager[int]:
+        """While open, 127.0.0.1:`listen` out here leads to `host`:`port` in there; gives the port out here."""
+        return forward(self._control_plane.machine.pid, (host, port), listen=listen, logs=self._logs)
+
+    # --- breaking it ---
+
+    def stop_node(self, name: str) -> None:
+        """As a power cut does; what is on its disk survives."""
+        self._nodes[name].stop()
+
+    def start_node(self, name: str) -> None:
+        """Switch a stopped node on again; it becomes Ready some seconds later."""
+        node = self._nodes[name]
+        self._start_runtimes([node])
+        self._import_images([node])
+        node.start_kubelet(self._prepared.machinery.kube)
+
+    def cut_link(self, name: str) -> None:
+        """Lose what is sent to the node and what it sends, in silence; what runs on it runs on."""
+        self._nodes[name].cut_link()
+
+    def mend_link(self, name: str) -> None:
+        self._nodes[name].mend_link()
+
+    # --- starting and stopping it ---
+
+    def start(self) -> None:
+        """Start everything; returns when pods can be created. What takes long goes on side by side."""
+        started = time.monotonic()
+
+        def say(what: str) -> None:
+            cache.say(f"{time.monotonic() - started:5.1f} s  {what}")
+
+        nodes = list(self._nodes.values())
+        kube = self._prepared.machinery.kube
+        self._pki.create(kube)
+        self._control_plane.start()
+        server = self._open_api()
+        say("control plane started")
+        self._start_runtimes(nodes)
+        self._import_images(nodes)
+        say("machines of the nodes started, images imported")
+        self._control_plane.wait_ready(server)
+        say("API server ready")
+        self._control_plane.start_controllers()
+        for node in nodes:
+            node.start_kubelet(kube)
+        self.apply(roles())
+        say("controllers and kubelets started")
+        self._wait_for_nodes()
+        say("nodes Ready")
+
+    def stop(self) -> None:
+        """End everything at once; returns when nothing is left but the folder."""
+        for node in self._nodes.values():
+            node.machine.power_off()
+        self._open.close()
+        self._control_plane.machine.power_off()
+        cgroups.remove(cgroup_of(self._folder))
+
+    def _machine(self, name: str) -> Machine:
+        return Machine(name, self._folder / MACHINES / name, self._logs, self._prepared.machinery)
+
+    def _open_api(self) -> str:
+        port = self._open.enter_context(self.forward(addresses.CONTROL_PLANE, addresses.API_PORT))
+        server = f"https://127.0.0.1:{port}"
+        self._pki.write_kubeconfig(self.kubeconfig, server, ADMIN)
+        return server
+
+    def _start_runtimes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            node.start_runtime(self._prepared.machinery, self._prepared.pause)
+        for node in nodes:
+            node.wait_for_runtime()
+
+    def _import_images(self, nodes: Sequence[Node]) -> None:
+        for image in self._images:
+            # All nodes at once, one image after the other: containerd has locks of its own.
+            imports = [node.start_import(image) for node in nodes if image not in node.images]
+            for imported in imports:
+                imported.finish()
+
+    def _wait_for_nodes(self) -> None:
+        for name in self._nodes:
+            self.wait(f"node/{name}", "create")
+            self.wait(f"node/{name}", "condition=Ready")
+        # Without it no pod is admitted to the namespace.
+        self.wait("serviceaccount/default", "create")
+
+
+@contextmanager
+def running(folder: Path, prepared: Prepared) -> Iterator[Cluster]:
+    """A cluster in an empty folder; everything but the folder is gone at the end."""
+    cluster = Cluster(folder, prepared)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Of a cluster whose owner died: its machines are dying or dead, its control groups are still there."""
+    for file in folder.glob(f"{MACHINES}/*/{FIRST_PROCESS}"):
+        Identity.read(file).end(signal.SIGKILL)
+    cgroups.remove(cgroup_of(folder))
+
+
+def cgroup_of(folder: Path) -> str:
+    """One name per folder on the whole machine: control groups have no other owner."""
+    return f"rota-{folder.name}-{cache.key_of(str(folder))}"

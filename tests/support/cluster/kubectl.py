@@ -1,0 +1,58 @@
+"""
+kubectl, as the tests call it: answers come back, refusals are raised.
+
+Made by `Cluster`; works with any kubeconfig.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class KubectlFailed(Exception):
+    """kubectl refused or failed; the message is what it said."""
+
+
+class Kubectl:
+    """kubectl with a cluster to talk to."""
+
+    def __init__(self, kube: Path, kubeconfig: Path) -> None:
+        self._program = kube
+        # Its cache of what the API offers would else go to the user's home.
+        self.environment = {
+            "KUBECONFIG": str(kubeconfig),
+            "KUBECACHEDIR": str(kubeconfig.with_name("kubectl-cache")),
+        }
+
+    def command(self, *arguments: str) -> list[str | Path]:
+        """The command line; to be run with `environment`."""
+        return [self._program, "kubectl", *arguments]
+
+    def run(self, *arguments: str, input: str | None = None) -> str:
+        """What it prints on stdout."""
+        done = subprocess.run(
+            self.command(*arguments),
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
+        if done.returncode != 0:
+            raise KubectlFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, manifests: Sequence[dict[str, Any]], namespace: str) -> None:
+        """Create or change what the manifests say."""
+        document = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.run("apply", "--namespace", namespace, "--filename", "-", input=json.dumps(document))
+
+    def get(self, resource: str, namespace: str) -> dict[str, Any]:
+        """`pod/NAME` as it is stored, or all of a kind as a list below `items`."""
+        answer: dict[str, Any] = json.loads(
+            self.run("get", resource, "--namespace", namespace, "--output", "json")
+        )
+        return answer

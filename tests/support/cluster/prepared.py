@@ -1,0 +1,46 @@
+"""
+Everything that a cluster needs and that is made once per machine.
+
+Called by the tier runner before the tests, so that the time it takes is shown apart, and by whoever starts a
+cluster; costs nothing when all of it is there.
+"""
+
+import os
+import subprocess
+from dataclasses import dataclass
+
+from tests.support.cluster import images, machinery
+from tests.support.cluster.images import Image
+from tests.support.cluster.machine import NAMESPACES
+from tests.support.cluster.machinery import Machinery
+from tests.support.unavailable import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a cluster is started from."""
+
+    machinery: Machinery
+    pause: Image
+    base: Image
+
+
+def prepare() -> Prepared:
+    """Build what is missing; raises Unavailable where there can be no cluster."""
+    check_machine()
+    programs = machinery.prepare()
+    return Prepared(programs, images.pause(programs.reaper), images.base())
+
+
+def check_machine() -> None:
+    """Nodes mount file systems and make networks: that takes root, and a kernel that lets it."""
+    if os.geteuid() != 0:
+        raise Unavailable(
+            "a cluster's machines are made of namespaces, and making those takes root: run as root"
+        )
+    tried = subprocess.run(["unshare", *NAMESPACES, "--fork", "true"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        raise Unavailable(
+            f"this machine makes no namespaces ({tried.stderr.strip()}): use a virtual machine, "
+            "or a container with --privileged"
+        )

@@ -9,6 +9,7 @@ from tests.support.processes import run_in_foreground
 
 
 def main() -> None:
+    """Start brokers and keep them until Ctrl-C or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.kafka", description=__doc__)
     up = parser.add_subparsers(required=True).add_parser("up", help="start brokers; Ctrl-C ends them")
     up.add_argument("--nodes", type=int, default=1, help="how many brokers (default 1)")

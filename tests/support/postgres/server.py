@@ -1,0 +1,159 @@
+"""
+A PostgreSQL server for one test, for a run of tests, or for a person.
+
+`running` is the one way to have one; the fixtures and the command are thin layers over it.
+"""
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from tests.support.place import HERE, LOOPBACK, Network, Place
+from tests.support.postgres.programs import Programs, prepare
+from tests.support.processes import Process, ProcessFailed, free_port
+from tests.support.workdir import logs, workdir
+
+USER = "rota"
+PASSWORD = "rota-password"
+READY_S = 30
+GONE_S = 10
+
+
+class Postgres:
+    """One server; it can be started again after `kill` and `stop`, with its data."""
+
+    def __init__(self, data: Path, *, place: Place, port: int, durable: bool, log: Path) -> None:
+        self.log = log
+        self._data = data
+        self._place = place
+        self._port = port
+        self._durable = durable
+        self._process: Process | None = None
+
+    @property
+    def dsn(self) -> str:
+        """How clients on this machine connect."""
+        return _dsn(HERE.address, self._port)
+
+    @property
+    def dsn_for_pods(self) -> str:
+        """How pods of the cluster whose network it runs in connect."""
+        return _dsn(self._place.address, self._port)
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def new_database(self, name: str) -> str:
+        """Create an empty database; gives how to connect to it."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return _dsn(HERE.address, self._port, name)
+
+    def start(self) -> None:
+        """Start it; returns when it answers."""
+        programs = prepare()
+        command: list[str | Path] = [
+            *self._place.enter,
+            *programs.as_ordinary_user,
+            # Entering a user namespace drops the wish of `Process` to be killed with its parent. SIGQUIT is better
+            # anyhow: the server ends at once, and takes its shared memory with it.
+            *("setpriv", "--pdeathsig", "QUIT", "--"),
+            programs.path("postgres"),
+            *("-D", self._data, "-h", self._place.address, "-p", str(self._port)),
+            *("-c", "unix_socket_directories="),
+            *("-c", f"fsync={'on' if self._durable else 'off'}"),
+        ]
+        self._process = Process.start("PostgreSQL", command, log=self.log, env=programs.environment)
+        self._process.wait_until(self._answers, within_s=READY_S)
+
+    def stop(self) -> None:
+        """End it in good order, without waiting for its clients."""
+        self._running().stop(first=signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would; returns when its own children have noticed and are gone, too."""
+        server = self._running()
+        with ExitStack() as watched:
+            children = []
+            for pid in _children(server.pid):
+                children.append(os.pidfd_open(pid))
+                watched.callback(os.close, children[-1])
+            server.kill()
+            for child in children:
+                if not select.select([child], [], [], GONE_S)[0]:
+                    raise ProcessFailed(f"PostgreSQL was killed, but a child runs on after {GONE_S} s")
+
+    def end(self) -> None:
+        """Stop it if it runs, and remove what a killed one left in the kernel."""
+        if self._process is not None:
+            self.stop()
+            _remove_shared_memory(self._data)
+
+    def _running(self) -> Process:
+        if self._process is None:
+            raise RuntimeError("this PostgreSQL was never started: call start first")
+        return self._process
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.dsn, connect_timeout=2).close()
+        except psycopg.OperationalError:  # nobody listens yet, or it says that it is starting up
+            return False
+        return True
+
+
+@contextmanager
+def running(*, durable: bool = False, network: Network = LOOPBACK) -> Iterator[Postgres]:
+    """
+    A new, empty server; it ends with the block, and with this process.
+
+    Without `durable` it leaves writing to the disk to the kernel: what was committed survives the end of the
+    server, though not of the machine.
+    """
+    programs = prepare()
+    place, port = network.place(), free_port()
+    with workdir("postgres") as folder, network.forward(place.address, port, listen=port):
+        data = folder / "data"
+        _initialize(programs, data, folder / "password")
+        server = Postgres(data, place=place, port=port, durable=durable, log=logs(folder) / "postgres.log")
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end()
+
+
+def _initialize(programs: Programs, data: Path, password: Path) -> None:
+    password.write_text(PASSWORD)
+    subprocess.run(
+        [*programs.as_ordinary_user, programs.path("initdb"), "--no-sync", "--encoding=UTF8", "--locale=C",
+         "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={password}", data],
+        env={**os.environ, **programs.environment}, check=True, capture_output=True,
+    )  # fmt: skip
+    # Pods connect from other addresses than 127.0.0.1. Where it listens is what keeps strangers out.
+    with (data / "pg_hba.conf").open("a") as rules:
+        rules.write("host all all all scram-sha-256\n")
+
+
+def _dsn(address: str, port: int, database: str = "postgres") -> str:
+    return f"postgresql://{USER}:{PASSWORD}@{address}:{port}/{database}"
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _remove_shared_memory(data: Path) -> None:
+    # A server that ended in good order has removed both the segment and the file that names it.
+    notes = data / "postmaster.pid"
+    if notes.exists():
+        _key, segment = notes.read_text().splitlines()[6].split()
+        subprocess.run(["ipcrm", "--shmem-id", segment], check=True)

@@ -32,7 +32,7 @@ def test_three_nodes_lose_one_and_take_it_back(start_kafka: StartKafka, unique_n
 
 def test_command_ends_cleanly_when_asked(tmp_path: Path) -> None:
     with command.started("kafka", log=tmp_path / "log") as kafka:
-        assert kafka.server_count == 1
+        assert len(kafka.servers) == 1
         folder = kafka.folder()
 
         assert kafka.end(signal.SIGTERM) == 0
@@ -43,7 +43,7 @@ def test_command_ends_cleanly_when_asked(tmp_path: Path) -> None:
 
 def test_killed_command_leaves_nothing(tmp_path: Path) -> None:
     with command.started("kafka", log=tmp_path / "log") as kafka:
-        assert kafka.server_count == 1
+        assert len(kafka.servers) == 1
         folder = kafka.folder()
 
         assert kafka.end(signal.SIGKILL) == -signal.SIGKILL

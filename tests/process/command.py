@@ -34,8 +34,9 @@ class Command:
         return self._process.log.read_text()
 
     @property
-    def server_count(self) -> int:
-        return len(self._servers)
+    def servers(self) -> list[int]:
+        """The processes that it started, by their ids."""
+        return list(self._servers)
 
     def folder(self) -> Path:
         """The folder of its system: the one whose lock it holds."""

@@ -37,6 +37,8 @@ class Cluster:
     def __init__(self, folder: Path, prepared: Prepared) -> None:
         self.kubeconfig = folder / KUBECONFIG
         """Works from this machine."""
+        self.base_image = prepared.base.name
+        """Known to every node: a minimal Debian with Python."""
         self._folder = folder
         self._prepared = prepared
         self._logs = workdir.logs(folder)

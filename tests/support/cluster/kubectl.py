@@ -27,9 +27,9 @@ class Kubectl:
             "KUBECACHEDIR": str(kubeconfig.with_name("kubectl-cache")),
         }
 
-    def command(self, *arguments: str) -> list[str | Path]:
+    def command(self, *arguments: str) -> list[str]:
         """The command line; to be run with `environment`."""
-        return [self._program, "kubectl", *arguments]
+        return [str(self._program), "kubectl", *arguments]
 
     def run(self, *arguments: str, input: str | None = None) -> str:
         """What it prints on stdout."""

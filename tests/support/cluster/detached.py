@@ -78,7 +78,7 @@ class Detached:
         tied = ["setpriv", "--pdeathsig", "KILL", "--"]
         keep = [sys.executable, "-m", "tests.support.cluster.keeper", str(self.folder)]
         keeper = subprocess.Popen(
-            command,
+            [*tied, *keep],
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,0 +1,130 @@
+"""
+A Prometheus server for one test, for a run of tests, or for a person.
+
+`running` is the one way to have one; the fixtures and the command are thin layers over it.
+"""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.place import HERE, LOOPBACK, Network, Place
+from tests.support.processes import Process, free_port
+from tests.support.prometheus.programs import prepare
+from tests.support.workdir import logs, workdir
+
+READY_S = 30
+REQUEST_S = 10
+SCRAPE_INTERVAL = "200ms"
+# Prometheus looks for changed targets every five seconds, twice in a row: in its discovery and in its scraper.
+TARGETS_S = 30
+
+# Never through a proxy that the environment names: all of this is on this machine.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class QueryRefused(Exception):
+    """Prometheus cannot answer the query; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The value of one series in an answer."""
+
+    labels: dict[str, str]
+    value: float
+
+
+class Prometheus:
+    """A running server."""
+
+    def __init__(self, process: Process, targets: Path, *, place: Place, port: int) -> None:
+        self.url = f"http://{HERE.address}:{port}"
+        self.url_for_pods = f"http://{place.address}:{port}"
+        self._process = process
+        self._targets = targets
+
+    def scrape(self, jobs: Mapping[str, Sequence[str]]) -> None:
+        """From now on scrape these addresses (`host:port`, by the name of their job) and no others."""
+        _write_targets(self._targets, jobs)
+
+    def query(self, expression: str) -> list[Sample]:
+        """The answer to an instant query; empty when no series fits."""
+        asked = urllib.parse.urlencode({"query": expression})
+        try:
+            with _direct.open(f"{self.url}/api/v1/query?{asked}", timeout=REQUEST_S) as answer:
+                rows = json.load(answer)["data"]["result"]
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise QueryRefused(f"{expression}: {refused.read().decode()}") from None
+        return [Sample(row["metric"], float(row["value"][1])) for row in rows]
+
+    def wait_for(self, expression: str, *, within_s: float = TARGETS_S) -> list[Sample]:
+        """The first answer to the query that is not empty."""
+        found: list[Sample] = []
+
+        def answered() -> bool:
+            found.extend(self.query(expression))
+            return bool(found)
+
+        self._process.wait_until(answered, within_s=within_s)
+        return found
+
+    def wait_ready(self) -> None:
+        """Return when it serves queries."""
+        self._process.wait_until(self._is_ready, within_s=READY_S)
+
+    def _is_ready(self) -> bool:
+        try:
+            _direct.open(f"{self.url}/-/ready", timeout=REQUEST_S).close()
+        except OSError:  # nobody listens yet, or it says 503: not ready
+            return False
+        return True
+
+
+@contextmanager
+def running(*, rules: Sequence[Path] = (), network: Network = LOOPBACK) -> Iterator[Prometheus]:
+    """A server with no targets and these files of rules; it ends with the block, and with this process."""
+    programs = prepare()
+    place, port = network.place(), free_port()
+    with workdir("prometheus") as folder, network.forward(place.address, port, listen=port):
+        targets, config = folder / "targets.json", folder / "prometheus.json"
+        _write_targets(targets, {})
+        config.write_text(json.dumps(_config(targets, rules)))
+        command: list[str | Path] = [
+            *place.enter,
+            programs.program("prometheus"),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={place.address}:{port}",
+        ]
+        log = logs(folder) / "prometheus.log"
+        process = Process.start("Prometheus", command, log=log, env=programs.environment())
+        try:
+            prometheus = Prometheus(process, targets, place=place, port=port)
+            prometheus.wait_ready()
+            yield prometheus
+        finally:
+            process.stop()
+
+
+def _config(targets: Path, rules: Sequence[Path]) -> dict[str, object]:
+    # In JSON, which is YAML, too.
+    return {
+        "global": {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL},
+        "rule_files": [str(file.absolute()) for file in rules],
+        "scrape_configs": [{"job_name": "unnamed", "file_sd_configs": [{"files": [str(targets)]}]}],
+    }
+
+
+def _write_targets(file: Path, jobs: Mapping[str, Sequence[str]]) -> None:
+    groups = [{"targets": list(targets), "labels": {"job": job}} for job, targets in jobs.items()]
+    # It watches the file: one that is moved into place is never read half written.
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(groups))
+    unfinished.rename(file)

@@ -1,0 +1,72 @@
+"""What happens to a group because time passes, and when to look again."""
+
+from rota_coordinator.group import barrier
+from rota_coordinator.group.effects import Effects
+from rota_coordinator.group.members import Member
+from rota_coordinator.group.round import remove
+from rota_coordinator.group.state import Group, State
+
+
+def wake_at_ms(group: Group) -> int | None:
+    """The next time at which `pass_time` has something to do; None while nothing is awaited."""
+    times = [*group.pending.values(), *(ends_at_ms(member) for member in group.members if can_expire(member))]
+    if group.barrier is not None:
+        times.append(group.barrier.deadline_ms)
+        if group.all_joined() and not group.barrier.is_initial:
+            times.append(group.barrier.open_until_ms)
+    if group.sync_deadline_ms is not None:
+        times.append(group.sync_deadline_ms)
+    return min(times, default=None)
+
+
+def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
+    """Do all that is due."""
+    expire_pending(group, effects, now_ms)
+    for member in list(group.members):
+        if can_expire(member) and now_ms >= ends_at_ms(member):
+            expire_session(group, effects, member, now_ms)
+    if group.sync_deadline_ms is not None and now_ms >= group.sync_deadline_ms:
+        expire_sync(group, effects, now_ms)
+    barrier.pass_time(group, effects, now_ms)
+
+
+def can_expire(member: Member) -> bool:
+    """A member that waits for us cannot be late, but for a new one, which does not wait for ever."""
+    return member.is_new or (member.joining is None and member.syncing is None)
+
+
+def ends_at_ms(member: Member) -> int:
+    """When the member's session ends, or the time of grace that followed it."""
+    return member.session_deadline_ms if member.suspect_until_ms is None else member.suspect_until_ms
+
+
+def expire_pending(group: Group, effects: Effects, now_ms: int) -> None:
+    """Forget ids that nobody came back with."""
+    late = [member_id for member_id, deadline_ms in group.pending.items() if now_ms >= deadline_ms]
+    for member_id in late:
+        del group.pending[member_id]
+    if late and group.state is State.PREPARING and group.members.by_id and group.all_joined():
+        # Even a first round: the last one that was expected is not coming.
+        barrier.close(group, effects, now_ms)
+
+
+def expire_session(group: Group, effects: Effects, member: Member, now_ms: int) -> None:
+    """A member was silent for its session: give it the time of grace, then let the others go on without it."""
+    grace_ms = group.config.rebalance_coalesce_ms
+    if member.suspect_until_ms is None and not member.is_new and grace_ms:
+        member.suspect_until_ms = now_ms + grace_ms
+        return
+    remove(group, effects, member)
+    barrier.rebalance(group, effects, now_ms, f"member {member.member_id} was silent for its session")
+
+
+def expire_sync(group: Group, effects: Effects, now_ms: int) -> None:
+    """Some never asked for their part: heartbeats or not, they are out."""
+    group.sync_deadline_ms = None
+    missing = sorted(group.unsynced)
+    for member_id in missing:
+        member = group.members.by_id.get(member_id)
+        if member is not None:
+            remove(group, effects, member)
+    group.unsynced.clear()
+    barrier.rebalance(group, effects, now_ms, f"{len(missing)} members never synced")

@@ -1,0 +1,186 @@
+"""
+All groups of one slot: looks the group up, checks what needs no group, and lets the group decide.
+
+The door of the core. A request comes with its call, and the time; what is to be done comes back as Effects.
+Loading goes through `replay`, then `loaded`.
+"""
+
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group import barrier, commit, expiry, round
+from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
+from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.join import Joining, join, refuse
+from rota_coordinator.group.offsets import Offsets
+from rota_coordinator.group.state import Group, answer
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import Record
+
+MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
+
+
+@dataclass(slots=True)
+class Groups:
+    """The state of a slot."""
+
+    config: GroupConfig
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    # The highest incarnation that a group of this slot ever had; the next group gets a higher one.
+    incarnation: int = 0
+
+    def join(self, joining: Joining, now_ms: int) -> Effects:
+        """JoinGroup."""
+        effects = Effects()
+        request = joining.request
+        config = self.config
+        if not is_group_id(request.group_id):
+            refuse(effects, joining, pb.INVALID_GROUP_ID, request.member_id)
+        elif not config.session_timeout_ms_min <= request.session_timeout_ms <= config.session_timeout_ms_max:
+            refuse(effects, joining, pb.INVALID_SESSION_TIMEOUT, request.member_id)
+        elif request.group_id not in self.groups and request.member_id:
+            refuse(effects, joining, pb.UNKNOWN_MEMBER_ID, request.member_id)
+        else:
+            join(self._get_or_create(request.group_id, effects, now_ms), effects, joining, now_ms)
+        return effects
+
+    def handle(self, call: Call, request: MemberRequest, now_ms: int) -> Effects:
+        """SyncGroup, Heartbeat, LeaveGroup: what only members say."""
+        effects = Effects()
+        group = self.groups.get(request.group_id)
+        if not is_group_id(request.group_id):
+            answer(effects, call, refused(request, pb.INVALID_GROUP_ID))
+        elif isinstance(request, pb.SyncGroupRequest) and not (
+            request.protocol_type and request.protocol_name
+        ):
+            answer(effects, call, refused(request, pb.INCONSISTENT_GROUP_PROTOCOL))
+        elif group is None:
+            answer(effects, call, unknown_group(request))
+        else:
+            match request:
+                case pb.SyncGroupRequest():
+                    round.sync(group, effects, call, request, now_ms)
+                case pb.HeartbeatRequest():
+                    round.heartbeat(group, effects, call, request, now_ms)
+                case pb.LeaveGroupRequest():
+                    round.leave(group, effects, call, request, now_ms)
+        return effects
+
+    def commit(self, call: Call, request: commit.Request, now_ms: int) -> Effects:
+        """CommitOffsets and TxnCommitOffsets."""
+        effects = Effects()
+        transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
+        respond = pb.TxnCommitOffsetsResponse if transactional else pb.CommitOffsetsResponse
+        error: pb.ErrorCode.ValueType = pb.NONE
+        # Kafka lets offsets be kept under the empty name, and so do we; a transaction may not.
+        if len(request.group_id) > GROUP_ID_LENGTH_MAX or (transactional and not request.group_id):
+            error = pb.INVALID_GROUP_ID
+        elif request.group_id not in self.groups and request.generation_id >= 0:
+            error = pb.ILLEGAL_GENERATION if transactional else pb.GROUP_ID_NOT_FOUND
+        if error:
+            topics = commit.copied(request.topics, lambda _topic, _partition: error)
+        else:
+            group = self._get_or_create(request.group_id, effects, now_ms)
+            error, topics = commit.commit(group, self.offsets[request.group_id], effects, request, now_ms)
+        answer(effects, call, respond(error_code=error, topics=topics))
+        return effects
+
+    def fetch(self, call: Call, request: pb.FetchOffsetsRequest) -> Effects:
+        """FetchOffsets: anybody may ask, and a group that is not known has committed nothing."""
+        effects = Effects()
+        offsets = self.offsets.get(request.group_id) or Offsets()
+        topics = offsets.everything() if request.all else request.topics
+        fetched = offsets.fetch(topics, require_stable=request.require_stable)
+        answer(effects, call, pb.FetchOffsetsResponse(topics=fetched))
+        return effects
+
+    def wake_at_ms(self, group_id: str) -> int | None:
+        """When to call `pass_time` for a group."""
+        group = self.groups.get(group_id)
+        return None if group is None else expiry.wake_at_ms(group)
+
+    def pass_time(self, group_id: str, now_ms: int) -> Effects:
+        """Do what is due in a group."""
+        effects = Effects()
+        group = self.groups.get(group_id)
+        if group is not None:
+            expiry.pass_time(group, effects, now_ms)
+        return effects
+
+    def replay(self, record: Record) -> None:
+        """Take over a record from the store, in the order of writing."""
+        match record.WhichOneof("record"):
+            case "group":
+                self._replay_group(record.group.group_id, record)
+                self.incarnation = max(self.incarnation, record.group.incarnation)
+            case "generation_reserved":
+                self._replay_group(record.generation_reserved.group_id, record)
+            case "group_removed":
+                self.groups.pop(record.group_removed.group_id, None)
+                self.offsets.pop(record.group_removed.group_id, None)
+                self.incarnation = max(self.incarnation, record.group_removed.incarnation)
+            case "offset_committed" | "offset_removed" | "offset_pending" | "producer_ended" as kind:
+                body = getattr(record, kind)
+                group_id = body.offset.group_id if kind == "offset_pending" else body.group_id
+                self.offsets.setdefault(group_id, Offsets()).replay(record)
+            case _:
+                pass  # of a later version
+
+    def loaded(self, now_ms: int) -> dict[str, Effects]:
+        """All records are replayed: every member gets a full session from now, by group what that asks for."""
+        effects = {group_id: Effects() for group_id in self.groups}
+        for group_id, group in self.groups.items():
+            for member in group.members:
+                group.touch(member, now_ms)
+            if len(group.members) > self.config.members_max:
+                barrier.rebalance(group, effects[group_id], now_ms, "the group is larger than is allowed now")
+        return effects
+
+    def _replay_group(self, group_id: str, record: Record) -> None:
+        if group_id not in self.groups:
+            self.groups[group_id] = Group(group_id, self.config, incarnation=0)
+            self.offsets.setdefault(group_id, Offsets())
+        self.groups[group_id].replay(record)
+
+    def _get_or_create(self, group_id: str, effects: Effects, now_ms: int) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            self.incarnation += 1
+            group = Group(group_id, self.config, self.incarnation)
+            self.groups[group_id] = group
+            self.offsets[group_id] = Offsets()
+            group.write(group.record({}, now_ms), effects)
+        return group
+
+
+def is_group_id(group_id: str) -> bool:
+    """Whether a group with members may have this name."""
+    return 0 < len(group_id) <= GROUP_ID_LENGTH_MAX
+
+
+def refused(request: MemberRequest, error: pb.ErrorCode.ValueType) -> Message:
+    """The answer to a request that no group was asked about."""
+    match request:
+        case pb.SyncGroupRequest():
+            return pb.SyncGroupResponse(error_code=error)
+        case pb.HeartbeatRequest():
+            return pb.HeartbeatResponse(error_code=error)
+        case pb.LeaveGroupRequest():
+            return pb.LeaveGroupResponse(error_code=error)
+
+
+def unknown_group(request: MemberRequest) -> Message:
+    """A group that does not exist has no members; leaving it is an error of each entry, not of the request."""
+    if isinstance(request, pb.LeaveGroupRequest):
+        members = [
+            pb.LeftMember(
+                member_id=leaving.member_id,
+                group_instance_id=round.instance_of(leaving),
+                error_code=pb.UNKNOWN_MEMBER_ID,
+            )
+            for leaving in request.members
+        ]
+        return pb.LeaveGroupResponse(members=members)
+    return refused(request, pb.UNKNOWN_MEMBER_ID)

@@ -1,0 +1,24 @@
+"""Java's string hash, which decides where Kafka puts a group and how it breaks a tie."""
+
+HASH_TABLE_SLOTS = 16
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode()`: over UTF-16 code units, 32 bits, signed."""
+    units = text.encode("utf-16-le")
+    value = 0
+    for low, high in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def slot_of(group_id: str, slots: int) -> int:
+    """The slot of a group; Kafka defines the absolute value of the smallest integer as 0."""
+    value = java_string_hash(group_id)
+    return 0 if value == -(1 << 31) else abs(value) % slots
+
+
+def java_hash_slot(text: str) -> int:
+    """Where a small Java hash table keeps the text: the order in which Kafka walks through tied protocols."""
+    value = java_string_hash(text) & 0xFFFFFFFF
+    return (value ^ value >> 16) & (HASH_TABLE_SLOTS - 1)

@@ -1,0 +1,129 @@
+"""The members of one group, and what follows from them alone: votes, candidates, identities."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rota_coordinator.group.effects import Call
+from rota_coordinator.group.hashing import java_hash_slot
+from rota_proto.coordinator.v1.coordinator_pb2 import ErrorCode, JoinGroupRequest
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. What of it is durable stands in the group's record; the rest ends with this process."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    # (name, metadata), the preferred one first. After a load: the chosen one only.
+    protocols: Protocols
+    assignment: bytes = b""
+    # Its first round is not complete yet.
+    is_new: bool = True
+    joining: Call | None = None
+    syncing: Call | None = None
+    session_deadline_ms: int = 0
+    # Its session ended; it is removed at that time unless its heartbeat comes first.
+    suspect_until_ms: int | None = None
+
+    def update(self, request: JoinGroupRequest) -> None:
+        """Take over what a join says about the member."""
+        self.client_id = request.client_id
+        self.session_timeout_ms = request.session_timeout_ms
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.protocols = offered(request)
+
+    def metadata(self, protocol: str) -> bytes:
+        """What the member said for this protocol; empty when it does not offer it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+def offered(request: JoinGroupRequest) -> Protocols:
+    """The protocols of a join, comparable: same names, same order, same bytes."""
+    return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+
+
+@dataclass(slots=True)
+class Members:
+    """The members by id, in the order in which they came."""
+
+    by_id: dict[str, Member] = field(default_factory=dict)
+    # Static members: instance id -> member id.
+    instances: dict[str, str] = field(default_factory=dict)
+    leader: str = ""
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.by_id.values())
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def add(self, member: Member) -> None:
+        """Let a member in; the first one leads."""
+        assert member.member_id not in self.by_id
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            assert member.instance_id not in self.instances
+            self.instances[member.instance_id] = member.member_id
+        if not self.leader:
+            self.leader = member.member_id
+
+    def remove(self, member: Member) -> None:
+        """Take a member out; somebody else leads then, one that waits in the barrier if there is one."""
+        del self.by_id[member.member_id]
+        if member.instance_id is not None:
+            del self.instances[member.instance_id]
+        if self.leader == member.member_id:
+            waiting = (other.member_id for other in self if other.joining is not None)
+            self.leader = next(waiting, next(iter(self.by_id), ""))
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member came back: the same place in the group, under a new id."""
+        was_leader = self.leader == member.member_id
+        self.by_id = {
+            (member_id if other is member else other.member_id): other for other in self.by_id.values()
+        }
+        member.member_id = member_id
+        assert member.instance_id is not None
+        self.instances[member.instance_id] = member_id
+        if was_leader:
+            self.leader = member_id
+
+    def identify(self, member_id: str, instance_id: str | None) -> Member | ErrorCode.ValueType:
+        """The member that a request speaks for, or why it does not."""
+        if instance_id is not None:
+            holder = self.instances.get(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return self.by_id.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def candidates(self) -> set[str]:
+        """The protocols that every member offers."""
+        counts = Counter(name for member in self for name, _ in member.protocols)
+        return {name for name, count in counts.items() if count == len(self)}
+
+    def accept(self, protocols: Protocols) -> bool:
+        """Whether a joiner shares a protocol with all; its own old entry counts like any other."""
+        if not self.by_id:
+            return bool(protocols)
+        candidates = self.candidates()
+        return any(name in candidates for name, _ in protocols)
+
+    def elect_protocol(self) -> str:
+        """Each member votes for its first candidate; a tie goes to the first in Java's order of hashes."""
+        candidates = self.candidates()
+        votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in self)
+        most = max(votes.values())
+        return min((name for name, count in votes.items() if count == most), key=java_hash_slot)

@@ -1,0 +1,135 @@
+"""The committed offsets of one group, and those that an open transaction will commit."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rota_coordinator.group.consumer_protocol import TopicPartition
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, OffsetRemoved, ProducerEnded, Record
+
+NOTHING_COMMITTED = -1
+UNKNOWN_EPOCH = -1
+
+
+class Committed(NamedTuple):
+    """A committed offset, and its place in the order of writing."""
+
+    position: int
+    offset: OffsetCommitted
+
+
+class Pending(NamedTuple):
+    """An offset that waits for the end of its producer's transaction, and its place in the order of writing."""
+
+    position: int
+    offset: OffsetCommitted
+
+
+@dataclass(slots=True)
+class Offsets:
+    """Changed by `replay` only."""
+
+    committed: dict[TopicPartition, Committed] = field(default_factory=dict)
+    # By producer.
+    pending: dict[int, dict[TopicPartition, Pending]] = field(default_factory=dict)
+    _position: int = 0
+
+    def is_empty(self) -> bool:
+        return not self.committed and not self.pending
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction holds an offset of the partition."""
+        return any(partition in held for held in self.pending.values())
+
+    def replay(self, record: Record) -> None:
+        """Take over what a record says of offsets; others are not ours."""
+        self._position += 1
+        match record.WhichOneof("record"):
+            case "offset_committed":
+                offset = record.offset_committed
+                self.committed[partition_of(offset)] = Committed(self._position, offset)
+            case "offset_removed":
+                removed = record.offset_removed
+                self._remove(TopicPartition(removed.topic, removed.partition))
+            case "offset_pending":
+                held = self.pending.setdefault(record.offset_pending.producer_id, {})
+                offset = record.offset_pending.offset
+                held[partition_of(offset)] = Pending(self._position, offset)
+            case "producer_ended":
+                self._end(record.producer_ended)
+            case _:
+                pass
+
+    def _remove(self, partition: TopicPartition) -> None:
+        self.committed.pop(partition, None)
+        for producer_id in [producer for producer, held in self.pending.items() if partition in held]:
+            del self.pending[producer_id][partition]
+            if not self.pending[producer_id]:
+                del self.pending[producer_id]
+
+    def _end(self, ended: ProducerEnded) -> None:
+        held = self.pending.pop(ended.producer_id, {})
+        if not ended.committed:
+            return
+        for partition, pending in held.items():
+            stored = self.committed.get(partition)
+            # A plain commit that was written after the transactional one is the later word.
+            if stored is None or stored.position < pending.position:
+                self.committed[partition] = Committed(self._position, pending.offset)
+
+    def fetch(
+        self, topics: Iterable[pb.TopicPartitions], *, require_stable: bool
+    ) -> Iterator[pb.FetchedTopic]:
+        """The committed offsets of these partitions."""
+        for topic in topics:
+            partitions = [
+                self._fetched(TopicPartition(topic.name, index), topic.topic_id, require_stable)
+                for index in topic.partitions
+            ]
+            yield pb.FetchedTopic(name=topic.name, partitions=partitions)
+
+    def everything(self) -> list[pb.TopicPartitions]:
+        """All partitions with a committed offset, by topic."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(self.committed):
+            topics.setdefault(topic, []).append(partition)
+        return [pb.TopicPartitions(name=name, partitions=partitions) for name, partitions in topics.items()]
+
+    def _fetched(
+        self, partition: TopicPartition, topic_id: bytes, require_stable: bool
+    ) -> pb.FetchedPartition:
+        if require_stable and self.is_pending(partition):
+            return fetched_nothing(partition.partition, pb.UNSTABLE_OFFSET_COMMIT)
+        stored = self.committed.get(partition)
+        if stored is None:
+            return fetched_nothing(partition.partition, pb.NONE)
+        found = stored.offset
+        if topic_id and found.topic_id and topic_id != found.topic_id:
+            # The topic was deleted and made again: the old offset means nothing in the new one.
+            return fetched_nothing(partition.partition, pb.NONE)
+        return pb.FetchedPartition(
+            index=partition.partition,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+            metadata=found.metadata,
+        )
+
+
+def partition_of(offset: OffsetCommitted) -> TopicPartition:
+    """Where an offset belongs."""
+    return TopicPartition(offset.topic, offset.partition)
+
+
+def fetched_nothing(index: int, error: pb.ErrorCode.ValueType) -> pb.FetchedPartition:
+    """The answer for a partition that has no offset to give."""
+    return pb.FetchedPartition(
+        index=index, offset=NOTHING_COMMITTED, leader_epoch=UNKNOWN_EPOCH, error_code=error
+    )
+
+
+def removed(group_id: str, partition: TopicPartition) -> Record:
+    """The record that forgets an offset."""
+    return Record(
+        offset_removed=OffsetRemoved(group_id=group_id, topic=partition.topic, partition=partition.partition)
+    )

@@ -1,0 +1,182 @@
+"""
+One group, and the two ways to change it: `write` for what must survive, the rooms beside for the rest.
+
+`replay` is the only thing that changes durable state; a live request goes through it like a restart. What is not
+durable (who waits, whose session ends when) is lost with the process, as in Kafka.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group import consumer_protocol
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.consumer_protocol import TopicPartition
+from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.members import Member, Members
+from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupMember, GroupRecord, Record
+
+
+class State(enum.Enum):
+    """Kafka's states of a classic group; a dead one is not kept."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True)
+class Barrier:
+    """The open round of joins."""
+
+    deadline_ms: int
+    # Members are told at once, but the round stays open until then.
+    open_until_ms: int
+    # The first round of an empty group ends by its delay only; each new member may lengthen it by what remains.
+    is_initial: bool = False
+    delay_ms: int = 0
+    remaining_ms: int = 0
+    extended: bool = False
+
+
+@dataclass(slots=True)
+class Group:
+    """The state of one group."""
+
+    group_id: str
+    config: GroupConfig
+    incarnation: int
+    state: State = State.EMPTY
+    state_since_ms: int = 0
+    generation: int = 0
+    # The highest generation that anybody was ever told; after a failover in mid-round it is above the present one.
+    reserved_generation: int = 0
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Members = field(default_factory=Members)
+    # Who has which partition by the last assignment; empty where assignments are not of Kafka's consumer protocol.
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    # Ids that were handed out with MEMBER_ID_REQUIRED and not used yet, and when each is forgotten.
+    pending: dict[str, int] = field(default_factory=dict)
+    # There while the state is PREPARING, and only then.
+    barrier: Barrier | None = None
+    # Members of this generation that have not synced yet, and when they are given up.
+    unsynced: set[str] = field(default_factory=set)
+    sync_deadline_ms: int | None = None
+
+    def enter(self, state: State, now_ms: int) -> None:
+        """Change the state; the barrier exists in PREPARING only."""
+        assert (state is State.PREPARING) == (self.barrier is not None)
+        self.state = state
+        self.state_since_ms = now_ms
+
+    def write(self, record: Record, effects: Effects) -> None:
+        """Change durable state: put the record down to be made durable, and replay it."""
+        effects.records.append(record)
+        self.replay(record)
+
+    def replay(self, record: Record) -> None:
+        """Take over what a record says; the same on load and live."""
+        match record.WhichOneof("record"):
+            case "group":
+                self._replay_group(record.group)
+            case "generation_reserved":
+                self._replay_generation(record.generation_reserved)
+            case _:
+                pass  # offsets have their own replay; a record of a later version is skipped
+
+    def _replay_generation(self, reserved: GenerationReserved) -> None:
+        assert reserved.generation_id > self.reserved_generation
+        self.reserved_generation = reserved.generation_id
+
+    def _replay_group(self, record: GroupRecord) -> None:
+        self.incarnation = record.incarnation
+        self.generation = record.generation_id
+        self.reserved_generation = max(self.reserved_generation, self.generation)
+        self.protocol_type = record.protocol_type
+        self.protocol_name = record.protocol_name
+        for written in record.members:
+            if written.member_id not in self.members.by_id:
+                self.members.add(restored(written, record.protocol_name))
+            self.members.by_id[written.member_id].assignment = written.assignment
+        for gone in self.members.by_id.keys() - {written.member_id for written in record.members}:
+            self.members.remove(self.members.by_id[gone])
+        self.members.leader = record.leader
+        self.owners = owners_by(self.protocol_type, record.members)
+        self.barrier = None
+        self.enter(State.STABLE if record.members else State.EMPTY, record.state_since_ms)
+
+    def record(self, assignments: dict[str, bytes], now_ms: int) -> Record:
+        """The group with these assignments, to be written."""
+        return Record(
+            group=GroupRecord(
+                group_id=self.group_id,
+                incarnation=self.incarnation,
+                generation_id=self.generation,
+                protocol_type=self.protocol_type,
+                protocol_name=self.protocol_name,
+                leader=self.members.leader,
+                state_since_ms=now_ms,
+                members=[
+                    described(member, self.protocol_name, assignments.get(member.member_id, b""))
+                    for member in self.members
+                ],
+            )
+        )
+
+    def touch(self, member: Member, now_ms: int) -> None:
+        """The member lives: its session starts anew, and a suspicion is dropped."""
+        member.session_deadline_ms = now_ms + member.session_timeout_ms
+        member.suspect_until_ms = None
+
+    def all_joined(self) -> bool:
+        """Everybody waits in the barrier, and nobody is known to be on the way."""
+        return not self.pending and all(member.joining is not None for member in self.members)
+
+
+def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
+    """The owner of each partition, as far as the assignments can be read."""
+    if protocol_type != consumer_protocol.PROTOCOL_TYPE:
+        return {}
+    return {
+        partition: member.member_id
+        for member in members
+        for partition in consumer_protocol.assigned_partitions(member.assignment) or ()
+    }
+
+
+def restored(written: GroupMember, protocol_name: str) -> Member:
+    """A member as its record knows it: it offers the chosen protocol only."""
+    return Member(
+        member_id=written.member_id,
+        instance_id=written.group_instance_id if written.HasField("group_instance_id") else None,
+        client_id=written.client_id,
+        client_host=written.client_host,
+        session_timeout_ms=written.session_timeout_ms,
+        rebalance_timeout_ms=written.rebalance_timeout_ms,
+        protocols=((protocol_name, written.metadata),),
+        is_new=False,
+    )
+
+
+def described(member: Member, protocol_name: str, assignment: bytes) -> GroupMember:
+    """A member as its record will know it."""
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        metadata=member.metadata(protocol_name),
+        assignment=assignment,
+    )
+
+
+def answer(effects: Effects, call: Call | None, reply: Message) -> None:
+    """Answer a call, if there is one."""
+    if call is not None:
+        effects.replies.append((call, reply))

@@ -1,0 +1,118 @@
+"""The group core under test, in virtual time: no server, no store, no waiting."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.groups import Groups
+from rota_coordinator.group.join import Joining
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import Record
+from tests.conformance.driver import PARKED_S, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, Settings
+
+
+def config(settings: Settings) -> GroupConfig:
+    """As the reference broker is set up for the cases."""
+    return GroupConfig(
+        session_timeout_ms_min=SESSION_TIMEOUT_MS_MIN,
+        session_timeout_ms_max=SESSION_TIMEOUT_MS_MAX,
+        initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms,
+        rebalance_coalesce_ms=0,
+        members_max=settings.members_max,
+    )
+
+
+class Unanswered(AssertionError):
+    """A call has no answer where one was due."""
+
+
+@dataclass(slots=True)
+class CoreDriver:
+    """The shell in its smallest form: a clock that is moved by hand, and a list for a store."""
+
+    settings: Settings
+    name: str = "core"
+    now_ms: int = 1_000_000
+    records: list[Record] = field(default_factory=list)
+    answers: dict[Call, Message] = field(default_factory=dict)
+    superseded: set[Call] = field(default_factory=set)
+    notices: list[pb.RebalanceNotice] = field(default_factory=list)
+    groups: Groups = field(init=False)
+    _calls: int = 0
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(config(self.settings))
+
+    def send(self, request: Message) -> "CoreCall":
+        self._calls += 1
+        call = Call(self._calls)
+        self.perform(self.decide(call, request))
+        self._let_due_timers_run()
+        return CoreCall(self, call)
+
+    def decide(self, call: Call, request: Message) -> Effects:
+        """Hand a request to the core."""
+        match request:
+            case pb.JoinGroupRequest():
+                joining = Joining(call, request, "/127.0.0.1", str(uuid.uuid4()))
+                return self.groups.join(joining, self.now_ms)
+            case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
+                return self.groups.handle(call, request, self.now_ms)
+            case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
+                return self.groups.commit(call, request, self.now_ms)
+            case pb.FetchOffsetsRequest():
+                return self.groups.fetch(call, request)
+            case _:
+                raise TypeError(f"the core has no answer to a {type(request).__name__}")
+
+    def perform(self, effects: Effects) -> None:
+        self.records += effects.records
+        self.superseded.update(effects.superseded)
+        self.notices += effects.notices
+        for call, reply in effects.replies:
+            assert call not in self.answers, "a call was answered twice"
+            self.answers[call] = reply
+
+    async def pass_time(self, seconds: float) -> None:
+        self.run_until(self.now_ms + round(seconds * 1000))
+
+    def run_until(self, end_ms: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Move the clock from one due time to the next."""
+        while not stop():
+            due = [
+                at for group_id in self.groups.groups if (at := self.groups.wake_at_ms(group_id)) is not None
+            ]
+            if not due or min(due) > end_ms:
+                self.now_ms = max(self.now_ms, end_ms)
+                return
+            self.now_ms = max(self.now_ms, min(due))
+            self._let_due_timers_run()
+
+    def _let_due_timers_run(self) -> None:
+        for group_id in list(self.groups.groups):
+            at_ms = self.groups.wake_at_ms(group_id)
+            if at_ms is not None and at_ms <= self.now_ms:
+                self.perform(self.groups.pass_time(group_id, self.now_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class CoreCall:
+    """A call to the core."""
+
+    driver: CoreDriver
+    call: Call
+
+    async def answer(self, within_s: float = 10) -> Message:
+        answers = self.driver.answers
+        self.driver.run_until(self.driver.now_ms + round(within_s * 1000), stop=lambda: self.call in answers)
+        if self.call not in answers:
+            raise Unanswered(f"no answer within {within_s} s")
+        return answers[self.call]
+
+    async def is_parked(self) -> bool:
+        await self.driver.pass_time(PARKED_S)
+        return self.call not in self.driver.answers

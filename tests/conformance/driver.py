@@ -1,0 +1,55 @@
+"""
+What a coordinator under test can be asked, whichever it is.
+
+The cases speak Rota's own messages. A driver passes them to the core in virtual time, to Rota's server over gRPC,
+or to Kafka over its wire protocol, and gives the answers back as Rota's messages.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+# A call that has no answer by then is parked.
+PARKED_S = 0.2
+
+
+class Call(Protocol):
+    """A request that was sent."""
+
+    async def answer(self, within_s: float = 10) -> Message:
+        """Its answer; a failure when none comes in time."""
+        ...
+
+    async def is_parked(self) -> bool:
+        """Whether it is still without an answer after a moment."""
+        ...
+
+
+class Driver(Protocol):
+    """A coordinator under test."""
+
+    name: str
+
+    def send(self, request: Message) -> Call:
+        """Send a request; requests that are sent one after the other arrive in that order."""
+        ...
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time go by."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the coordinator is set up for a case."""
+
+    initial_rebalance_delay_ms: int = 0
+    members_max: int = 2**31 - 1
+
+
+DEFAULT = Settings()
+DELAYED = Settings(initial_rebalance_delay_ms=1000)
+SMALL = Settings(members_max=2)
+SESSION_TIMEOUT_MS_MIN = 500
+SESSION_TIMEOUT_MS_MAX = 30 * 60_000

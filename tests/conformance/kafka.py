@@ -1,0 +1,233 @@
+"""A real Apache Kafka broker under test, over its wire protocol: the reference itself."""
+
+import asyncio
+import struct
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import group as wire
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.conformance.driver import PARKED_S, Settings
+
+# The newest version of each message that kafka-python and the broker both speak.
+VERSIONS = {
+    wire.JoinGroupRequest: 9,
+    wire.SyncGroupRequest: 5,
+    wire.HeartbeatRequest: 4,
+    wire.LeaveGroupRequest: 5,
+    wire.OffsetCommitRequest: 9,
+    wire.OffsetFetchRequest: 9,
+}
+
+
+def text(value: str | None) -> str:
+    """Kafka's null is our empty string."""
+    return value or ""
+
+
+def instance(request: Message) -> str | None:
+    """Our absent instance id is Kafka's null."""
+    return request.group_instance_id if request.HasField("group_instance_id") else None  # type: ignore[attr-defined]
+
+
+def to_kafka(request: Message) -> tuple[ApiMessage, str]:
+    """The same request in Kafka's words, and the client id that it goes with."""
+    match request:
+        case pb.JoinGroupRequest():
+            message = wire.JoinGroupRequest(
+                group_id=request.group_id,
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                member_id=request.member_id,
+                group_instance_id=instance(request),
+                protocol_type=request.protocol_type,
+                protocols=[(protocol.name, protocol.metadata) for protocol in request.protocols],
+                reason=request.reason,
+            )
+            return message, request.client_id
+        case pb.SyncGroupRequest():
+            message = wire.SyncGroupRequest(
+                group_id=request.group_id,
+                generation_id=request.generation_id,
+                member_id=request.member_id,
+                group_instance_id=instance(request),
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
+                assignments=[(each.member_id, each.assignment) for each in request.assignments],
+            )
+        case pb.HeartbeatRequest():
+            message = wire.HeartbeatRequest(
+                group_id=request.group_id,
+                generation_id=request.generation_id,
+                member_id=request.member_id,
+                group_instance_id=instance(request),
+            )
+        case pb.LeaveGroupRequest():
+            members = [(each.member_id, instance(each), each.reason) for each in request.members]
+            message = wire.LeaveGroupRequest(group_id=request.group_id, members=members)
+        case pb.CommitOffsetsRequest():
+            message = wire.OffsetCommitRequest(
+                group_id=request.group_id,
+                generation_id_or_member_epoch=request.generation_id,
+                member_id=request.member_id,
+                group_instance_id=instance(request),
+                topics=[
+                    (topic.name, [(p.index, p.offset, p.leader_epoch, p.metadata) for p in topic.partitions])
+                    for topic in request.topics
+                ],
+            )
+        case pb.FetchOffsetsRequest():
+            topics = (
+                None if request.all else [(topic.name, list(topic.partitions)) for topic in request.topics]
+            )
+            message = wire.OffsetFetchRequest(
+                groups=[(request.group_id, None, -1, topics)], require_stable=request.require_stable
+            )
+        case _:
+            raise TypeError(f"no case sends a {type(request).__name__} to Kafka")
+    return message, "cid"
+
+
+def from_kafka(answer: ApiMessage) -> Message:
+    """The same answer in our words."""
+    match answer:
+        case wire.JoinGroupResponse():
+            return pb.JoinGroupResponse(
+                error_code=answer.error_code,
+                generation_id=answer.generation_id,
+                protocol_type=text(answer.protocol_type),
+                protocol_name=text(answer.protocol_name),
+                leader=answer.leader,
+                member_id=answer.member_id,
+                skip_assignment=answer.skip_assignment,
+                members=[
+                    pb.Member(
+                        member_id=each.member_id,
+                        group_instance_id=each.group_instance_id,
+                        metadata=bytes(each.metadata),
+                    )
+                    for each in answer.members
+                ],
+            )
+        case wire.SyncGroupResponse():
+            return pb.SyncGroupResponse(
+                error_code=answer.error_code,
+                protocol_type=text(answer.protocol_type),
+                protocol_name=text(answer.protocol_name),
+                assignment=bytes(answer.assignment),
+            )
+        case wire.HeartbeatResponse():
+            return pb.HeartbeatResponse(error_code=answer.error_code)
+        case wire.LeaveGroupResponse():
+            members = [
+                pb.LeftMember(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=each.error_code,
+                )
+                for each in answer.members
+            ]
+            return pb.LeaveGroupResponse(error_code=answer.error_code, members=members)
+        case _:
+            return offsets_from_kafka(answer)
+
+
+def offsets_from_kafka(answer: ApiMessage) -> Message:
+    """The answers that speak of offsets."""
+    if isinstance(answer, wire.OffsetCommitResponse):
+        errors = [
+            pb.TopicErrors(
+                name=topic.name,
+                partitions=[
+                    pb.PartitionError(index=each.partition_index, error_code=each.error_code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in answer.topics
+        ]
+        return pb.CommitOffsetsResponse(topics=errors)
+    (group,) = answer.groups
+    fetched = [
+        pb.FetchedTopic(
+            name=topic.name,
+            partitions=[
+                pb.FetchedPartition(
+                    index=each.partition_index,
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=text(each.metadata),
+                    error_code=each.error_code,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return pb.FetchOffsetsResponse(error_code=group.error_code, topics=fetched)
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(slots=True)
+class KafkaDriver:
+    """One connection for each open request: a broker answers a connection's requests one after the other."""
+
+    address: str
+    settings: Settings
+    name: str = "kafka"
+    idle: list[Connection] = field(default_factory=list)
+    open: list["asyncio.Task[Message]"] = field(default_factory=list)
+
+    def send(self, request: Message) -> "KafkaCall":
+        task = asyncio.create_task(self._exchange(request))
+        self.open.append(task)
+        return KafkaCall(task)
+
+    async def pass_time(self, seconds: float) -> None:
+        # The broker's clock is the machine's: its time is what is under test.
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Drop what is still open."""
+        for task in self.open:
+            task.cancel()
+        await asyncio.gather(*self.open, return_exceptions=True)
+        for _, writer in self.idle:
+            writer.close()
+
+    async def _exchange(self, request: Message) -> Message:
+        message, client_id = to_kafka(request)
+        version = VERSIONS[type(message)]
+        message.with_header(correlation_id=1, client_id=client_id)
+        host, port = self.address.rsplit(":", 1)
+        connection = self.idle.pop() if self.idle else await asyncio.open_connection(host, int(port))
+        reader, writer = connection
+        try:
+            data = message.encode(version=version, header=True)
+            writer.write(struct.pack(">i", len(data)) + data)
+            (length,) = struct.unpack(">i", await reader.readexactly(4))
+            answer = await reader.readexactly(length)
+        except BaseException:
+            writer.close()
+            raise
+        self.idle.append(connection)
+        response = getattr(wire, type(message).__name__.replace("Request", "Response"))
+        return from_kafka(response.decode(answer, version=version, header=True))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCall:
+    """A request to the broker."""
+
+    task: "asyncio.Task[Message]"
+
+    async def answer(self, within_s: float = 10) -> Message:
+        async with asyncio.timeout(within_s):
+            return await asyncio.shield(self.task)
+
+    async def is_parked(self) -> bool:
+        done, _ = await asyncio.wait([self.task], timeout=PARKED_S)
+        return not done

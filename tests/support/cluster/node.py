@@ -73,7 +73,9 @@ class Node:
 
     def stop(self) -> None:
         """As a power cut does it: first nobody hears of it any more, then it is gone."""
-        self.cut_link()
+        # Deleted, not only set down: the kernel would delete it with the machine's network, but some time later,
+        # and the name has to be free when the node is started again.
+        self._switch.run(["ip", "link", "delete", self.at.name])
         self.machine.power_off()
 
     def cut_link(self) -> None:

@@ -98,5 +98,13 @@ class Broker:
         return self._server
 
     def _java(self, options: tuple[str, ...], main: str, *arguments: str | Path) -> Process:
-        command = [*self._layout.place.enter, java(), *options, "-cp", f"{prepare()}/*", main, *arguments]
+        command = [
+            *self._layout.place.enter,
+            java().program,
+            *options,
+            "-cp",
+            f"{prepare()}/*",
+            main,
+            *arguments,
+        ]
         return Process.start(self._name, command, log=self.log)

@@ -1,29 +1,40 @@
 """
-The Java that Kafka and Spark run on: the machine's own, checked once before something obscure fails.
+The Java that Kafka and Spark run on: the machine's own, checked before something obscure fails.
 
-Kafka's brokers and Spark's daemons both call this before they start anything.
+Kafka's brokers and Spark's daemons are both started with it.
 """
 
 import functools
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support.unavailable import Unavailable
 
 OLDEST = 17
 
 
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that is new enough: its program, and the folder it calls its home."""
+
+    program: str
+    home: Path
+
+
 @functools.cache
-def java() -> str:
-    """The path of a `java` that is new enough."""
-    found = shutil.which("java")
-    if found is None:
+def java() -> Java:
+    """The `java` on PATH."""
+    program = shutil.which("java")
+    if program is None:
         raise Unavailable(f"no `java` on PATH: install a JDK of version {OLDEST} or newer")
-    # The version goes to stderr, as in: openjdk version "17.0.15" 2025-04-15
-    answer = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
-    version = re.search(r'version "(\d+)', answer)
-    if version is None or int(version[1]) < OLDEST:
-        said = (answer.strip().splitlines() or ["nothing"])[0]
-        raise Unavailable(f"{found} is not Java {OLDEST} or newer (it says: {said}): install a newer JDK")
-    return found
+    asked = subprocess.run([program, "-XshowSettings:properties", "-version"], capture_output=True, text=True)
+    said = dict(re.findall(r"^ +(java\.\S+) = (.+)$", asked.stderr, re.MULTILINE))
+    version = said.get("java.specification.version", "unknown")
+    if not version.isdigit() or int(version) < OLDEST:  # Java 8 called itself 1.8
+        raise Unavailable(
+            f"{program} is Java {version}: install a JDK of version {OLDEST} or newer and put it first on PATH"
+        )
+    return Java(program, Path(said["java.home"]))

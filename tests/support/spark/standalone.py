@@ -1,0 +1,160 @@
+"""
+A standalone Spark cluster: a master and workers on this machine, and jobs submitted to it.
+
+`running` is the one way to have one; the fixture and the command are thin layers over it.
+"""
+
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.place import HERE
+from tests.support.processes import Process, ProcessFailed, free_port
+from tests.support.spark.installation import Installation, prepare
+from tests.support.workdir import logs, workdir
+
+READY_S = 60
+JOB_S = 120
+REQUEST_S = 5
+WORKER_CORES = "1"
+WORKER_MEMORY = "1g"
+EXECUTOR_MEMORY = "900m"
+
+# What every job needs on a machine whose only address is the loopback. Tests are short and pay for the start of
+# three Javas each, so these compile quickly instead of well; who measures sets other `extraJavaOptions`.
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SUBMIT_SETTINGS = {
+    "spark.driver.host": HERE.address,
+    "spark.driver.bindAddress": HERE.address,
+    "spark.executor.memory": EXECUTOR_MEMORY,
+    "spark.executor.cores": WORKER_CORES,
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+}
+
+# Never through a proxy that the environment names: all of this is on this machine.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Spark:
+    """A cluster, and the jobs that were submitted to it."""
+
+    def __init__(self, installation: Installation, folder: Path) -> None:
+        self.master_url = f"spark://{HERE.address}:{free_port()}"
+        self.page = f"http://{HERE.address}:{free_port()}"
+        self._installation = installation
+        self._folder = folder
+        self._logs = logs(folder)
+        self._environment = {
+            **installation.environment,
+            "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+            "PYSPARK_DRIVER_PYTHON": str(_driver_python(folder)),
+        }
+        self._processes: list[Process] = []
+
+    def submit(
+        self,
+        application: Path,
+        *arguments: str,
+        modules: Sequence[Path] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> Process:
+        """
+        Start a job and return while it runs; it ends with the cluster at the latest.
+
+        `modules` are Python files that its executors import, `settings` are Spark's own.
+        """
+        number = len(self._processes)
+        every = {**SUBMIT_SETTINGS, **(settings or {})}
+        command: list[str | Path] = [
+            self._installation.program("spark-submit"),
+            *("--master", self.master_url),
+            *("--driver-memory", "512m"),
+            *(word for name, value in every.items() for word in ("--conf", f"{name}={value}")),
+            *(("--py-files", ",".join(map(str, modules))) if modules else ()),
+            application,
+            *arguments,
+        ]
+        return self._begin(f"job-{number}-{application.stem}", command)
+
+    def run(
+        self,
+        application: Path,
+        *arguments: str,
+        modules: Sequence[Path] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a job to its end; gives all that its driver printed."""
+        job = self.submit(application, *arguments, modules=modules, settings=settings)
+        code = job.wait(within_s=JOB_S)
+        if code != 0:
+            raise ProcessFailed(f"{job.name} ended with code {code}; its log ends:\n{job.tail()}")
+        return job.log.read_text()
+
+    def start(self, workers: int) -> None:
+        """Start master and workers; returns when all workers have registered."""
+        port, page_port = self.master_url.rpartition(":")[2], self.page.rpartition(":")[2]
+        master = self._begin_daemon("master", "Master", "--port", port, "--webui-port", page_port)
+        # A worker that comes before the master waits for seconds before it asks again.
+        master.wait_until(lambda: self._registered() is not None, within_s=READY_S)
+        for number in range(1, workers + 1):
+            self._begin_daemon(
+                f"worker-{number}", "Worker", "--webui-port", "0", "--cores", WORKER_CORES, "--memory",
+                WORKER_MEMORY, "--work-dir", str(self._folder / f"worker-{number}"), self.master_url,
+            )  # fmt: skip
+        for process in self._processes:
+            process.wait_until(lambda: self._registered() == workers, within_s=READY_S)
+
+    def end(self) -> None:
+        """End everything at once: their folder goes away, so nothing is worth an orderly good-bye."""
+        for process in reversed(self._processes):
+            process.kill()
+
+    def _begin_daemon(self, name: str, role: str, *arguments: str) -> Process:
+        main = f"org.apache.spark.deploy.{role.lower()}.{role}"
+        return self._begin(
+            name, [self._installation.program("spark-class"), main, "--host", HERE.address, *arguments]
+        )
+
+    def _begin(self, name: str, command: Sequence[str | Path]) -> Process:
+        process = Process.start(
+            f"Spark {name}", command, log=self._logs / f"{name}.log", cwd=self._folder,
+            env=self._environment,
+        )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def _registered(self) -> int | None:
+        """How many workers the master counts; None while it does not answer or does not lead."""
+        try:
+            with _direct.open(f"{self.page}/json/", timeout=REQUEST_S) as answer:
+                state = json.load(answer)
+        except OSError:
+            return None
+        return int(state["aliveworkers"]) if state["status"] == "ALIVE" else None
+
+
+def _driver_python(folder: Path) -> Path:
+    # spark-submit starts a job's Python as a child of its own, which would survive it: executors notice that
+    # their worker is gone, a driver that sleeps does not.
+    script = folder / "driver-python"
+    script.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL -- {sys.executable} "$@"\n')
+    script.chmod(0o700)
+    return script
+
+
+@contextmanager
+def running(workers: int = 2) -> Iterator[Spark]:
+    """A new cluster whose workers have one core each; it ends with the block, and with this process."""
+    installation = prepare()
+    with workdir("spark") as folder:
+        spark = Spark(installation, folder)
+        try:
+            spark.start(workers)
+            yield spark
+        finally:
+            spark.end()

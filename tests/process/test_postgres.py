@@ -71,7 +71,7 @@ def test_killed_server_leaves_no_shared_memory() -> None:
     assert shared_memory_of([pid]) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_ended_command_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
     with command.started("postgres", log=tmp_path / "log") as postgres:
         folder = postgres.folder()

@@ -1,0 +1,3 @@
+"""A job whose driver fails."""
+
+raise SystemExit("this job always fails")

@@ -49,10 +49,13 @@ class Identity:
         """Signal it if it is still there, and return when it is gone."""
         if self.alive():
             os.kill(self.pid, how)
+        self.wait_until_gone(within_s=within_s)
+
+    def wait_until_gone(self, *, within_s: float = GONE_WITHIN_S) -> None:
         deadline = time.monotonic() + within_s
         while self.alive():
             if time.monotonic() > deadline:
-                raise StillThere(f"process {self.pid} is still there {within_s:.0f} s after {how.name}")
+                raise StillThere(f"process {self.pid} is still there after {within_s:.0f} s")
             time.sleep(POLL_S)
 
 

@@ -1,0 +1,148 @@
+"""The command for people: it starts a cluster quickly, and nothing of one stays, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import traces
+from tests.support.cluster import prepare
+from tests.support.cluster.detached import Detached
+from tests.support.cluster.machinery import Machinery
+from tests.support.processes import Process
+
+CHECKOUT = Path(__file__).parents[2]
+MACHINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The command line, for one cluster of its own; everything it starts can be found by a mark."""
+
+    temporary: Path
+    name: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
+
+    def line(self, command: str, *words: str) -> list[str]:
+        rest = ["--", *words] if words else []
+        return [sys.executable, "-m", "tests.support.cluster", command, "--name", self.name, *rest]
+
+    def environment(self) -> dict[str, str]:
+        return {traces.MARK: self.name, "TMPDIR": str(self.temporary)}
+
+    def run(self, command: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, **self.environment()}
+        line = self.line(command, *words)
+        return subprocess.run(line, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+
+    def succeed(self, command: str, *words: str) -> str:
+        done = self.run(command, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def machinery() -> Machinery:
+    return prepare().machinery
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    """Whatever a failed test leaves running is taken down."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    commands = Commands(temporary)
+    yield commands
+    if Detached(commands.name).folder.exists():
+        commands.succeed("down")
+
+
+@pytest.mark.cluster
+def test_a_cluster_comes_up_and_goes_without_a_trace(
+    commands: Commands, machinery: Machinery, tmp_path: Path
+) -> None:
+    before = traces.traces(machinery)
+
+    commands.succeed("up")
+    private = private_namespaces(commands)
+    kubeconfig = commands.succeed("kubeconfig").splitlines()[-1]
+    ready = "custom-columns=:.status.conditions[?(@.type=='Ready')].status"
+    nodes = subprocess.run(
+        [machinery.kube, "kubectl", "get", "nodes", "--no-headers", f"--output={ready}"],
+        env={**os.environ, "KUBECONFIG": kubeconfig, "KUBECACHEDIR": str(tmp_path / "kubectl")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert nodes.stdout.split() == ["True", "True"]
+    assert commands.succeed("kubectl", "get", "nodes", f"--output={ready}").split() == ["True", "True"]
+    commands.succeed("up")  # again: it is up already, which is what was wanted
+
+    commands.succeed("down")
+    assert traces.marked(commands.name) == {}
+    assert_nothing_stays(before, private, commands, machinery)
+
+
+@pytest.mark.cluster
+def test_nothing_stays_of_what_was_killed(commands: Commands, machinery: Machinery, tmp_path: Path) -> None:
+    before = traces.traces(machinery)
+    up = Process.start(
+        "up", commands.line("up"), log=tmp_path / "log", cwd=CHECKOUT, env=commands.environment()
+    )
+    up.wait_until(lambda: "kubelets started" in up.log.read_text(), within_s=60)
+    private = private_namespaces(commands)
+    kill(up.pid, commands)
+    assert up.wait(within_s=1) == -signal.SIGKILL
+    assert "nodes Ready" not in up.log.read_text()
+    assert private & traces.inhabited_namespaces() == set()
+    assert traces.traces(machinery) != before  # files and control groups have to be removed by the next start
+
+    commands.succeed("up")
+    private |= private_namespaces(commands)
+    [keeper] = [each for each, line in traces.marked(commands.name).items() if "cluster.keeper" in line]
+    kill(keeper.pid, commands)
+    refused = commands.run("kubeconfig")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"no cluster '{commands.name}' is running" in refused.stderr
+
+    commands.succeed("down")
+    assert_nothing_stays(before, private, commands, machinery)
+
+
+def private_namespaces(commands: Commands) -> set[str]:
+    """Of all machines of the running cluster."""
+    found = traces.namespaces_of(traces.marked(commands.name))
+    assert len([name for name in found if name.startswith("net:")]) == MACHINES
+    return found
+
+
+def kill(pid: int, commands: Commands) -> None:
+    """As the kernel does when memory is short; returns when all that hangs on the process is gone."""
+    everything = traces.marked(commands.name)
+    os.kill(pid, signal.SIGKILL)
+    for process in everything:
+        process.wait_until_gone()
+
+
+def assert_nothing_stays(
+    before: set[str], private: set[str], commands: Commands, machinery: Machinery
+) -> None:
+    assert traces.traces(machinery) - before == set()
+    assert private & traces.inhabited_namespaces() == set()
+    assert list(commands.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("down", []), ("kubeconfig", []), ("kubectl", ["get", "nodes"]), ("status", [])],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_without_a_cluster_a_command_says_so(command: str, words: list[str], tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    done = commands.run(command, *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    [sentence] = done.stderr.splitlines()
+    assert f"no cluster '{commands.name}' is running" in sentence

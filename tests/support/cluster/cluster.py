@@ -19,7 +19,7 @@ from tests.support.cluster.forward import forward
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import Kubectl
 from tests.support.cluster.machine import FIRST_PROCESS, Machine
-from tests.support.cluster.node import Node
+from tests.support.cluster.node import Import, Node, finish
 from tests.support.cluster.pki import ADMIN, Pki
 from tests.support.cluster.prepared import Prepared
 from tests.support.cluster.process_identity import Identity
@@ -87,7 +87,8 @@ class Cluster:
         """Make the image known to every node, also to one that is started later. Pods name it `image.name`."""
         if image not in self._images:
             self._images.append(image)
-            self._import_images([node for node in self._nodes.values() if node.machine.running])
+            running = [node for node in self._nodes.values() if node.machine.running]
+            finish(self._start_imports(running))
 
     def place(self) -> Place:
         """Where to start a server that pods shall reach: at an address of the control plane's machine."""
@@ -107,7 +108,7 @@ class Cluster:
         """Switch a stopped node on again; it becomes Ready some seconds later."""
         node = self._nodes[name]
         self._start_runtimes([node])
-        self._import_images([node])
+        finish(self._start_imports([node]))
         node.start_kubelet(self._prepared.machinery.kube)
 
     def cut_link(self, name: str) -> None:
@@ -133,8 +134,8 @@ class Cluster:
         server = self._open_api()
         say("control plane started")
         self._start_runtimes(nodes)
-        self._import_images(nodes)
-        say("machines of the nodes started, images imported")
+        imports = self._start_imports(nodes)
+        say("machines of the nodes started, importing images")
         self._control_plane.wait_ready(server)
         say("API server ready")
         self._control_plane.start_controllers()
@@ -144,6 +145,8 @@ class Cluster:
         say("controllers and kubelets started")
         self._wait_for_nodes()
         say("nodes Ready")
+        finish(imports)
+        say("images imported")
 
     def stop(self) -> None:
         """End everything at once; returns when nothing is left but the folder."""
@@ -168,12 +171,10 @@ class Cluster:
         for node in nodes:
             node.wait_for_runtime()
 
-    def _import_images(self, nodes: Sequence[Node]) -> None:
-        for image in self._images:
-            # All nodes at once, one image after the other: containerd has locks of its own.
-            imports = [node.start_import(image) for node in nodes if image not in node.images]
-            for imported in imports:
-                imported.finish()
+    def _start_imports(self, nodes: Sequence[Node]) -> list[Import]:
+        return [
+            node.start_import(image) for node in nodes for image in self._images if image not in node.images
+        ]
 
     def _wait_for_nodes(self) -> None:
         for name in self._nodes:

@@ -5,6 +5,7 @@ Started by `Cluster`, which also pulls its plug or its cable when a test wants t
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,3 +116,9 @@ class Import:
                 f"{self.node.at.name} could not import {self.image.archive}, code {code}:\n{self.process.tail()}"
             )
         self.node.images.add(self.image)
+
+
+def finish(imports: Sequence[Import]) -> None:
+    """Return when all of them are there."""
+    for each in imports:
+        each.finish()

@@ -1,18 +1,23 @@
 """Servers of a test run reach pods and are reached by them, without a port on any real network."""
 
+import os
+import socket
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.cluster.forward import forward
 from tests.support.cluster.manifests import container, pod
 from tests.support.processes import Process
 
 pytestmark = pytest.mark.cluster
 
 PORT = 8000
+ANSWER = b"answer" * 10_000_000
 ASK = """
 import sys, urllib.request
 print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
@@ -39,6 +44,50 @@ def test_a_server_of_the_test_run_is_reached_from_pods_and_from_here(
         assert cluster.kubectl("logs", "--namespace", namespace, "asker") == "from the test\n"
     finally:
         server.kill()
+
+
+def test_a_forward_passes_on_the_end_of_each_direction(tmp_path: Path) -> None:
+    """A client that has said all still gets its answer, and a long one whole."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        forwarded = forward(os.getpid(), ("127.0.0.1", listening.getsockname()[1]), listen=0, logs=tmp_path)
+        with forwarded as port, socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"question")
+            client.shutdown(socket.SHUT_WR)
+            served, _ = listening.accept()
+            with served:
+                assert read_all(served) == b"question"
+                # More than fits into the sockets between the two, so both ends have to take part.
+                sender = threading.Thread(target=send_all, args=(served, ANSWER))
+                sender.start()
+                assert read_all(client) == ANSWER
+                sender.join()
+
+
+def test_a_forward_to_nobody_breaks_the_connection(tmp_path: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # taken, but not listening
+        nobody = bound.getsockname()
+        with (
+            forward(os.getpid(), nobody, listen=0, logs=tmp_path) as port,
+            pytest.raises(ConnectionResetError),
+        ):
+            connect_and_read(port)
+
+
+def connect_and_read(port: int) -> bytes:
+    with socket.socket() as client:
+        client.settimeout(10)
+        client.connect(("127.0.0.1", port))
+        return client.recv(1)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def send_all(connection: socket.socket, data: bytes) -> None:
+    connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
 
 
 def answers(address: str) -> bool:

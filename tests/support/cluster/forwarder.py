@@ -11,6 +11,7 @@ import asyncio
 import ctypes
 import os
 import socket
+import struct
 import sys
 
 CHUNK = 65536
@@ -39,7 +40,7 @@ async def serve(listening: socket.socket, host: str, port: int) -> None:
             far_reader, far_writer = await asyncio.open_connection(host, port)
         except OSError as refused:
             print(f"{host}:{port} is not reached: {refused}", file=sys.stderr, flush=True)
-            writer.transport.abort()  # the client sees a reset, as it would from a closed port
+            reset(writer)
             return
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
         writer.close()
@@ -57,7 +58,13 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
             await writer.drain()
         writer.write_eof()
     except OSError:
-        writer.transport.abort()  # a broken connection is broken for both
+        reset(writer)  # a broken connection is broken for both
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close so that the other side sees a failure, not an end: as it would have without this program."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 if __name__ == "__main__":

@@ -71,5 +71,5 @@ def _hand_down_controllers(group: Path) -> None:
 def _inherit_cpuset(parent: Path, group: Path) -> None:
     """Version 1: a new cpuset is empty, and then no process may enter it."""
     for name in ("cpuset.cpus", "cpuset.mems"):
-        if (group / name).exists() and not (group / "cgroup.controllers").exists():
+        if (parent / name).exists() and not (parent / "cgroup.controllers").exists():
             shutil.copyfile(parent / name, group / name)

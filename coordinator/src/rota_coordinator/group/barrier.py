@@ -10,6 +10,9 @@ from rota_coordinator.group.state import Barrier, Group, State, answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
 
+# How often, at most, a round is looked at whose members are all away; they may ask for less.
+ABSENT_CHECK_MS_MIN = 100
+
 
 def rebalance(group: Group, effects: Effects, now_ms: int, reason: str) -> None:
     """Something changed: open a round, or look whether the open one can close now."""
@@ -88,7 +91,8 @@ def close(group: Group, effects: Effects, now_ms: int) -> None:
     if group.members.by_id and not present:
         # Static members only, all away: wait on, until their sessions end.
         assert group.barrier is not None
-        group.barrier = Barrier(now_ms + group.members.rebalance_timeout_ms(), open_until_ms=now_ms)
+        wait_ms = max(group.members.rebalance_timeout_ms(), ABSENT_CHECK_MS_MIN)
+        group.barrier = Barrier(now_ms + wait_ms, open_until_ms=now_ms)
         return
     if present and group.members.by_id[group.members.leader].joining is None:
         group.members.leader = present[0].member_id

@@ -1,7 +1,6 @@
 """Whether a commit may be, partition by partition, and the records that it becomes."""
 
-from collections.abc import Callable, Iterable
-
+from rota_coordinator.group.answers import copied
 from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_coordinator.group.effects import Effects
 from rota_coordinator.group.members import Member
@@ -55,34 +54,22 @@ def commit(
     """Decide a commit: the error of the request, and of each partition."""
     error = refusal(group, request, now_ms)
     if error:
-        return error, copied(request.topics, lambda _topic, _partition: error)
+        return error, copied(request, error)
 
-    def decide(topic: pb.TopicOffsets, partition: pb.PartitionOffset) -> pb.ErrorCode.ValueType:
+    def decide(topic: pb.TopicOffsets, partition: pb.PartitionOffset) -> pb.PartitionError:
         where = TopicPartition(topic.name, partition.index)
         refused = partition_error(group, request, where, partition.metadata)
         if not refused:
             record = to_record(request, topic, partition, now_ms)
             effects.records.append(record)
             offsets.replay(record)
-        return refused
+        return pb.PartitionError(index=partition.index, error_code=refused)
 
-    return pb.NONE, copied(request.topics, decide)
-
-
-def copied(
-    topics: Iterable[pb.TopicOffsets],
-    error_of: Callable[[pb.TopicOffsets, pb.PartitionOffset], pb.ErrorCode.ValueType],
-) -> list[pb.TopicErrors]:
-    """The errors in the shape of the request."""
-    return [
+    return pb.NONE, [
         pb.TopicErrors(
-            name=topic.name,
-            partitions=[
-                pb.PartitionError(index=partition.index, error_code=error_of(topic, partition))
-                for partition in topic.partitions
-            ],
+            name=topic.name, partitions=[decide(topic, partition) for partition in topic.partitions]
         )
-        for topic in topics
+        for topic in request.topics
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from rota_coordinator.group import barrier, commit, expiry, round
+from rota_coordinator.group.answers import refused
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.join import Joining, join, refuse
@@ -80,10 +81,10 @@ class Groups:
         elif request.group_id not in self.groups and request.generation_id >= 0:
             error = pb.ILLEGAL_GENERATION if transactional else pb.GROUP_ID_NOT_FOUND
         if error:
-            topics = commit.copied(request.topics, lambda _topic, _partition: error)
-        else:
-            group = self._get_or_create(request.group_id, effects, now_ms)
-            error, topics = commit.commit(group, self.offsets[request.group_id], effects, request, now_ms)
+            answer(effects, call, refused(request, error))
+            return effects
+        group = self._get_or_create(request.group_id, effects, now_ms)
+        error, topics = commit.commit(group, self.offsets[request.group_id], effects, request, now_ms)
         answer(effects, call, respond(error_code=error, topics=topics))
         return effects
 
@@ -158,17 +159,6 @@ class Groups:
 def is_group_id(group_id: str) -> bool:
     """Whether a group with members may have this name."""
     return 0 < len(group_id) <= GROUP_ID_LENGTH_MAX
-
-
-def refused(request: MemberRequest, error: pb.ErrorCode.ValueType) -> Message:
-    """The answer to a request that no group was asked about."""
-    match request:
-        case pb.SyncGroupRequest():
-            return pb.SyncGroupResponse(error_code=error)
-        case pb.HeartbeatRequest():
-            return pb.HeartbeatResponse(error_code=error)
-        case pb.LeaveGroupRequest():
-            return pb.LeaveGroupResponse(error_code=error)
 
 
 def unknown_group(request: MemberRequest) -> Message:

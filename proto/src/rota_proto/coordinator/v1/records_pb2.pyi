@@ -69,6 +69,28 @@ class Record(_message.Message):
 Global___Record: _TypeAlias = Record  # noqa: Y015
 
 @_typing.final
+class RecordBatch(_message.Message):
+    """What is appended at once, and so survives whole or not at all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]: ...
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[Global___Record] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordBatch: _TypeAlias = RecordBatch  # noqa: Y015
+
+@_typing.final
 class GroupRecord(_message.Message):
     """A group as of its last completed round. The last one of a group counts."""
 

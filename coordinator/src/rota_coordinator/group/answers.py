@@ -1,0 +1,49 @@
+"""The answer to a request that is refused as a whole, in the shape that its sender expects."""
+
+from google.protobuf.message import Message
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+Request = (
+    pb.JoinGroupRequest
+    | pb.SyncGroupRequest
+    | pb.HeartbeatRequest
+    | pb.LeaveGroupRequest
+    | pb.CommitOffsetsRequest
+    | pb.TxnCommitOffsetsRequest
+    | pb.FetchOffsetsRequest
+)
+
+
+def refused(request: Request, error: pb.ErrorCode.ValueType) -> Message:
+    """The error, where each kind of answer carries it."""
+    match request:
+        case pb.JoinGroupRequest():
+            return pb.JoinGroupResponse(error_code=error, generation_id=-1)
+        case pb.SyncGroupRequest():
+            return pb.SyncGroupResponse(error_code=error)
+        case pb.HeartbeatRequest():
+            return pb.HeartbeatResponse(error_code=error)
+        case pb.LeaveGroupRequest():
+            return pb.LeaveGroupResponse(error_code=error)
+        case pb.CommitOffsetsRequest():
+            return pb.CommitOffsetsResponse(error_code=error, topics=copied(request, error))
+        case pb.TxnCommitOffsetsRequest():
+            return pb.TxnCommitOffsetsResponse(error_code=error, topics=copied(request, error))
+        case pb.FetchOffsetsRequest():
+            return pb.FetchOffsetsResponse(error_code=error)
+
+
+def copied(
+    request: pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest, error: pb.ErrorCode.ValueType
+) -> list[pb.TopicErrors]:
+    """One error for every partition, because clients look at the partitions."""
+    return [
+        pb.TopicErrors(
+            name=topic.name,
+            partitions=[
+                pb.PartitionError(index=partition.index, error_code=error) for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]

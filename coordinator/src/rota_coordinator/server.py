@@ -1,0 +1,116 @@
+"""The gRPC server: the Coordinator service in front of `service` and `sessions`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from rota_coordinator.group.answers import Request
+from rota_coordinator.service import Service
+from rota_coordinator.sessions import Session, Sessions
+from rota_coordinator.slot import Superseded
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+KEEPALIVE_MS = 10_000
+OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    # Without the second one a silent peer is noticed after a minute, whatever the first one says.
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    # Two coordinators on one port would each get half of a group.
+    ("grpc.so_reuseport", 0),
+)
+Reply = TypeVar("Reply", bound=Message)
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class CoordinatorServer(pb_grpc.CoordinatorServicer):
+    """The calls of the service; each is one request to a group, or a stream of them."""
+
+    def __init__(self, service: Service, sessions: Sessions) -> None:
+        self._service = service
+        self._sessions = sessions
+
+    @override
+    async def FindCoordinator(
+        self, request: pb.FindCoordinatorRequest, context: Context
+    ) -> pb.FindCoordinatorResponse:
+        return self._service.find(request)
+
+    @override
+    async def JoinGroup(self, request: pb.JoinGroupRequest, context: Context) -> pb.JoinGroupResponse:
+        return await self._answer(request, context, pb.JoinGroupResponse)
+
+    @override
+    async def SyncGroup(self, request: pb.SyncGroupRequest, context: Context) -> pb.SyncGroupResponse:
+        return await self._answer(request, context, pb.SyncGroupResponse)
+
+    @override
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
+        return await self._answer(request, context, pb.HeartbeatResponse)
+
+    @override
+    async def LeaveGroup(self, request: pb.LeaveGroupRequest, context: Context) -> pb.LeaveGroupResponse:
+        return await self._answer(request, context, pb.LeaveGroupResponse)
+
+    @override
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: Context
+    ) -> pb.CommitOffsetsResponse:
+        return await self._answer(request, context, pb.CommitOffsetsResponse)
+
+    @override
+    async def TxnCommitOffsets(
+        self, request: pb.TxnCommitOffsetsRequest, context: Context
+    ) -> pb.TxnCommitOffsetsResponse:
+        return await self._answer(request, context, pb.TxnCommitOffsetsResponse)
+
+    @override
+    async def FetchOffsets(
+        self, request: pb.FetchOffsetsRequest, context: Context
+    ) -> pb.FetchOffsetsResponse:
+        return await self._answer(request, context, pb.FetchOffsetsResponse)
+
+    @override
+    async def Session(
+        self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
+    ) -> AsyncIterator[pb.SessionResponse]:
+        host = client_host(context)
+        session = Session(
+            self._sessions,
+            submit=lambda request: self._service.submit(request, host),
+            find=self._service.find,
+        )
+        async for frame in session.run(request_iterator):
+            yield frame
+
+    async def _answer(self, request: Request, context: Context, kind: type[Reply]) -> Reply:
+        answer = self._service.submit(request, client_host(context))
+        try:
+            # Shielded: cancelling a call does not remove its member.
+            return cast("Reply", await asyncio.shield(answer))
+        except Superseded:
+            await context.abort(grpc.StatusCode.ABORTED, "a newer request of this member took its place")
+            raise
+
+
+def client_host(context: Context) -> str:
+    """The peer's address, as Kafka writes it: `/127.0.0.1`."""
+    peer = context.peer()
+    address = peer.split(":", 1)[1].rsplit(":", 1)[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
+    return f"/{address}"
+
+
+def make_server(service: Service, sessions: Sessions) -> grpc.aio.Server:
+    """A server with the service in it, not started and not listening yet."""
+    server = grpc.aio.server(options=OPTIONS)
+    pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(service, sessions), server)
+    return server

@@ -1,0 +1,76 @@
+"""
+All slots of this process. Called by the gRPC server and by tests that need no server.
+
+On SQLite one process owns every slot; it claims and reads them one after the other, and serves each as soon as it
+is read.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group.answers import Request
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.hashing import slot_of
+from rota_coordinator.slot import Shell, Slot, SlotState
+from rota_coordinator.store.port import Store
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+SLOTS = 50
+
+
+class Service:
+    """The groups of this process, by slot."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: GroupConfig,
+        *,
+        address: str,
+        notify: Callable[[pb.RebalanceNotice], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self.address = address
+        shell = Shell(store, config, steady_clock_ms(), notify, report)
+        self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
+
+    async def start(self) -> None:
+        """Own and read all slots."""
+        for slot in self.slots:
+            await slot.start()
+
+    def stop(self) -> None:
+        """Tell everybody who waits to look for another coordinator."""
+        for slot in self.slots:
+            slot.stop(pb.NOT_COORDINATOR)
+
+    def submit(self, request: Request, client_host: str) -> "asyncio.Future[Message]":
+        """Hand a request to its group's slot."""
+        return self.slots[slot_of(request.group_id, SLOTS)].submit(request, client_host)
+
+    def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
+        """Who coordinates these groups: this process, for the slots that it owns."""
+        return pb.FindCoordinatorResponse(
+            coordinators=[self._found(group_id) for group_id in request.group_ids]
+        )
+
+    def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
+        slot = self.slots[slot_of(group_id, SLOTS)]
+        owned = slot.state is not SlotState.DOWN
+        return pb.FindCoordinatorResponse.Coordinator(
+            group_id=group_id,
+            error_code=pb.NONE if owned else pb.COORDINATOR_NOT_AVAILABLE,
+            address=self.address if owned else "",
+            slot=slot.number,
+            slot_epoch=slot.epoch,
+        )
+
+
+def steady_clock_ms() -> Callable[[], int]:
+    """Wall-clock milliseconds that never jump: sessions must not end because somebody set the clock."""
+    started_ms = int(time.time() * 1000)  # noqa: TID251  the clock that everything else is given is made here
+    started_at = time.monotonic()  # noqa: TID251
+    return lambda: started_ms + int((time.monotonic() - started_at) * 1000)  # noqa: TID251

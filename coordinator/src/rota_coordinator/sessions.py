@@ -1,0 +1,120 @@
+"""
+The Session streams: many members' requests on one connection, and notices pushed back on it.
+
+Losing a stream is not leaving: nothing is told to the groups, a member's own timers decide. What it still waited for
+stays open, and is dropped when it would be answered.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+from google.protobuf.message import Message
+
+from rota_coordinator.group.answers import Request
+from rota_coordinator.slot import Superseded
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# A stream with so many unanswered requests is told to wait; so is one that does not read its answers.
+OPEN_REQUESTS_MAX = 10_000
+
+Submit = Callable[[Request], "asyncio.Future[Message]"]
+Find = Callable[[pb.FindCoordinatorRequest], pb.FindCoordinatorResponse]
+Speaker = tuple[str, str]  # group id, member id
+
+
+class Sessions:
+    """Which stream each member last spoke on."""
+
+    def __init__(self) -> None:
+        self._by_speaker: dict[Speaker, Session] = {}
+
+    def heard(self, session: "Session", speaker: Speaker) -> None:
+        """A member spoke: from now on it is told on this stream."""
+        self._by_speaker[speaker] = session
+        session.speakers.add(speaker)
+
+    def notify(self, notice: pb.RebalanceNotice) -> None:
+        """Push a notice, if its member is on a stream; else its next heartbeat tells it."""
+        session = self._by_speaker.get((notice.group_id, notice.member_id))
+        if session is not None:
+            session.push(pb.SessionResponse(rebalance_notice=notice))
+
+    def closed(self, session: "Session") -> None:
+        """Forget a stream, for the members that did not move on to another one."""
+        for speaker in session.speakers:
+            if self._by_speaker.get(speaker) is session:
+                del self._by_speaker[speaker]
+
+
+class Session:
+    """One stream."""
+
+    def __init__(self, sessions: Sessions, submit: Submit, find: Find) -> None:
+        self.speakers: set[Speaker] = set()
+        self._sessions = sessions
+        self._submit = submit
+        self._find = find
+        self._outgoing: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
+        self._unanswered = 0
+
+    def push(self, frame: pb.SessionResponse) -> None:
+        """Send a frame, unless the other side has stopped to read."""
+        if self._outgoing.qsize() < OPEN_REQUESTS_MAX:
+            self._outgoing.put_nowait(frame)
+
+    async def run(self, frames: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionResponse]:
+        """Answer frames until the stream ends."""
+        reader = asyncio.ensure_future(self._read(frames))
+        try:
+            while (frame := await self._outgoing.get()) is not None:
+                yield frame
+            await reader  # raises what ended it
+        finally:
+            reader.cancel()
+            self._sessions.closed(self)
+
+    async def _read(self, frames: AsyncIterator[pb.SessionRequest]) -> None:
+        try:
+            async for frame in frames:
+                self._receive(frame)
+        finally:
+            self._outgoing.put_nowait(None)
+
+    def _receive(self, frame: pb.SessionRequest) -> None:
+        kind = frame.WhichOneof("request")
+        if kind is None or not frame.request_id:
+            missing = "no request that this version knows" if kind is None else "no request_id"
+            self._fail(frame.request_id, grpc.StatusCode.INVALID_ARGUMENT, f"the frame has {missing}")
+        elif self._unanswered >= OPEN_REQUESTS_MAX:
+            refusal = f"{self._unanswered} requests are open on this stream; wait for answers"
+            self._fail(frame.request_id, grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
+        elif kind == "find_coordinator":
+            found = self._find(frame.find_coordinator)
+            self.push(pb.SessionResponse(request_id=frame.request_id, find_coordinator=found))
+        else:
+            self._start(frame.request_id, kind, getattr(frame, kind))
+
+    def _start(self, request_id: int, kind: str, request: Request) -> None:
+        member_id = getattr(request, "member_id", "")
+        if member_id:
+            self._sessions.heard(self, (request.group_id, member_id))
+        self._unanswered += 1
+        answer = self._submit(request)
+        answer.add_done_callback(lambda done: self._answered(request_id, kind, request.group_id, done))
+
+    def _answered(self, request_id: int, kind: str, group_id: str, done: "asyncio.Future[Message]") -> None:
+        self._unanswered -= 1
+        if isinstance(done.exception(), Superseded):
+            self._fail(request_id, grpc.StatusCode.ABORTED, "a newer request of this member took its place")
+            return
+        reply = done.result()
+        if isinstance(reply, pb.JoinGroupResponse) and reply.member_id:
+            self._sessions.heard(self, (group_id, reply.member_id))
+        frame = pb.SessionResponse(request_id=request_id)
+        getattr(frame, kind).CopyFrom(reply)
+        self.push(frame)
+
+    def _fail(self, request_id: int, code: grpc.StatusCode, message: str) -> None:
+        failure = pb.Failure(grpc_code=code.value[0], message=message)
+        self.push(pb.SessionResponse(request_id=request_id, failure=failure))

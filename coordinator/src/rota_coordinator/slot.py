@@ -1,0 +1,195 @@
+"""
+One slot at this process: the core's decisions, performed.
+
+Called by `service` with requests, by the loop's timers with time. An answer leaves only when every record that was
+written before it is durable; if writing fails nobody knows what is, so the slot is dropped and read anew.
+"""
+
+import asyncio
+import enum
+import itertools
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group.answers import Request, refused
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.groups import Groups
+from rota_coordinator.group.join import Joining
+from rota_coordinator.store.port import Store, StoreError
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+
+class SlotState(enum.Enum):
+    """What this process is to the slot."""
+
+    DOWN = "Down"
+    CATCH_UP = "CatchUp"
+    READY = "Ready"
+
+
+class Superseded(Exception):
+    """A newer call of the same member took this one's place; it will never be answered."""
+
+
+class Open(NamedTuple):
+    """A call that waits for its answer."""
+
+    request: Request
+    answer: "asyncio.Future[Message]"
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a slot needs of the process."""
+
+    store: Store
+    config: GroupConfig
+    now_ms: Callable[[], int]
+    notify: Callable[[pb.RebalanceNotice], None]
+    report: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Slot:
+    """The shell around the groups of one slot."""
+
+    number: int
+    shell: Shell
+    state: SlotState = SlotState.DOWN
+    epoch: int = 0
+    groups: Groups = field(init=False)
+    _open: dict[Call, Open] = field(default_factory=dict)
+    _calls: "itertools.count[int]" = field(default_factory=itertools.count)
+    _timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+    # The last append; answers wait for it.
+    _tail: "asyncio.Future[None] | None" = None
+    # What happens later for an earlier life of this slot is dropped.
+    _life: int = 0
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.shell.config)
+
+    async def start(self) -> None:
+        """Own the slot, read it to its end, then serve it."""
+        self.state = SlotState.CATCH_UP
+        self.epoch = await self.shell.store.claim(self.number)
+        self.groups = Groups(self.shell.config)
+        for record in await self.shell.store.load(self.number):
+            self.groups.replay(record)
+        self.state = SlotState.READY
+        for group_id, effects in self.groups.loaded(self.shell.now_ms()).items():
+            self._perform(group_id, effects)
+
+    def stop(self, error: pb.ErrorCode.ValueType) -> None:
+        """Serve no more: whoever waits is told to look elsewhere."""
+        self.state = SlotState.DOWN
+        self._life += 1
+        self._tail = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        waiting, self._open = self._open, {}
+        for open_call in waiting.values():
+            if not open_call.answer.done():
+                open_call.answer.set_result(refused(open_call.request, error))
+
+    def submit(self, request: Request, client_host: str) -> "asyncio.Future[Message]":
+        """Decide a request; its answer comes when it is durable."""
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self.state is not SlotState.READY:
+            answer.set_result(refused(request, self._unready_error(request)))
+            return answer
+        call = Call(next(self._calls))
+        self._open[call] = Open(request, answer)
+        effects = self._decide(call, request, client_host)
+        # A heartbeat only moves times that are awaited further away.
+        reschedule = not isinstance(request, pb.HeartbeatRequest | pb.FetchOffsetsRequest)
+        self._perform(request.group_id, effects, reschedule=reschedule)
+        return answer
+
+    def _unready_error(self, request: Request) -> pb.ErrorCode.ValueType:
+        if self.state is SlotState.DOWN:
+            return pb.NOT_COORDINATOR
+        # As Kafka: a heartbeat is believed while the group is being read, so that nobody leaves it for that.
+        return pb.NONE if isinstance(request, pb.HeartbeatRequest) else pb.COORDINATOR_LOAD_IN_PROGRESS
+
+    def _decide(self, call: Call, request: Request, client_host: str) -> Effects:
+        now_ms = self.shell.now_ms()
+        match request:
+            case pb.JoinGroupRequest():
+                return self.groups.join(Joining(call, request, client_host, str(uuid.uuid4())), now_ms)
+            case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
+                return self.groups.handle(call, request, now_ms)
+            case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
+                return self.groups.commit(call, request, now_ms)
+            case pb.FetchOffsetsRequest():
+                return self.groups.fetch(call, request)
+
+    def _perform(self, group_id: str, effects: Effects, *, reschedule: bool = True) -> None:
+        if effects.records:
+            self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
+            self._tail.add_done_callback(partial(self._appended, self._life))
+        if reschedule:
+            self._schedule(group_id)
+        life = self._life
+        if self._tail is None or self._tail.done():
+            self._deliver(life, effects)
+        else:
+            self._tail.add_done_callback(lambda _: self._deliver(life, effects))
+
+    def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
+        error = None if append.cancelled() else append.exception()
+        if error is None or life != self._life:
+            return
+        self.shell.report(f"slot {self.number}: {error}; reading it anew")
+        self.stop(pb.NOT_COORDINATOR)
+        if isinstance(error, StoreError):
+            self._restart()
+
+    def _restart(self) -> None:
+        task = asyncio.ensure_future(self.start())
+        task.add_done_callback(self._restarted)
+
+    def _restarted(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled() or task.exception() is None:
+            return
+        self.state = SlotState.DOWN
+        self.shell.report(f"slot {self.number}: {task.exception()}; out of service")
+
+    def _deliver(self, life: int, effects: Effects) -> None:
+        if life != self._life:
+            return  # the slot was dropped since; everybody was told
+        for call, reply in effects.replies:
+            answer = self._close(call)
+            if answer is not None:
+                answer.set_result(reply)
+        for call in effects.superseded:
+            answer = self._close(call)
+            if answer is not None:
+                answer.set_exception(Superseded())
+        for notice in effects.notices:
+            self.shell.notify(notice)
+
+    def _close(self, call: Call) -> "asyncio.Future[Message] | None":
+        """The future of an open call; None when its sender gave it up."""
+        open_call = self._open.pop(call, None)
+        return None if open_call is None or open_call.answer.done() else open_call.answer
+
+    def _schedule(self, group_id: str) -> None:
+        """Wake up when the group next has something to do."""
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()
+        at_ms = self.groups.wake_at_ms(group_id)
+        if at_ms is not None:
+            delay_s = max(at_ms - self.shell.now_ms(), 0) / 1000
+            self._timers[group_id] = asyncio.get_running_loop().call_later(delay_s, self._wake, group_id)
+
+    def _wake(self, group_id: str) -> None:
+        self._perform(group_id, self.groups.pass_time(group_id, self.shell.now_ms()))

@@ -1,0 +1,234 @@
+"""
+The store of one machine: all slots in one SQLite file, served by one process.
+
+One thread holds the only connection that writes and checkpoints (two of them can damage a WAL file in many
+SQLite versions), and commits all appends that wait in one transaction, with one flush. A lock on a file beside the
+database keeps a second process out, or waiting.
+"""
+
+import asyncio
+import fcntl
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar, cast
+
+import apsw
+
+from rota_coordinator.store import batches
+from rota_coordinator.store.port import SlotLost, StoreError
+from rota_proto.coordinator.v1.records_pb2 import Record
+
+Result = TypeVar("Result")
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE slots (slot INTEGER PRIMARY KEY, epoch INTEGER NOT NULL) STRICT;
+CREATE TABLE batches (
+    slot INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (slot, sequence)
+) STRICT, WITHOUT ROWID;
+"""
+
+
+class Append(NamedTuple):
+    """An append that waits for the next commit."""
+
+    slot: int
+    epoch: int
+    data: bytes
+    checksum: int
+    done: "asyncio.Future[None]"
+
+
+class Job(NamedTuple):
+    """Anything else that the writer is to do, in its turn."""
+
+    work: Callable[[apsw.Connection], Any]
+    done: "asyncio.Future[Any]"
+
+
+class SqliteStore:
+    """The embedded store; made by `open_store`."""
+
+    def __init__(self, path: Path, lock: IO[str], connection: apsw.Connection) -> None:
+        self._path = path
+        self._lock = lock
+        self._connection = connection  # the writer thread's, from here on
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Append | Job | None] = []  # None: close
+        # Slots with a failed append. What was decided after it must not be written without it.
+        self._broken: set[int] = set()
+        self._arrived = threading.Condition()
+        self._writer = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._writer.start()
+
+    async def claim(self, slot: int) -> int:
+        def work(connection: apsw.Connection) -> int:
+            raised = (
+                "INSERT INTO slots VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+            )
+            epoch = int(connection.execute(raised, (slot,)).get)
+            self._broken.discard(slot)
+            return epoch
+
+        return await self._do(work)
+
+    async def load(self, slot: int) -> Sequence[Record]:
+        def work(connection: apsw.Connection) -> list[Record]:
+            rows = connection.execute(
+                "SELECT sequence, data, checksum FROM batches WHERE slot = ? ORDER BY sequence", (slot,)
+            )
+            return [
+                record
+                for sequence, data, checksum in rows
+                for record in batches.decode(
+                    data, checksum, f"batch {sequence} of slot {slot} in {self._path}"
+                )
+            ]
+
+        return await self._do(work)
+
+    def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._put(Append(slot, epoch, *batches.encode(records), done))
+        return done
+
+    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+        data, checksum = batches.encode(snapshot)
+
+        def work(connection: apsw.Connection) -> None:
+            with connection:
+                if epoch_of(connection, slot) != epoch:
+                    raise SlotLost(f"slot {slot} is not at epoch {epoch} any more")
+                connection.execute("DELETE FROM batches WHERE slot = ?", (slot,))
+                connection.execute("INSERT INTO batches VALUES (?, 1, ?, ?)", (slot, data, checksum))
+
+        await self._do(work)
+
+    async def close(self) -> None:
+        self._put(None)
+        await asyncio.to_thread(self._writer.join)
+        self._lock.close()
+
+    async def _do(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        done: asyncio.Future[Result] = self._loop.create_future()
+        self._put(Job(work, done))
+        return await done
+
+    def _put(self, work: Append | Job | None) -> None:
+        with self._arrived:
+            self._waiting.append(work)
+            self._arrived.notify()
+
+    def _run(self) -> None:
+        """The writer thread: one thing after the other, appends that wait together in one transaction."""
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(lambda: self._waiting)
+                waiting, self._waiting = self._waiting, []
+            for kind, group in itertools.groupby(waiting, type):
+                if kind is Append:
+                    self._commit(cast("list[Append]", list(group)))
+                elif kind is Job:
+                    for job in cast("Iterator[Job]", group):
+                        self._finish(job)
+                else:
+                    self._connection.close()
+                    return
+
+    def _commit(self, appends: Sequence[Append]) -> None:
+        """Write all of them in one transaction; one whose epoch is old is refused, the others go on."""
+        lost: set[int] = set()
+        error: Exception | None = None
+        try:
+            with self._connection as connection:
+                for number, append in enumerate(appends):
+                    if append.slot in self._broken or epoch_of(connection, append.slot) != append.epoch:
+                        lost.add(number)
+                        continue
+                    connection.execute(
+                        "INSERT INTO batches SELECT ?1, coalesce(max(sequence), 0) + 1, ?2, ?3 "
+                        "FROM batches WHERE slot = ?1",
+                        (append.slot, append.data, append.checksum),
+                    )
+        except apsw.Error as broken:
+            error = StoreError(f"{self._path} could not be written ({broken}); see to the disk")
+            self._broken.update(append.slot for append in appends)
+        for number, append in enumerate(appends):
+            refused = (
+                SlotLost(f"slot {append.slot} is not at epoch {append.epoch} any more")
+                if number in lost
+                else error
+            )
+            self._loop.call_soon_threadsafe(settle, append.done, None, refused)
+
+    def _finish(self, job: Job) -> None:
+        result, error = None, None
+        try:
+            result = job.work(self._connection)
+        except apsw.Error as broken:
+            error = StoreError(f"{self._path} failed ({broken}); see to the disk")
+        except StoreError as broken:
+            error = broken
+        self._loop.call_soon_threadsafe(settle, job.done, result, error)
+
+
+def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+    """End a future, unless whoever waited has gone."""
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
+
+
+def epoch_of(connection: apsw.Connection, slot: int) -> int | None:
+    """The epoch at which the slot is owned; None if nobody ever did."""
+    return connection.execute("SELECT epoch FROM slots WHERE slot = ?", (slot,)).get  # type: ignore[no-any-return]
+
+
+def connect(path: Path) -> apsw.Connection:
+    """The writer's connection, with the schema in place."""
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(5_000)
+    connection.pragma("journal_mode", "wal")
+    # FULL: an answer is a promise, and NORMAL may forget the last commits when the power goes.
+    connection.pragma("synchronous", "full")
+    version = connection.pragma("user_version")
+    if version > SCHEMA_VERSION:
+        connection.close()
+        raise StoreError(f"{path} was written by a later version of Rota ({version}); start that version")
+    if version == 0:
+        with connection:
+            connection.execute(SCHEMA)
+            connection.pragma("user_version", SCHEMA_VERSION)
+    return connection
+
+
+def open_store(path: Path) -> SqliteStore:
+    """Open the file, or make it; called in the event loop that will use it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(path.name + ".lock").open("w")
+    except OSError as broken:
+        raise StoreError(f"{path} cannot be made ({broken}); name another file with --store") from broken
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StoreError(
+            f"{path} is in use by another coordinator; stop that one, or give this one another file with --store"
+        ) from None
+    try:
+        return SqliteStore(path, lock, connect(path))
+    except apsw.Error as broken:
+        lock.close()
+        raise StoreError(f"{path} cannot be opened ({broken}); name another file with --store") from broken
+    except StoreError:
+        lock.close()
+        raise

@@ -1,0 +1,107 @@
+"""Rota's coordinator under test, as its members meet it: the real process, one Session stream."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import grpc.aio
+from google.protobuf.message import Message
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from tests.conformance.driver import PARKED_S, Settings
+
+FRAMES = {
+    pb.JoinGroupRequest: "join_group",
+    pb.SyncGroupRequest: "sync_group",
+    pb.HeartbeatRequest: "heartbeat",
+    pb.LeaveGroupRequest: "leave_group",
+    pb.CommitOffsetsRequest: "commit_offsets",
+    pb.FetchOffsetsRequest: "fetch_offsets",
+    pb.TxnCommitOffsetsRequest: "txn_commit_offsets",
+}
+
+
+class Refused(Exception):
+    """The server answered a frame with a failure."""
+
+
+@dataclass(slots=True)
+class ServerDriver:
+    """One stream for all members of a case, as a sidecar host with many members would use it."""
+
+    address: str
+    settings: Settings
+    name: str = "rota"
+    notices: list[pb.RebalanceNotice] = field(default_factory=list)
+    _open: dict[int, "asyncio.Future[Message]"] = field(default_factory=dict)
+    _frames: "asyncio.Queue[pb.SessionRequest | None]" = field(default_factory=asyncio.Queue)
+    _reader: "asyncio.Task[None] | None" = None
+    _last_id: int = 0
+
+    def send(self, request: Message) -> "ServerCall":
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._run())
+        self._last_id += 1
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._open[self._last_id] = answer
+        if self._reader.done():
+            answer.set_exception(ConnectionError("the stream has ended"))
+        frame = pb.SessionRequest(request_id=self._last_id)
+        getattr(frame, FRAMES[type(request)]).CopyFrom(request)
+        self._frames.put_nowait(frame)
+        return ServerCall(answer)
+
+    async def pass_time(self, seconds: float) -> None:
+        # The server's clock is the machine's: its time is what is under test.
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """End the stream; what is still open stays unanswered."""
+        self._frames.put_nowait(None)
+        if self._reader is not None:
+            await self._reader
+
+    async def _run(self) -> None:
+        try:
+            async with grpc.aio.insecure_channel(self.address) as channel:
+                stream = CoordinatorStub(channel).Session(self._outgoing())
+                async for frame in stream:
+                    self._receive(frame)
+        except grpc.aio.AioRpcError as error:
+            # The server is gone; whoever waits for it learns that now, and not after a timeout.
+            for waiting in self._open.values():
+                if not waiting.done():
+                    waiting.set_exception(ConnectionError(error.details()))
+
+    async def _outgoing(self) -> AsyncIterator[pb.SessionRequest]:
+        while (frame := await self._frames.get()) is not None:
+            yield frame
+
+    def _receive(self, frame: pb.SessionResponse) -> None:
+        kind = frame.WhichOneof("response")
+        if kind == "rebalance_notice":
+            self.notices.append(frame.rebalance_notice)
+            return
+        answer = self._open.pop(frame.request_id)
+        if kind == "failure":
+            answer.set_exception(Refused(frame.failure.message))
+            answer.exception()  # a case that does not look at a superseded call has no use for it
+            return
+        assert kind is not None
+        answer.set_result(getattr(frame, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCall:
+    """A frame that was sent."""
+
+    future: "asyncio.Future[Message]"
+
+    async def answer(self, within_s: float = 10) -> Message:
+        async with asyncio.timeout(within_s):
+            return await asyncio.shield(self.future)
+
+    async def is_parked(self) -> bool:
+        done, _ = await asyncio.wait([self.future], timeout=PARKED_S)
+        return not done

@@ -1,0 +1,241 @@
+"""The coordinator as a process: crashes, restarts, streams and calls, and what it refuses."""
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from tests.conformance.driver import DEFAULT
+from tests.conformance.members import Member, answer, assignment, fetch, form, new_group, rebalance
+from tests.conformance.server import Refused, ServerDriver
+from tests.support.coordinator import Coordinator
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    running = Coordinator(tmp_path)
+    running.start()
+    yield running
+    running.stop()
+
+
+def with_stream(address: str, body: Callable[[ServerDriver], Coroutine[None, None, None]]) -> None:
+    """Run a body with a Session stream of its own."""
+
+    async def run() -> None:
+        driver = ServerDriver(address, DEFAULT)
+        try:
+            await body(driver)
+        finally:
+            await driver.close()
+
+    asyncio.run(run())
+
+
+def test_a_crash_loses_no_acknowledged_commit_and_moves_no_stable_group(coordinator: Coordinator) -> None:
+    group = new_group()
+    members: list[Member] = []
+
+    async def before(driver: ServerDriver) -> None:
+        members.extend(Member(driver, group) for _ in range(2))
+        await form(*members)
+        assert await members[0].commit({0: 41}) == pb.NONE
+        assert await members[0].commit({0: 42}) == pb.NONE
+
+    async def after(driver: ServerDriver) -> None:
+        for number, member in enumerate(members):
+            member.driver = driver
+            assert await member.heartbeat() == pb.NONE
+            synced = await answer(member.send_sync(), pb.SyncGroupResponse)
+            assert synced.assignment == assignment(number)
+        assert await fetch(driver, group, 0) == {0: 42}
+
+    with_stream(coordinator.address, before)
+    coordinator.kill()
+    coordinator.start()
+    with_stream(coordinator.address, after)
+
+
+def test_a_generation_that_was_told_is_never_issued_again(coordinator: Coordinator) -> None:
+    group = new_group()
+    members: list[Member] = []
+
+    async def before(driver: ServerDriver) -> None:
+        members.extend(Member(driver, group) for _ in range(2))
+        await form(*members)
+        await rebalance(*members)  # told, and not synced when the crash comes
+
+    async def after(driver: ServerDriver) -> None:
+        told = members[0].generation
+        for member in members:
+            member.driver = driver
+            # The group is as it was last synced; who knows of more has to join again.
+            assert await member.heartbeat() == pb.ILLEGAL_GENERATION
+        await rebalance(*members)
+        assert {member.generation for member in members} == {told + 1}
+
+    with_stream(coordinator.address, before)
+    coordinator.kill()
+    coordinator.start()
+    with_stream(coordinator.address, after)
+
+
+@pytest.mark.soak("coordinator-kill")
+def test_kills_under_load_lose_no_acknowledged_commit(coordinator: Coordinator, seed: int) -> None:
+    """Sixteen partitions commit as fast as they can; the kill comes in the midst of it."""
+    group = new_group()
+    acknowledged = dict.fromkeys(range(16), 0)
+    chance = random.Random(seed)
+
+    async def load(driver: ServerDriver) -> None:
+        commits_until_kill = chance.randrange(50, 500)
+
+        async def commit_on(partition: int) -> None:
+            nonlocal commits_until_kill
+            while True:
+                offset = acknowledged[partition] + 1
+                error = await Member(driver, group).commit({partition: offset})
+                assert error == pb.NONE
+                acknowledged[partition] = offset
+                commits_until_kill -= 1
+                if commits_until_kill == 0:
+                    coordinator.kill()
+
+        outcomes = await asyncio.gather(*map(commit_on, acknowledged), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ConnectionError] * len(acknowledged)
+
+    async def look(driver: ServerDriver) -> None:
+        found = await fetch(driver, group, *acknowledged)
+        for partition, offset in acknowledged.items():
+            # One more may have been written, and its answer lost.
+            assert offset <= found[partition] <= offset + 1
+            acknowledged[partition] = found[partition]
+
+    for _ in range(10):
+        with_stream(coordinator.address, load)
+        coordinator.start()
+        with_stream(coordinator.address, look)
+    assert sum(acknowledged.values()) > 10 * 50
+
+
+def test_a_rebalance_is_pushed_to_members_on_a_stream(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        first, second = (Member(driver, group) for group in [new_group()] * 2)
+        await form(first)
+        joining = await second.send_second_join()
+        assert await joining.is_parked()
+        told = [(notice.member_id, notice.generation_id) for notice in driver.notices]
+        assert told == [(first.member_id, first.generation)]
+
+    with_stream(coordinator.address, body)
+
+
+def test_a_member_goes_on_upon_another_stream(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        first, second = (Member(driver, group) for group in [new_group()] * 2)
+        await form(first)
+        other = ServerDriver(coordinator.address, DEFAULT)
+        first.driver = other
+        assert await first.heartbeat() == pb.NONE
+        joining = await second.send_second_join()
+        assert await joining.is_parked()
+        assert [notice.member_id for notice in other.notices] == [first.member_id]
+        assert driver.notices == []
+        await other.close()
+
+    with_stream(coordinator.address, body)
+
+
+def test_a_newer_join_aborts_the_one_that_waits(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        leader, follower = (Member(driver, group) for group in [new_group()] * 2)
+        await form(leader, follower)
+        first = leader.send_join()
+        assert await first.is_parked()
+        again, other = leader.send_join(), follower.send_join()
+        await leader.joined(again)
+        await follower.joined(other)
+        with pytest.raises(Refused, match="newer request"):
+            await first.answer()
+
+    with_stream(coordinator.address, body)
+
+
+def test_a_frame_that_says_nothing_is_refused_and_the_stream_lives(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        member = Member(driver, new_group())
+        await form(member)
+        empty: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        driver._open[999] = empty  # type: ignore[assignment]
+        driver._frames.put_nowait(pb.SessionRequest(request_id=999))
+        with pytest.raises(Refused, match="no request that this version knows"):
+            await empty
+        assert await member.heartbeat() == pb.NONE
+
+    with_stream(coordinator.address, body)
+
+
+def test_calls_say_the_same_as_frames(coordinator: Coordinator) -> None:
+    async def body() -> None:
+        async with grpc.aio.insecure_channel(coordinator.address) as channel:
+            stub = CoordinatorStub(channel)
+            found = await stub.FindCoordinator(pb.FindCoordinatorRequest(group_ids=["my-group"]))
+            (where,) = found.coordinators
+            assert (where.address, where.slot, where.error_code) == (coordinator.address, 12, pb.NONE)
+            request = pb.JoinGroupRequest(
+                group_id="my-group",
+                client_id="cid",
+                session_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=[pb.Protocol(name="range")],
+            )
+            first = await stub.JoinGroup(request)
+            assert first.error_code == pb.MEMBER_ID_REQUIRED
+            request.member_id = first.member_id
+            second = await stub.JoinGroup(request)
+            assert (second.error_code, second.generation_id) == (pb.NONE, 1)
+
+    asyncio.run(body())
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "rota_coordinator", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--listen", "0.0.0.0:0"], "is not loopback"),
+        (["--listen", "7070"], "give HOST:PORT"),
+        (["--store", "mysql://x"], "knows sqlite:PATH only"),
+        (["--store", "sqlite:/proc/none/c.db"], "/proc/none"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_one_sentence(arguments: list[str], sentence: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_second_coordinator_on_the_same_file_is_refused(coordinator: Coordinator) -> None:
+    done = run("--store", f"sqlite:{coordinator.file}", "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "in use by another coordinator" in done.stderr
+
+
+def test_a_taken_port_is_refused_in_one_sentence(coordinator: Coordinator, tmp_path: Path) -> None:
+    done = run("--store", f"sqlite:{tmp_path}/other.db", "--listen", coordinator.address)
+    assert done.returncode == 1
+    assert "cannot be listened on" in done.stderr.splitlines()[-1]

@@ -1,5 +1,7 @@
 """Nodes are lost and come back, soon enough for a test to wait for it."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support.cluster import Cluster
@@ -10,6 +12,13 @@ pytestmark = pytest.mark.cluster
 IDLE = "import signal; signal.pause()"
 LOST = "condition=Ready=Unknown"
 BACK = "condition=Ready=True"
+
+
+@pytest.fixture(autouse=True)
+def repaired(cluster: Cluster) -> Iterator[None]:
+    """The cluster is the next test's, too, also after a failure."""
+    yield
+    cluster.repair()
 
 
 def only_pod(cluster: Cluster, namespace: str) -> Manifest:

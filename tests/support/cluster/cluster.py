@@ -118,6 +118,15 @@ class Cluster:
     def mend_link(self, name: str) -> None:
         self._nodes[name].mend_link()
 
+    def repair(self) -> None:
+        """Put right what a test broke; returns when every node is Ready again."""
+        for name, node in self._nodes.items():
+            if node.machine.running:
+                node.mend_link()
+            else:
+                self.start_node(name)
+        self._wait_for_nodes()
+
     # --- starting and stopping it ---
 
     def start(self) -> None:
@@ -144,17 +153,19 @@ class Cluster:
         self.apply(roles())
         say("controllers and kubelets started")
         self._wait_for_nodes()
+        self.wait("serviceaccount/default", "create")  # without it no pod is admitted to the namespace
         say("nodes Ready")
         finish(imports)
         say("images imported")
 
     def stop(self) -> None:
-        """End everything at once; returns when nothing is left but the folder."""
-        for node in self._nodes.values():
-            node.machine.power_off()
-        self._open.close()
-        self._control_plane.machine.power_off()
-        cgroups.remove(cgroup_of(self._folder))
+        """End everything at once, nodes first; returns when nothing is left but the folder."""
+        with ExitStack() as everything:  # one that cannot be ended does not save the others
+            everything.callback(cgroups.remove, cgroup_of(self._folder))
+            everything.callback(self._control_plane.machine.power_off)
+            everything.enter_context(self._open)
+            for node in self._nodes.values():
+                everything.callback(node.machine.power_off)
 
     def _machine(self, name: str) -> Machine:
         return Machine(name, self._folder / MACHINES / name, self._logs, self._prepared.machinery)
@@ -180,8 +191,6 @@ class Cluster:
         for name in self._nodes:
             self.wait(f"node/{name}", "create")
             self.wait(f"node/{name}", "condition=Ready")
-        # Without it no pod is admitted to the namespace.
-        self.wait("serviceaccount/default", "create")
 
 
 @contextmanager

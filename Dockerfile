@@ -1,5 +1,5 @@
 # One part of Rota as an image: docker build --build-arg PART=sidecar -t rota-sidecar .
-# PART is the name of the part's folder. BASE is any image with Python 3.11 or newer, pip and venv.
+# PART is the part's folder: cli, coordinator, operator or sidecar. BASE is any image with Python 3.11 or newer, pip and venv.
 ARG BASE=python:3.11-slim
 
 # A stage of its own: sources, build back-end and pip's settings stay out of the image.

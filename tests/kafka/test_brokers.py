@@ -8,8 +8,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.process import command
-from tests.support.kafka import running
 from tests.support.kafka.fixtures import StartKafka
+from tests.support.workdir import sweep
 
 pytestmark = pytest.mark.kafka
 
@@ -49,5 +49,5 @@ def test_killed_command_leaves_nothing(tmp_path: Path) -> None:
         assert kafka.end(signal.SIGKILL) == -signal.SIGKILL
 
         assert kafka.left_behind() == []
-    with running():
-        assert not folder.exists(), "the next start removes it"
+    sweep("kafka")  # what the next start begins with
+    assert not folder.exists()

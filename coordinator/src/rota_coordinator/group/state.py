@@ -98,12 +98,13 @@ class Group:
         self.reserved_generation = max(self.reserved_generation, self.generation)
         self.protocol_type = record.protocol_type
         self.protocol_name = record.protocol_name
+        # Out before in: a static member that came back holds its instance under a new id.
+        for gone in self.members.by_id.keys() - {written.member_id for written in record.members}:
+            self.members.remove(self.members.by_id[gone])
         for written in record.members:
             if written.member_id not in self.members.by_id:
                 self.members.add(restored(written, record.protocol_name))
             self.members.by_id[written.member_id].assignment = written.assignment
-        for gone in self.members.by_id.keys() - {written.member_id for written in record.members}:
-            self.members.remove(self.members.by_id[gone])
         self.members.leader = record.leader
         self.owners = owners_by(self.protocol_type, record.members)
         self.barrier = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group as wire
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import PARKED_S, Settings
@@ -19,6 +20,7 @@ VERSIONS = {
     wire.LeaveGroupRequest: 5,
     wire.OffsetCommitRequest: 9,
     wire.OffsetFetchRequest: 9,
+    FindCoordinatorRequest: 4,
 }
 
 
@@ -197,9 +199,20 @@ class KafkaDriver:
         await asyncio.gather(*self.open, return_exceptions=True)
         for _, writer in self.idle:
             writer.close()
+            await writer.wait_closed()
+
+    async def find_coordinator(self, group: str) -> None:
+        """Ask who coordinates a group; the first who ever asks makes the broker prepare for groups."""
+        await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), FindCoordinatorResponse)
 
     async def _exchange(self, request: Message) -> Message:
         message, client_id = to_kafka(request)
+        response = getattr(wire, type(message).__name__.replace("Request", "Response"))
+        return from_kafka(await self._ask(message, response, client_id))
+
+    async def _ask(
+        self, message: ApiMessage, response: type[ApiMessage], client_id: str = "cid"
+    ) -> ApiMessage:
         version = VERSIONS[type(message)]
         message.with_header(correlation_id=1, client_id=client_id)
         host, port = self.address.rsplit(":", 1)
@@ -214,8 +227,7 @@ class KafkaDriver:
             writer.close()
             raise
         self.idle.append(connection)
-        response = getattr(wire, type(message).__name__.replace("Request", "Response"))
-        return from_kafka(response.decode(answer, version=version, header=True))
+        return response.decode(answer, version=version, header=True)
 
 
 @dataclass(frozen=True, slots=True)

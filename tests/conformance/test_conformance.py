@@ -1,18 +1,113 @@
-"""Every case of the reference, on every coordinator."""
+"""
+Every case of the reference, on every coordinator: the core in virtual time, Rota's server, and a Kafka broker.
+
+A case that fails on Kafka is wrong itself; one that passes there and fails on Rota is a difference, and a difference is
+either mended or stands in docs/divergences.md.
+"""
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds
+from rota_coordinator.group.hashing import slot_of
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds, runs
 from tests.conformance.core import CoreDriver
+from tests.conformance.driver import DEFAULT, DELAYED, SMALL, Settings
+from tests.conformance.kafka import KafkaDriver
+from tests.conformance.members import TOPIC, Member
 from tests.conformance.registry import CASES, Case
+from tests.conformance.server import ServerDriver
+from tests.support.coordinator import Coordinator
+from tests.support.kafka import running
 
 SECTIONS = (cases_joining, cases_rounds, cases_leaving, cases_offsets)
+# As tests.support.kafka sets its brokers up.
+OFFSETS_PARTITIONS = 4
+COORDINATES_WITHIN_S = 30
+POLL_S = 0.05
+NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
+ALL_SETTINGS = (DEFAULT, DELAYED, SMALL)
+Results = Mapping[str, BaseException | None]
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: f"{case.id}-{case.rule}")
 
 
 @every_case
 def test_core(case: Case) -> None:
-    driver = CoreDriver(case.settings)
-    asyncio.run(case.body(driver))
+    asyncio.run(case.body(CoreDriver(case.settings)))
+
+
+@pytest.mark.process
+@every_case
+def test_rota(case: Case, rota_results: Results) -> None:
+    judge(rota_results[case.id])
+
+
+@pytest.mark.kafka
+@every_case
+def test_kafka(case: Case, kafka_results: Results) -> None:
+    judge(kafka_results[case.id])
+
+
+def judge(result: BaseException | None) -> None:
+    """Fail as the case did."""
+    if result is not None:
+        raise result
+
+
+@pytest.fixture(scope="module")
+def rota_results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What became of every case on Rota's server."""
+    results: dict[str, BaseException | None] = {}
+    for settings in ALL_SETTINGS:
+        results |= on_rota(settings, tmp_path_factory.mktemp("coordinator"))
+    return results
+
+
+def on_rota(settings: Settings, folder: Path) -> Results:
+    flags = (
+        "--group-min-session-timeout-ms=500",
+        f"--group-initial-rebalance-delay-ms={settings.initial_rebalance_delay_ms}",
+        f"--group-max-size={settings.members_max}",
+        "--rebalance-coalesce-ms=0",
+    )
+    coordinator = Coordinator(folder, flags)
+    coordinator.start()
+    try:
+        return runs.run_all(settings, partial(ServerDriver, coordinator.address, settings))
+    finally:
+        coordinator.stop()
+
+
+@pytest.fixture(scope="module")
+def kafka_results() -> Iterator[Results]:
+    """What became of every case on Kafka: a broker for each set of settings, because they are set at its start."""
+    results: dict[str, BaseException | None] = {}
+    with ExitStack() as stack:
+        for settings in ALL_SETTINGS:
+            properties = {
+                "group.initial.rebalance.delay.ms": str(settings.initial_rebalance_delay_ms),
+                "group.max.size": str(settings.members_max),
+            }
+            kafka = stack.enter_context(running(settings=properties))
+            kafka.create_topic(TOPIC, partitions=6)
+            asyncio.run(coordinates(KafkaDriver(kafka.bootstrap, settings)))
+            results |= runs.run_all(settings, partial(KafkaDriver, kafka.bootstrap, settings))
+        yield results
+
+
+async def coordinates(driver: KafkaDriver) -> None:
+    """Return when the broker coordinates every group: asked the first time ever, it prepares that."""
+    await driver.find_coordinator("group")
+    names = iter(f"warm-{number}" for number in range(1000))
+    one_for_each_partition = {slot_of(name, OFFSETS_PARTITIONS): name for name in names}
+    async with asyncio.timeout(COORDINATES_WITHIN_S):
+        for group in one_for_each_partition.values():
+            while (error := await Member(driver, group).commit()) != pb.NONE:
+                assert error in NOT_YET, f"{group} cannot be committed to: error {error}"
+                await asyncio.sleep(POLL_S)
+    await driver.close()

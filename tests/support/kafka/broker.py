@@ -4,6 +4,7 @@ One Kafka broker (and controller: every node is both) as a child process.
 `running` in `brokers.py` makes these; tests of crashes kill, stop and start them.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.kafka import wire
@@ -63,11 +64,15 @@ class Broker:
         """Start it on the data it has; a cluster's nodes become ready together or not at all."""
         self._server = self._java(BROKER_OPTIONS, "kafka.Kafka", self._properties)
 
-    def end_start(self) -> None:
-        """Return when it answers a request of its protocol."""
+    def end_start(self, beside: Sequence["Broker"] = ()) -> None:
+        """Return when it answers a request of its protocol; those `beside` it are starting with it."""
         host, port = self.address.split(":")
         tls = self._layout.security.tls()
-        self._running().wait_until(lambda: wire.answers(host, int(port), tls), within_s=READY_S)
+        self._running().wait_until(
+            lambda: wire.answers(host, int(port), tls),
+            within_s=READY_S,
+            beside=[broker._running() for broker in beside],
+        )
 
     def start(self) -> None:
         """Start it again; returns when it answers."""
@@ -98,13 +103,6 @@ class Broker:
         return self._server
 
     def _java(self, options: tuple[str, ...], main: str, *arguments: str | Path) -> Process:
-        command = [
-            *self._layout.place.enter,
-            java().program,
-            *options,
-            "-cp",
-            f"{prepare()}/*",
-            main,
-            *arguments,
-        ]
+        place = self._layout.place
+        command = [*place.enter, java().program, *options, *("-cp", f"{prepare()}/*"), main, *arguments]
         return Process.start(self._name, command, log=self.log)

@@ -4,7 +4,7 @@ A Kafka cluster for one test, for one session of tests, or for a person.
 `running` is the one way to have one; the fixtures and the command are thin layers over it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -54,9 +54,17 @@ class Kafka:
 
 @contextmanager
 def running(
-    nodes: int = 1, *, security: SecurityName = "plaintext", network: Network = LOOPBACK
+    nodes: int = 1,
+    *,
+    security: SecurityName = "plaintext",
+    network: Network = LOOPBACK,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Kafka]:
-    """A new, empty cluster of that many nodes; it ends with the block, and with this process."""
+    """
+    A new, empty cluster of that many nodes; it ends with the block, and with this process.
+
+    `settings` are broker properties of this cluster alone.
+    """
     prepare()  # Before anything else: the first time it takes a while and may say that it cannot be had.
     place = network.place()
     with workdir("kafka") as folder, ExitStack() as stack:
@@ -66,6 +74,7 @@ def running(
             place=place,
             folder=folder,
             logs=logs(folder),
+            settings=settings or {},
         )
         for ports in layout.ports:
             stack.enter_context(network.forward(HERE.address, ports.clients, listen=ports.clients))
@@ -82,7 +91,7 @@ def _start(brokers: tuple[Broker, ...]) -> None:
         broker.end_format()
         broker.begin_start()
     for broker in brokers:
-        broker.end_start()
+        broker.end_start(beside=brokers)
 
 
 def _end(brokers: tuple[Broker, ...]) -> None:

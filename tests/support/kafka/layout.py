@@ -4,6 +4,7 @@ The plan of a Kafka cluster, made before anything starts, and the properties tha
 Every node must know the controllers' ports of all others, so ports are drawn for all of them at once.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +51,8 @@ class Layout:
     place: Place
     folder: Path
     logs: Path
+    # Properties of this cluster alone; they come after those of every cluster.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reaches_pods(self) -> bool:
@@ -67,6 +70,7 @@ class Layout:
         """The node's `server.properties`."""
         every = {
             **SETTINGS,
+            **self.settings,
             **self._replication(),
             **self._listeners(number),
             "node.id": str(number),

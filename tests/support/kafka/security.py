@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.support.processes import ProcessFailed
 from tests.support.unavailable import Unavailable
 
 SecurityName = Literal["plaintext", "scram-tls"]
@@ -63,16 +64,15 @@ class ScramTls:
         """Make the certificate, valid for these addresses."""
         made = cls(ca=folder / "ca.pem", keystore=folder / "broker.p12")
         store = [
-            "-storetype",
-            "PKCS12",
-            "-keystore",
-            str(made.keystore),
-            "-storepass",
-            made.keystore_password,
+            *("-storetype", "PKCS12"),
+            *("-keystore", str(made.keystore)),
+            *("-storepass", made.keystore_password),
         ]
         names = ",".join(["dns:localhost", *(f"ip:{address}" for address in sorted(set(addresses)))])
-        _keytool("-genkeypair", "-alias", "broker", "-dname", "CN=rota-tests", "-keyalg", "EC", "-groupname",
-                 "secp256r1", "-validity", VALID_DAYS, "-ext", f"san={names}", *store)  # fmt: skip
+        key = ["-keyalg", "EC", "-groupname", "secp256r1", "-validity", VALID_DAYS]
+        _keytool(
+            "-genkeypair", "-alias", "broker", "-dname", "CN=rota-tests", "-ext", f"san={names}", *key, *store
+        )
         _keytool("-exportcert", "-rfc", "-alias", "broker", "-file", str(made.ca), *store)
         return made
 
@@ -95,10 +95,10 @@ class ScramTls:
         login = f"[name={self.user},password={self.password}]"
         return [word for mechanism in MECHANISMS for word in ("--add-scram", f"{mechanism}={login}")]
 
-    def client_config(self, mechanism: str = MECHANISMS[0]) -> dict[str, str]:
+    def client_config(self) -> dict[str, str]:
         return {
             "security.protocol": self.protocol,
-            "sasl.mechanism": mechanism,
+            "sasl.mechanism": MECHANISMS[0],
             "sasl.username": self.user,
             "sasl.password": self.password,
             "ssl.ca.location": str(self.ca),
@@ -123,4 +123,8 @@ def _keytool(*arguments: str) -> None:
     program = shutil.which("keytool")
     if program is None:
         raise Unavailable("no `keytool` on PATH to make the brokers' certificate: it comes with every JDK")
-    subprocess.run([program, *arguments], check=True, capture_output=True)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ProcessFailed(
+            f"keytool {arguments[0]} ended with code {done.returncode}: {done.stdout.strip()}"
+        )

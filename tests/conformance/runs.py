@@ -1,0 +1,46 @@
+"""
+Runs all cases on one real coordinator at once, and keeps what became of each.
+
+Cases wait most of their time, and each has a group of its own; so they share a coordinator and run side by side, a few
+at a time, so that a busy machine does not stretch the times that they look at.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tests.conformance.driver import Driver, Settings
+from tests.conformance.registry import CASES, Case
+
+AT_A_TIME = 6
+
+
+class RealDriver(Driver, Protocol):
+    """A driver with a connection that is to be closed."""
+
+    async def close(self) -> None: ...
+
+
+def run_all(settings: Settings, connect: Callable[[], RealDriver]) -> dict[str, BaseException | None]:
+    """What became of every case that wants these settings."""
+    return asyncio.run(_run_all([case for case in CASES.values() if case.settings == settings], connect))
+
+
+async def _run_all(
+    cases: Iterable[Case], connect: Callable[[], RealDriver]
+) -> dict[str, BaseException | None]:
+    places = asyncio.Semaphore(AT_A_TIME)
+
+    async def run(case: Case) -> BaseException | None:
+        async with places:
+            driver = connect()
+            try:
+                await case.body(driver)
+            except Exception as error:  # noqa: BLE001  it is the case's result, and raised by its test
+                return error
+            finally:
+                await driver.close()
+        return None
+
+    results = await asyncio.gather(*map(run, cases))
+    return {case.id: result for case, result in zip(cases, results, strict=True)}

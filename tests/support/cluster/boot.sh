@@ -3,20 +3,21 @@ name=$1 cache=$2 var=$3 reaper=$4
 
 # What is to be seen again at its old place, wherever the mounts below hide it.
 mount -t tmpfs tmpfs /run
-mkdir -p /run/kept/cache /run/kept/cgroup
+mkdir -p /run/kept/cache /run/kept/cgroup /run/kept/var
 mount --rbind "$cache" /run/kept/cache
 mount --rbind /sys/fs/cgroup /run/kept/cgroup
+mount --bind "$var" /run/kept/var
 
 # Kubernetes and containerd write below /run, /tmp and /var, at places that cannot all be configured.
 mount -t tmpfs tmpfs /tmp
-mount --bind "$var" /var
+mount --bind /run/kept/var /var
 mkdir -p "$cache" /run/lock /var/lib /var/log /var/tmp
 mount --rbind /run/kept/cache "$cache"
 
 # A sysfs shows the network of the namespace in which it was mounted.
 mount -t sysfs sysfs /sys
 mount --rbind /run/kept/cgroup /sys/fs/cgroup
-umount --lazy /run/kept/cache /run/kept/cgroup
+umount --lazy /run/kept/cache /run/kept/cgroup /run/kept/var
 
 # Kubelet and containers see each other's mounts.
 mount --make-rshared /

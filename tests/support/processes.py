@@ -24,6 +24,7 @@ TAIL_LINES = 30
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LOWEST_PORT = 10_000
 PORT_DRAWS = 100
+_given_away: set[int] = set()
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 System = TypeVar("System")
@@ -74,19 +75,28 @@ class Process:
         """None while it runs."""
         return self._child.poll()
 
-    def wait_until(self, ready: Callable[[], bool], *, within_s: float) -> None:
-        """Return as soon as `ready()`; raise with the end of the log when the process ends or time is up."""
+    def wait_until(
+        self, ready: Callable[[], bool], *, within_s: float, beside: Sequence["Process"] = ()
+    ) -> None:
+        """
+        Return as soon as `ready()`; raise with the end of the log when the process ends or time is up.
+
+        `beside` are those without which it cannot become ready: it is no use to wait when one of them ended.
+        """
         deadline = time.monotonic() + within_s
         while not ready():
-            if self.exit_code is not None:
-                raise ProcessFailed(
-                    f"{self.name} ended with code {self.exit_code}; its log ends:\n{self.tail()}"
-                )
+            for process in (self, *beside):
+                process.check_running()
             if time.monotonic() > deadline:
                 raise ProcessFailed(
                     f"{self.name} was not ready after {within_s:.0f} s; its log ends:\n{self.tail()}"
                 )
             time.sleep(POLL_S)
+
+    def check_running(self) -> None:
+        """Raise with the end of the log when the process has ended."""
+        if self.exit_code is not None:
+            raise ProcessFailed(f"{self.name} ended with code {self.exit_code}; its log ends:\n{self.tail()}")
 
     def wait(self, *, within_s: float) -> int:
         """The exit code, once it ended by itself."""
@@ -139,7 +149,8 @@ def run_in_foreground(system: AbstractContextManager[System], describe: Callable
 
 def free_port(host: str = "127.0.0.1") -> int:
     """
-    A port nobody listens on now. Somebody may take it before you do: rare, and the start then says so.
+    A port nobody listens on now, and another one each time. Somebody may take it before you do: rare, and the
+    start then says so.
 
     It lies below the range from which the kernel serves outgoing connections. A server that takes seconds to
     start would else lose its port to one of them now and then: to the very client that polls for it, too.
@@ -147,8 +158,11 @@ def free_port(host: str = "127.0.0.1") -> int:
     first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
     candidates = range(LOWEST_PORT, first_outgoing)
     for port in random.sample(candidates, k=min(PORT_DRAWS, len(candidates))):
+        if port in _given_away:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind((host, port))
+            _given_away.add(port)
             return port
     raise OSError(
         f"no free port on {host} between {LOWEST_PORT} and {first_outgoing}, where {OUTGOING_PORTS} begins; "

@@ -133,11 +133,13 @@ def running(*, durable: bool = False, network: Network = LOOPBACK) -> Iterator[P
 
 def _initialize(programs: Programs, data: Path, password: Path) -> None:
     password.write_text(PASSWORD)
-    subprocess.run(
+    done = subprocess.run(
         [*programs.as_ordinary_user, programs.path("initdb"), "--no-sync", "--encoding=UTF8", "--locale=C",
          "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={password}", data],
-        env={**os.environ, **programs.environment}, check=True, capture_output=True,
+        env={**os.environ, **programs.environment}, capture_output=True, text=True,
     )  # fmt: skip
+    if done.returncode != 0:
+        raise ProcessFailed(f"initdb ended with code {done.returncode}: {done.stderr.strip()}")
     # Pods connect from other addresses than 127.0.0.1. Where it listens is what keeps strangers out.
     with (data / "pg_hba.conf").open("a") as rules:
         rules.write("host all all all scram-sha-256\n")

@@ -106,8 +106,7 @@ class Spark:
                 f"worker-{number}", "Worker", "--webui-port", "0", "--cores", WORKER_CORES, "--memory",
                 WORKER_MEMORY, "--work-dir", str(self._folder / f"worker-{number}"), self.master_url,
             )  # fmt: skip
-        for process in self._processes:
-            process.wait_until(lambda: self._registered() == workers, within_s=READY_S)
+        master.wait_until(lambda: self._registered() == workers, within_s=READY_S, beside=self._processes)
 
     def end(self) -> None:
         """End everything at once: their folder goes away, so nothing is worth an orderly good-bye."""

@@ -29,7 +29,7 @@ def _fetch(folder: Path) -> None:
     work.mkdir(exist_ok=True)
     shutil.copy(POM, work)
     done = subprocess.run(
-        ["mvn", "-B", "-q", "-f", work / POM.name, "dependency:copy-dependencies",
+        ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", work / POM.name, "dependency:copy-dependencies",
          "-DincludeScope=runtime", f"-DoutputDirectory={folder}"],
         capture_output=True, text=True,
     )  # fmt: skip

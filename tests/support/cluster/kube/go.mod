@@ -1,10 +1,13 @@
+// What kube is built from. A change here costs a build of some minutes on every machine that runs the tests.
 module rota.dev/tests/kube
 
 go 1.26.0
 
+// The behaviour of Go's library that Kubernetes 1.35 is released with.
 godebug default=go1.25
 
 require (
+	// 1.12 does not compile with client-go 0.35, and 1.15 asks for an etcd that Kubernetes 1.35 does not compile with.
 	github.com/coredns/coredns v1.13.1
 	github.com/spf13/cobra v1.10.0
 	go.etcd.io/etcd/server/v3 v3.6.5
@@ -214,8 +217,10 @@ require (
 )
 
 replace (
+	// The versions of Kubernetes 1.35; CoreDNS asks for newer ones, with which Kubernetes was not tested.
 	google.golang.org/grpc => google.golang.org/grpc v1.72.2
 	google.golang.org/protobuf => google.golang.org/protobuf v1.36.8
+	// Kubernetes' repository replaces its own libraries by folders in it, which nobody outside has.
 	k8s.io/api => k8s.io/api v0.35.4
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.35.4
 	k8s.io/apimachinery => k8s.io/apimachinery v0.35.4

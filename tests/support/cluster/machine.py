@@ -79,7 +79,7 @@ class Machine:
     def power_off(self) -> None:
         """At once, with no chance for anything in here to say goodbye; returns when all of it is gone."""
         if self._first is not None:
-            os.kill(self._first.pid, signal.SIGKILL)
+            self._first.end(signal.SIGKILL)
             self._processes[0].wait(within_s=OFF_WITHIN_S)
         for process in self._processes:
             process.kill()  # the host's end of each part; most have seen the part go and ended themselves
@@ -108,10 +108,10 @@ class Machine:
         children = Path(f"/proc/{holder}/task/{holder}/children")
         try:
             child = Identity.of(int(children.read_text().split()[0]))
-            program = Path(f"/proc/{child.pid}/exe").readlink()
+            is_reaper = Path(f"/proc/{child.pid}/exe").samefile(self._machinery.reaper)
         except (OSError, IndexError):
             return None  # not forked yet
-        return child if program == self._machinery.reaper else None
+        return child if is_reaper else None
 
     def _enter(self, *namespaces: str) -> list[str]:
         return ["nsenter", "--target", str(self.pid), *namespaces, "--"]

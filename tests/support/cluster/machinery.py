@@ -41,8 +41,8 @@ def prepare() -> Machinery:
     """Build and unpack what is not there yet: about 6 minutes on a machine that never built Kubernetes."""
     go = _go()
     return Machinery(
-        kube=_build(go, "kube", sorted((HERE / "kube").iterdir()), _kubernetes_version()),
-        reaper=_build(go, "reaper", sorted((HERE / "reaper").iterdir()), ""),
+        kube=_build(go, "kube", _sources(HERE / "kube"), _kubernetes_version()),
+        reaper=_build(go, "reaper", _sources(HERE / "reaper"), ""),
         debian=debian.unpack("containerd", *NODE_PACKAGES),
     )
 
@@ -58,6 +58,10 @@ def _build(go: str, name: str, sources: list[Path], linker_flags: str) -> Path:
         )
 
     return cache.build_once(name, cache.key_of(go, linker_flags, *sources), build) / name
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.go"), *folder.glob("go.*")])
 
 
 def _kubernetes_version() -> str:

@@ -17,12 +17,13 @@ TIMEOUT_S = 2.0
 
 def answers(host: str, port: int, tls: ssl.SSLContext | None = None) -> bool:
     """Whether a broker there answers an ApiVersions request (version 0); it does so before authentication."""
+    # Wrapped before it is connected: wrapping a connection that was reset meanwhile loses the socket unclosed.
+    plain = socket.socket()
     try:
-        with socket.create_connection((host, port), timeout=TIMEOUT_S) as plain:
-            if tls is None:
-                return _asks(plain)
-            with tls.wrap_socket(plain, server_hostname=host) as secured:
-                return _asks(secured)
+        with plain if tls is None else tls.wrap_socket(plain, server_hostname=host) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect((host, port))
+            return _asks(connection)
     except OSError:  # refused, reset, timed out, or no TLS there: not (yet) a broker that answers us
         return False
 

@@ -15,6 +15,7 @@ from tests.cluster import traces
 from tests.support.cluster import prepare
 from tests.support.cluster.detached import Detached
 from tests.support.cluster.machinery import Machinery
+from tests.support.cluster.process_identity import Identity
 from tests.support.processes import Process
 
 CHECKOUT = Path(__file__).parents[2]
@@ -66,10 +67,10 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 def test_a_cluster_comes_up_and_goes_without_a_trace(
     commands: Commands, machinery: Machinery, tmp_path: Path
 ) -> None:
-    before = traces.traces(machinery)
+    before = traces.traces(commands.name, machinery)
 
     commands.succeed("up")
-    private = private_namespaces(commands)
+    running = processes(commands)
     kubeconfig = commands.succeed("kubeconfig").splitlines()[-1]
     ready = "custom-columns=:.status.conditions[?(@.type=='Ready')].status"
     nodes = subprocess.run(
@@ -82,56 +83,53 @@ def test_a_cluster_comes_up_and_goes_without_a_trace(
     commands.succeed("up")  # again: it is up already, which is what was wanted
 
     commands.succeed("down")
-    assert traces.marked(commands.name) == {}
-    assert_nothing_stays(before, private, commands, machinery)
+    assert [line for process, line in running.items() if process.alive()] == []
+    assert_nothing_stays(before, commands, machinery)
 
 
 @pytest.mark.cluster
 def test_nothing_stays_of_what_was_killed(commands: Commands, machinery: Machinery, tmp_path: Path) -> None:
-    before = traces.traces(machinery)
+    before = traces.traces(commands.name, machinery)
     up = Process.start(
         "up", commands.line("up"), log=tmp_path / "log", cwd=CHECKOUT, env=commands.environment()
     )
     up.wait_until(lambda: "kubelets started" in up.log.read_text(), within_s=60)
-    private = private_namespaces(commands)
-    kill(up.pid, commands)
+    kill(up.pid, processes(commands))
     assert up.wait(within_s=1) == -signal.SIGKILL
     assert "nodes Ready" not in up.log.read_text()
-    assert private & traces.inhabited_namespaces() == set()
-    assert traces.traces(machinery) != before  # files and control groups have to be removed by the next start
+    assert (
+        traces.traces(commands.name, machinery) - before != set()
+    )  # files and control groups are left to the next start
 
     commands.succeed("up")
-    private |= private_namespaces(commands)
-    [keeper] = [each for each, line in traces.marked(commands.name).items() if "cluster.keeper" in line]
-    kill(keeper.pid, commands)
+    running = processes(commands)
+    [keeper] = [each for each, line in running.items() if "cluster.keeper" in line]
+    kill(keeper.pid, running)
     refused = commands.run("kubeconfig")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert f"no cluster '{commands.name}' is running" in refused.stderr
 
     commands.succeed("down")
-    assert_nothing_stays(before, private, commands, machinery)
+    assert_nothing_stays(before, commands, machinery)
 
 
-def private_namespaces(commands: Commands) -> set[str]:
-    """Of all machines of the running cluster."""
-    found = traces.namespaces_of(traces.marked(commands.name))
-    assert len([name for name in found if name.startswith("net:")]) == MACHINES
+def processes(commands: Commands) -> dict[Identity, str]:
+    """Of the running cluster, on all of its machines."""
+    found = traces.processes(commands.name)
+    assert len([name for name in traces.namespaces(found) if name.startswith("net:")]) == MACHINES
     return found
 
 
-def kill(pid: int, commands: Commands) -> None:
+def kill(pid: int, everything: dict[Identity, str]) -> None:
     """As the kernel does when memory is short; returns when all that hangs on the process is gone."""
-    everything = traces.marked(commands.name)
     os.kill(pid, signal.SIGKILL)
     for process in everything:
         process.wait_until_gone()
 
 
-def assert_nothing_stays(
-    before: set[str], private: set[str], commands: Commands, machinery: Machinery
-) -> None:
-    assert traces.traces(machinery) - before == set()
-    assert private & traces.inhabited_namespaces() == set()
+def assert_nothing_stays(before: set[str], commands: Commands, machinery: Machinery) -> None:
+    assert traces.processes(commands.name) == {}
+    assert traces.traces(commands.name, machinery) - before == set()
     assert list(commands.temporary.iterdir()) == []
 
 

@@ -8,6 +8,7 @@ their children inherit, and of the rest only what a cluster would add is looked 
 import os
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support import cache
@@ -21,33 +22,25 @@ NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 FOLDERS = ("/etc", "/opt", "/run", "/usr/libexec", "/var/lib", "/var/log", "~/.kube")
 
 
-def traces(machinery: Machinery) -> set[str]:
-    """Everything that is there now but processes and namespaces, in words."""
-    return {*_mounts(), *_links(), *_rules(machinery), *_groups(), *_files()}
+def traces(name: str, machinery: Machinery) -> set[str]:
+    """Everything but processes and namespaces that is there now and not another cluster's, in words."""
+    return {*_mounts(), *_links(), *_rules(machinery), *_groups(name), *_files(name)}
 
 
-def marked(mark: str) -> dict[Identity, str]:
-    """The processes that descend from one with the mark, and what they run."""
-    wanted = f"{MARK}={mark}".encode()
-    found = {}
-    for process in _processes():
-        try:
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
-                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found[Identity.of(int(process.name))] = line
-        except OSError:
-            continue  # it has just ended
-    return found
+def processes(mark: str) -> dict[Identity, str]:
+    """What descends from a process with the mark or shares a namespace with one that does, and what it runs."""
+    marked = {each for each in _processes() if f"{MARK}={mark}".encode() in _words(each, "environ")}
+    private = namespaces(marked)
+    return {
+        each: b" ".join(_words(each, "cmdline")).decode()
+        for each in _processes()
+        if each in marked or private & _namespaces(each.pid)
+    }
 
 
-def namespaces_of(some: Iterable[Identity]) -> set[str]:
-    """Those that the processes are in and this one is not."""
-    return _namespaces(Path(f"/proc/{each.pid}") for each in some) - _namespaces([Path("/proc/self")])
-
-
-def inhabited_namespaces() -> set[str]:
-    """Every namespace that some process is in."""
-    return _namespaces(_processes())
+def namespaces(some: Iterable[Identity]) -> set[str]:
+    """Those that the processes are in and this one is not. The kernel gives the numbers again when they are free."""
+    return {name for each in some for name in _namespaces(each.pid)} - _namespaces(os.getpid())
 
 
 def _mounts() -> Iterator[str]:
@@ -69,36 +62,35 @@ def _rules(machinery: Machinery) -> Iterator[str]:
     return (f"rule {line}" for line in listed.stdout.splitlines())
 
 
-def _groups() -> Iterator[str]:
-    return (f"group {group}" for place in cgroups.hierarchies() for group in place.glob("rota-*"))
+def _groups(name: str) -> Iterator[str]:
+    return (f"group {group}" for place in cgroups.hierarchies() for group in place.glob(f"*{name}*"))
 
 
-def _files() -> Iterator[str]:
-    for folder in [*(Path(name).expanduser() for name in FOLDERS), cache.root() / "run-detached"]:
+def _files(name: str) -> Iterator[str]:
+    yield from map(str, cache.root().glob(f"run*/*{name}*"))
+    for folder in (Path(path).expanduser() for path in FOLDERS):
         if folder.is_dir():
             yield from map(str, [folder, *folder.iterdir()])
 
 
-def _processes() -> Iterator[Path]:
-    """Without those that ended and wait for their parent to ask how: of an orphan that is the machine's init."""
+def _processes() -> Iterator[Identity]:
     for path in Path("/proc").iterdir():
-        if path.name.isdigit() and _alive(int(path.name)):
-            yield path
+        if path.name.isdigit():
+            with suppress(OSError):  # it has just ended
+                found = Identity.of(int(path.name))
+                if found.alive():
+                    yield found
 
 
-def _alive(pid: int) -> bool:
+def _words(process: Identity, file: str) -> list[bytes]:
     try:
-        return Identity.of(pid).alive()
-    except OSError:
-        return False
+        return Path(f"/proc/{process.pid}/{file}").read_bytes().split(b"\0")
+    except OSError:  # it has just ended
+        return []
 
 
-def _namespaces(processes: Iterable[Path]) -> set[str]:
-    found = set()
-    for process in processes:
-        for kind in NAMESPACES:
-            try:
-                found.add(os.readlink(process / "ns" / kind))  # noqa: PTH115  # no path: `net:[4026531840]`
-            except OSError:
-                continue  # it has just ended
-    return found
+def _namespaces(pid: int) -> set[str]:
+    try:
+        return {str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in NAMESPACES}
+    except OSError:  # it has just ended
+        return set()

@@ -14,7 +14,7 @@ from pathlib import Path
 MOUNTS = Path("/proc/self/mounts")
 TYPES = ("cgroup", "cgroup2")
 # A group stays busy for a moment after the last process in it was killed.
-EMPTY_WITHIN_S = 20
+EMPTY_WITHIN_S = 60
 POLL_S = 0.02
 
 

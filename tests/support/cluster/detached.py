@@ -21,7 +21,7 @@ from tests.support.cluster.process_identity import Identity
 
 CHECKOUT = Path(__file__).parents[3]
 DEFAULT = "default"
-STOPPED_WITHIN_S = 60
+STOPPED_WITHIN_S = 120
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 

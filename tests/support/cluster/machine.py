@@ -21,7 +21,7 @@ BOOT = Path(__file__).with_name("boot.sh")
 NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
 """What a machine has for itself, in the words of unshare and nsenter."""
 BOOT_WITHIN_S = 10
-OFF_WITHIN_S = 20
+OFF_WITHIN_S = 60
 FIRST_PROCESS = "first-process"
 """In a machine's folder: which process to wait for when the machine's owner was killed."""
 

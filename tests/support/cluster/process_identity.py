@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-GONE_WITHIN_S = 20
+# The kernel writes a dead container's file system to disk before its process is gone: long, on a busy disk.
+GONE_WITHIN_S = 60
 POLL_S = 0.02
 
 

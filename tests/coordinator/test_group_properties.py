@@ -154,6 +154,10 @@ class AnyOrder(RuleBasedStateMachine):
         for record in self.driver.records:
             read.replay(record)
         live = self.driver.groups
+        again = Groups(live.config)
+        for record in live.snapshot():
+            again.replay(record)
+        assert again.snapshot() == read.snapshot() == live.snapshot()
         assert read.offsets == live.offsets
         assert read.groups.keys() == live.groups.keys()
         for group_id, group in live.groups.items():

@@ -38,7 +38,7 @@ class Tier:
 TIERS = (
     Tier("unit"),
     Tier("process", ("postgres", "prometheus")),
-    Tier("simulation", empty_because="there is no core to simulate yet"),
+    Tier("simulation"),
     Tier("kafka", ("kafka",)),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
     Tier("spark", ("spark",)),

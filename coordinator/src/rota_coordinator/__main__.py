@@ -6,6 +6,7 @@ import ipaddress
 import os
 import signal
 import sys
+import uuid
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
@@ -99,20 +100,23 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT."""
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_coordinator.server import make_server
-    from rota_coordinator.service import Service
+    from rota_coordinator.service import Service, steady_clock_ms
     from rota_coordinator.sessions import Sessions
+    from rota_coordinator.slot import Shell
     from rota_coordinator.store.sqlite import open_store
 
     store = open_store(Path(options.store.removeprefix("sqlite:")))
     sessions = Sessions()
     config = GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)})
-    service = Service(
+    shell = Shell(
         store,
         config,
-        address=options.advertise or options.listen,
+        now_ms=steady_clock_ms(),
+        fresh=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
         report=lambda text: print(f"rota-coordinator: {text}", file=sys.stderr, flush=True),
     )
+    service = Service(shell, options.advertise or options.listen)
     server = make_server(service, sessions)
     host = options.listen.rpartition(":")[0]
     port = server.add_insecure_port(options.listen)

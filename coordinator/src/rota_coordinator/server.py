@@ -12,7 +12,6 @@ from typing_extensions import override
 from rota_coordinator.group.answers import Request
 from rota_coordinator.service import Service
 from rota_coordinator.sessions import Session, Sessions
-from rota_coordinator.slot import Superseded
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 
@@ -93,13 +92,11 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
             yield frame
 
     async def _answer(self, request: Request, context: Context, kind: type[Reply]) -> Reply:
-        answer = self._service.submit(request, client_host(context))
-        try:
-            # Shielded: cancelling a call does not remove its member.
-            return cast("Reply", await asyncio.shield(answer))
-        except Superseded:
+        # Shielded: cancelling a call does not remove its member.
+        reply = await asyncio.shield(self._service.submit(request, client_host(context)))
+        if reply is None:
             await context.abort(grpc.StatusCode.ABORTED, "a newer request of this member took its place")
-            raise
+        return cast("Reply", reply)
 
 
 def client_host(context: Context) -> str:

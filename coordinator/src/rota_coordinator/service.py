@@ -5,17 +5,12 @@ On SQLite one process owns every slot; it claims and reads them one after the ot
 is read.
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 
-from google.protobuf.message import Message
-
 from rota_coordinator.group.answers import Request
-from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.slot import Shell, Slot, SlotState
-from rota_coordinator.store.port import Store
+from rota_coordinator.slot import Answer, Shell, Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 SLOTS = 50
@@ -24,17 +19,8 @@ SLOTS = 50
 class Service:
     """The groups of this process, by slot."""
 
-    def __init__(
-        self,
-        store: Store,
-        config: GroupConfig,
-        *,
-        address: str,
-        notify: Callable[[pb.RebalanceNotice], None],
-        report: Callable[[str], None],
-    ) -> None:
+    def __init__(self, shell: Shell, address: str) -> None:
         self.address = address
-        shell = Shell(store, config, steady_clock_ms(), notify, report)
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
 
     async def start(self) -> None:
@@ -47,7 +33,7 @@ class Service:
         for slot in self.slots:
             slot.stop(pb.NOT_COORDINATOR)
 
-    def submit(self, request: Request, client_host: str) -> "asyncio.Future[Message]":
+    def submit(self, request: Request, client_host: str) -> Answer:
         """Hand a request to its group's slot."""
         return self.slots[slot_of(request.group_id, SLOTS)].submit(request, client_host)
 

@@ -9,16 +9,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import grpc
-from google.protobuf.message import Message
 
 from rota_coordinator.group.answers import Request
-from rota_coordinator.slot import Superseded
+from rota_coordinator.slot import Answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # A stream with so many unanswered requests is told to wait; so is one that does not read its answers.
 OPEN_REQUESTS_MAX = 10_000
 
-Submit = Callable[[Request], "asyncio.Future[Message]"]
+Submit = Callable[[Request], Answer]
 Find = Callable[[pb.FindCoordinatorRequest], pb.FindCoordinatorResponse]
 Speaker = tuple[str, str]  # group id, member id
 
@@ -103,12 +102,12 @@ class Session:
         answer = self._submit(request)
         answer.add_done_callback(lambda done: self._answered(request_id, kind, request.group_id, done))
 
-    def _answered(self, request_id: int, kind: str, group_id: str, done: "asyncio.Future[Message]") -> None:
+    def _answered(self, request_id: int, kind: str, group_id: str, done: Answer) -> None:
         self._unanswered -= 1
-        if isinstance(done.exception(), Superseded):
+        reply = done.result()
+        if reply is None:
             self._fail(request_id, grpc.StatusCode.ABORTED, "a newer request of this member took its place")
             return
-        reply = done.result()
         if isinstance(reply, pb.JoinGroupResponse) and reply.member_id:
             self._sessions.heard(self, (group_id, reply.member_id))
         frame = pb.SessionResponse(request_id=request_id)

@@ -8,7 +8,6 @@ written before it is durable; if writing fails nobody knows what is, so the slot
 import asyncio
 import enum
 import itertools
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,8 +20,11 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
-from rota_coordinator.store.port import Store, StoreError
+from rota_coordinator.store.port import SlotLost, Store
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# A log is compacted when it is read and at least so many of its records, and half of them, say nothing any more.
+COMPACT_ABOVE = 1_000
 
 
 class SlotState(enum.Enum):
@@ -33,15 +35,15 @@ class SlotState(enum.Enum):
     READY = "Ready"
 
 
-class Superseded(Exception):
-    """A newer call of the same member took this one's place; it will never be answered."""
+# The answer to a call; None when a newer call of the same member took its place, so that it will never have one.
+Answer = asyncio.Future[Message | None]
 
 
 class Open(NamedTuple):
     """A call that waits for its answer."""
 
     request: Request
-    answer: "asyncio.Future[Message]"
+    answer: Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Shell:
     store: Store
     config: GroupConfig
     now_ms: Callable[[], int]
+    fresh: Callable[[], str]  # an id that nobody has had
     notify: Callable[[pb.RebalanceNotice], None]
     report: Callable[[str], None]
 
@@ -69,6 +72,7 @@ class Slot:
     _timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     # The last append; answers wait for it.
     _tail: "asyncio.Future[None] | None" = None
+    _restart: "asyncio.Task[None] | None" = None
     # What happens later for an earlier life of this slot is dropped.
     _life: int = 0
 
@@ -80,8 +84,12 @@ class Slot:
         self.state = SlotState.CATCH_UP
         self.epoch = await self.shell.store.claim(self.number)
         self.groups = Groups(self.shell.config)
-        for record in await self.shell.store.load(self.number):
+        records = await self.shell.store.load(self.number)
+        for record in records:
             self.groups.replay(record)
+        snapshot = self.groups.snapshot()
+        if len(records) > COMPACT_ABOVE + 2 * len(snapshot):
+            await self.shell.store.compact(self.number, self.epoch, snapshot)
         self.state = SlotState.READY
         for group_id, effects in self.groups.loaded(self.shell.now_ms()).items():
             self._perform(group_id, effects)
@@ -91,6 +99,8 @@ class Slot:
         self.state = SlotState.DOWN
         self._life += 1
         self._tail = None
+        if self._restart is not None:
+            self._restart.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -99,9 +109,9 @@ class Slot:
             if not open_call.answer.done():
                 open_call.answer.set_result(refused(open_call.request, error))
 
-    def submit(self, request: Request, client_host: str) -> "asyncio.Future[Message]":
+    def submit(self, request: Request, client_host: str) -> Answer:
         """Decide a request; its answer comes when it is durable."""
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        answer: Answer = asyncio.get_running_loop().create_future()
         if self.state is not SlotState.READY:
             answer.set_result(refused(request, self._unready_error(request)))
             return answer
@@ -123,7 +133,7 @@ class Slot:
         now_ms = self.shell.now_ms()
         match request:
             case pb.JoinGroupRequest():
-                return self.groups.join(Joining(call, request, client_host, str(uuid.uuid4())), now_ms)
+                return self.groups.join(Joining(call, request, client_host, self.shell.fresh()), now_ms)
             case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
                 return self.groups.handle(call, request, now_ms)
             case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
@@ -147,14 +157,14 @@ class Slot:
         error = None if append.cancelled() else append.exception()
         if error is None or life != self._life:
             return
-        self.shell.report(f"slot {self.number}: {error}; reading it anew")
         self.stop(pb.NOT_COORDINATOR)
-        if isinstance(error, StoreError):
-            self._restart()
-
-    def _restart(self) -> None:
-        task = asyncio.ensure_future(self.start())
-        task.add_done_callback(self._restarted)
+        if isinstance(error, SlotLost):
+            # Somebody else serves it; to claim it back would take it from them.
+            self.shell.report(f"slot {self.number}: {error}; out of service")
+            return
+        self.shell.report(f"slot {self.number}: {error}; reading it anew")
+        self._restart = asyncio.ensure_future(self.start())
+        self._restart.add_done_callback(self._restarted)
 
     def _restarted(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled() or task.exception() is None:
@@ -172,11 +182,11 @@ class Slot:
         for call in effects.superseded:
             answer = self._close(call)
             if answer is not None:
-                answer.set_exception(Superseded())
+                answer.set_result(None)
         for notice in effects.notices:
             self.shell.notify(notice)
 
-    def _close(self, call: Call) -> "asyncio.Future[Message] | None":
+    def _close(self, call: Call) -> Answer | None:
         """The future of an open call; None when its sender gave it up."""
         open_call = self._open.pop(call, None)
         return None if open_call is None or open_call.answer.done() else open_call.answer

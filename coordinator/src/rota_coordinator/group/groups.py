@@ -17,7 +17,7 @@ from rota_coordinator.group.join import Joining, join, refuse
 from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
+from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupRemoved, Record
 
 MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
 
@@ -128,6 +128,20 @@ class Groups:
                 self.offsets.setdefault(group_id, Offsets()).replay(record)
             case _:
                 pass  # of a later version
+
+    def snapshot(self) -> list[Record]:
+        """Records that say the same as all that were replayed: the log, compacted."""
+        # Of groups that are gone only this is left: the next group of their name is younger than all of them.
+        records = [Record(group_removed=GroupRemoved(incarnation=self.incarnation))]
+        for group_id, group in self.groups.items():
+            assert group.durable is not None
+            records.append(Record(group=group.durable))
+            if group.reserved_generation > group.durable.generation_id:
+                reserved = GenerationReserved(group_id=group_id, generation_id=group.reserved_generation)
+                records.append(Record(generation_reserved=reserved))
+        for offsets in self.offsets.values():
+            records += offsets.snapshot()
+        return records
 
     def loaded(self, now_ms: int) -> dict[str, Effects]:
         """All records are replayed: every member gets a full session from now, by group what that asks for."""

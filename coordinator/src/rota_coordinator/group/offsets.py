@@ -2,11 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, OffsetRemoved, ProducerEnded, Record
+from rota_proto.coordinator.v1.records_pb2 import (
+    OffsetCommitted,
+    OffsetPending,
+    OffsetRemoved,
+    ProducerEnded,
+    Record,
+)
 
 NOTHING_COMMITTED = -1
 UNKNOWN_EPOCH = -1
@@ -24,6 +31,7 @@ class Pending(NamedTuple):
 
     position: int
     offset: OffsetCommitted
+    producer_epoch: int
 
 
 @dataclass(slots=True)
@@ -54,8 +62,8 @@ class Offsets:
                 self._remove(TopicPartition(removed.topic, removed.partition))
             case "offset_pending":
                 held = self.pending.setdefault(record.offset_pending.producer_id, {})
-                offset = record.offset_pending.offset
-                held[partition_of(offset)] = Pending(self._position, offset)
+                offset, epoch = record.offset_pending.offset, record.offset_pending.producer_epoch
+                held[partition_of(offset)] = Pending(self._position, offset, epoch)
             case "producer_ended":
                 self._end(record.producer_ended)
             case _:
@@ -77,6 +85,18 @@ class Offsets:
             # A plain commit that was written after the transactional one is the later word.
             if stored is None or stored.position < pending.position:
                 self.committed[partition] = Committed(self._position, pending.offset)
+
+    def snapshot(self) -> list[Record]:
+        """Records that say the same as all that were replayed, in an order that keeps what came first."""
+        records = [
+            (stored.position, Record(offset_committed=stored.offset)) for stored in self.committed.values()
+        ]
+        records += [
+            (pending.position, Record(offset_pending=to_message(producer_id, pending)))
+            for producer_id, held in self.pending.items()
+            for pending in held.values()
+        ]
+        return [record for _, record in sorted(records, key=itemgetter(0))]
 
     def fetch(
         self, topics: Iterable[pb.TopicPartitions], *, require_stable: bool
@@ -114,6 +134,13 @@ class Offsets:
             leader_epoch=found.leader_epoch,
             metadata=found.metadata,
         )
+
+
+def to_message(producer_id: int, pending: Pending) -> OffsetPending:
+    """A pending offset as it is written."""
+    return OffsetPending(
+        offset=pending.offset, producer_id=producer_id, producer_epoch=pending.producer_epoch
+    )
 
 
 def partition_of(offset: OffsetCommitted) -> TopicPartition:

@@ -49,6 +49,8 @@ class Group:
     group_id: str
     config: GroupConfig
     incarnation: int
+    # As it was last written; what a snapshot says of the group, whatever round it is in now.
+    durable: GroupRecord | None = None
     state: State = State.EMPTY
     state_since_ms: int = 0
     generation: int = 0
@@ -93,6 +95,7 @@ class Group:
         self.reserved_generation = reserved.generation_id
 
     def _replay_group(self, record: GroupRecord) -> None:
+        self.durable = record
         self.incarnation = record.incarnation
         self.generation = record.generation_id
         self.reserved_generation = max(self.reserved_generation, self.generation)

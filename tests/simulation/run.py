@@ -132,7 +132,7 @@ async def disturb(world: World, crew: Crew) -> None:
     """One act of the nemesis."""
     chance = world.chance
     number = chance.randrange(world.plan.members)
-    match chance.choice(["crash", "pause", "kill", "leave", "start", "start", "nothing"]):
+    match chance.choice(["crash", "pause", "pause", "kill", "leave", "start", "start"]):
         case "crash":
             world.host.crash()
             await asyncio.sleep(chance.uniform(0, 2 * SESSION_MS / 1000))
@@ -140,7 +140,8 @@ async def disturb(world: World, crew: Crew) -> None:
         case "pause" if number in crew.members:
             world.fired["pause"] += 1
             now_s = asyncio.get_running_loop().time()
-            crew.members[number][0].paused_until_s = now_s + chance.uniform(0, 2 * SESSION_MS / 1000)
+            # Long enough, at times, for others to take over and to have gone on when it wakes.
+            crew.members[number][0].paused_until_s = now_s + chance.uniform(0, 5 * SESSION_MS / 1000)
         case "kill" if number in crew.members:
             world.fired["kill"] += 1
             crew.kill(number)

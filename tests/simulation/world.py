@@ -43,6 +43,7 @@ class Plan:
     disk_latency_s: float
     disk_error_rate: float
     coalesce_ms: int
+    compact_above: int
     calm_s: float  # between two acts of the nemesis
     steps: int
 
@@ -58,6 +59,7 @@ class Plan:
             disk_latency_s=chance.choice([0.0005, 0.01, 0.1]),
             disk_error_rate=chance.choice([0, 0, 0.02]),
             coalesce_ms=chance.choice([0, 250]),
+            compact_above=chance.choice([0, 1_000]),
             calm_s=chance.choice([1, 5, 20]),
             steps=steps,
         )
@@ -124,6 +126,7 @@ class Host:
             fresh=self.world.fresh,
             notify=lambda notice: self.world.fired.update(["notice"]),
             report=lambda text: None,
+            compact_above=self.world.plan.compact_above,
         )
         self.service = Service(shell, "simulated:7070")
         # Only the group's slot: reading fifty empty ones would be most of what a run does.

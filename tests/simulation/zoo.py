@@ -47,11 +47,6 @@ def commits_are_not_checked(group: Group, request: Message, now_ms: int) -> int:
     return pb.NONE
 
 
-def any_generation_may_commit(group: Group, request: commit.Request, now_ms: int) -> int:
-    found = group.members.identify(request.member_id, None)
-    return pb.NONE if isinstance(found, Member) else found
-
-
 def generations_are_not_written(self: Group, record: Record, effects: Effects) -> None:
     if record.WhichOneof("record") != "generation_reserved":
         effects.records.append(record)
@@ -113,7 +108,6 @@ ZOO: dict[str, Bug] = {
     "answers before it is written": replaced(Slot, "_perform", answers_before_it_is_written),
     "goes on after an unknown outcome": replaced(Slot, "_appended", goes_on_after_an_unknown_outcome),
     "commits are not checked": replaced(commit, "refusal", commits_are_not_checked),
-    "any generation may commit": replaced(commit, "refusal", any_generation_may_commit),
     "generations are not written": replaced(Group, "write", generations_are_not_written),
     "assignments are not written": replaced(Group, "write", assignments_are_not_written),
     "silence is not noticed": replaced(expiry, "can_expire", silence_is_not_noticed),

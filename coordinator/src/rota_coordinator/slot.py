@@ -23,9 +23,6 @@ from rota_coordinator.group.join import Joining
 from rota_coordinator.store.port import SlotLost, Store
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-# A log is compacted when it is read and at least so many of its records, and half of them, say nothing any more.
-COMPACT_ABOVE = 1_000
-
 
 class SlotState(enum.Enum):
     """What this process is to the slot."""
@@ -56,6 +53,8 @@ class Shell:
     fresh: Callable[[], str]  # an id that nobody has had
     notify: Callable[[pb.RebalanceNotice], None]
     report: Callable[[str], None]
+    # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
+    compact_above: int = 1_000
 
 
 @dataclass(slots=True)
@@ -88,7 +87,7 @@ class Slot:
         for record in records:
             self.groups.replay(record)
         snapshot = self.groups.snapshot()
-        if len(records) > COMPACT_ABOVE + 2 * len(snapshot):
+        if len(records) > self.shell.compact_above + 2 * len(snapshot):
             await self.shell.store.compact(self.number, self.epoch, snapshot)
         self.state = SlotState.READY
         for group_id, effects in self.groups.loaded(self.shell.now_ms()).items():

@@ -64,6 +64,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 
 @pytest.mark.cluster
+@pytest.mark.soak("cluster")
 def test_a_cluster_comes_up_and_goes_without_a_trace(
     commands: Commands, machinery: Machinery, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_cluster_comes_up_and_goes_without_a_trace(
 
 
 @pytest.mark.cluster
+@pytest.mark.soak("cluster")
 def test_nothing_stays_of_what_was_killed(commands: Commands, machinery: Machinery, tmp_path: Path) -> None:
     before = traces.traces(commands.name, machinery)
     up = Process.start(

@@ -20,7 +20,7 @@ from tests.support.cluster.builder import Builder, BuildFailed, Recipe
 from tests.support.unavailable import Unavailable
 
 CHECKOUT = Path(__file__).parents[3]
-DOCKERFILES = Path(__file__).parent / "images"
+DOCKERFILES = Path(__file__).parent / "dockerfiles"
 BASE_PACKAGES = ("python3", "python3-pip", "python3-venv")
 # Nobody reads manuals in a container.
 LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")

@@ -7,9 +7,9 @@ One Kafka broker (and controller: every node is both) as a child process.
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.java import java
 from tests.support.kafka import wire
 from tests.support.kafka.jars import prepare
-from tests.support.kafka.java import java
 from tests.support.kafka.layout import Layout
 from tests.support.processes import Process, ProcessFailed
 

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support import cache
-from tests.support.kafka.java import java
+from tests.support.java import java
 from tests.support.unavailable import Unavailable
 
 POM = Path(__file__).with_name("pom.xml")

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kafka.java import java
+from tests.support.java import java
 from tests.support.unavailable import Unavailable
 
 DAEMON_OPTIONS = (

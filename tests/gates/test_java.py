@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.java import java
+from tests.support.java import java
 from tests.support.unavailable import Unavailable
 
 

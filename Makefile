@@ -36,7 +36,8 @@ $(VENV)/.demo: $(PINNED)
 .PHONY: demo
 demo: $(VENV)/.demo ## Show what there is to see, with nothing but Python installed
 	@$(BIN)/python -m rota_cli version
-	@echo "These parts start and carry the final group protocol; what they will do arrives part by part: CHANGELOG.md"
+	@echo "The coordinator serves the group protocol: $(BIN)/python -m rota_coordinator"
+	@echo "What else each part can do arrives step by step: CHANGELOG.md"
 
 # In order of their speed, so that what is wrong shows soon.
 .PHONY: check

@@ -1,18 +1,18 @@
 """
-Runs all cases on one real coordinator at once, and keeps what became of each.
+Runs all cases on real coordinators at once, and keeps what became of each.
 
-Cases wait most of their time, and each has a group of its own; so they share a coordinator and run side by side, a few
+Cases wait most of their time, and each has a group of its own; so they share coordinators and run side by side, a few
 at a time, so that a busy machine does not stretch the times that they look at.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tests.conformance.driver import Driver, Settings
 from tests.conformance.registry import CASES, Case
 
-AT_A_TIME = 6
+AT_A_TIME = 8
 
 
 class RealDriver(Driver, Protocol):
@@ -21,19 +21,17 @@ class RealDriver(Driver, Protocol):
     async def close(self) -> None: ...
 
 
-def run_all(settings: Settings, connect: Callable[[], RealDriver]) -> dict[str, BaseException | None]:
-    """What became of every case that wants these settings."""
-    return asyncio.run(_run_all([case for case in CASES.values() if case.settings == settings], connect))
+def run_all(connect: Mapping[Settings, Callable[[], RealDriver]]) -> dict[str, BaseException | None]:
+    """What became of every case, each on the coordinator that is set up as it wants."""
+    return asyncio.run(_run_all(connect))
 
 
-async def _run_all(
-    cases: Iterable[Case], connect: Callable[[], RealDriver]
-) -> dict[str, BaseException | None]:
+async def _run_all(connect: Mapping[Settings, Callable[[], RealDriver]]) -> dict[str, BaseException | None]:
     places = asyncio.Semaphore(AT_A_TIME)
 
     async def run(case: Case) -> BaseException | None:
         async with places:
-            driver = connect()
+            driver = connect[case.settings]()
             try:
                 await case.body(driver)
             except Exception as error:  # noqa: BLE001  it is the case's result, and raised by its test
@@ -42,5 +40,5 @@ async def _run_all(
                 await driver.close()
         return None
 
-    results = await asyncio.gather(*map(run, cases))
-    return {case.id: result for case, result in zip(cases, results, strict=True)}
+    results = await asyncio.gather(*map(run, CASES.values()))
+    return dict(zip(CASES, results, strict=True))

@@ -6,10 +6,9 @@ either mended or stands in docs/divergences.md.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -60,44 +59,47 @@ def judge(result: BaseException | None) -> None:
 
 
 @pytest.fixture(scope="module")
-def rota_results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What became of every case on Rota's server."""
-    results: dict[str, BaseException | None] = {}
-    for settings in ALL_SETTINGS:
-        results |= on_rota(settings, tmp_path_factory.mktemp("coordinator"))
-    return results
+def rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
+    """What became of every case on Rota's server: one for each set of settings, because they are set at its start."""
+    with ExitStack() as stack:
+        connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
+        for settings in ALL_SETTINGS:
+            coordinator = Coordinator(tmp_path_factory.mktemp("coordinator"), flags(settings))
+            coordinator.start()
+            stack.callback(coordinator.stop)
+            connect[settings] = partial(ServerDriver, coordinator.address, settings)
+        yield runs.run_all(connect)
 
 
-def on_rota(settings: Settings, folder: Path) -> Results:
-    flags = (
+def flags(settings: Settings) -> tuple[str, ...]:
+    """The server's flags for these settings."""
+    return (
         "--group-min-session-timeout-ms=500",
         f"--group-initial-rebalance-delay-ms={settings.initial_rebalance_delay_ms}",
         f"--group-max-size={settings.members_max}",
         "--rebalance-coalesce-ms=0",
     )
-    coordinator = Coordinator(folder, flags)
-    coordinator.start()
-    try:
-        return runs.run_all(settings, partial(ServerDriver, coordinator.address, settings))
-    finally:
-        coordinator.stop()
 
 
 @pytest.fixture(scope="module")
 def kafka_results() -> Iterator[Results]:
-    """What became of every case on Kafka: a broker for each set of settings, because they are set at its start."""
-    results: dict[str, BaseException | None] = {}
+    """What became of every case on Kafka."""
     with ExitStack() as stack:
+        connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
         for settings in ALL_SETTINGS:
-            properties = {
-                "group.initial.rebalance.delay.ms": str(settings.initial_rebalance_delay_ms),
-                "group.max.size": str(settings.members_max),
-            }
-            kafka = stack.enter_context(running(settings=properties))
+            kafka = stack.enter_context(running(settings=properties(settings)))
             kafka.create_topic(TOPIC, partitions=6)
             asyncio.run(coordinates(KafkaDriver(kafka.bootstrap, settings)))
-            results |= runs.run_all(settings, partial(KafkaDriver, kafka.bootstrap, settings))
-        yield results
+            connect[settings] = partial(KafkaDriver, kafka.bootstrap, settings)
+        yield runs.run_all(connect)
+
+
+def properties(settings: Settings) -> dict[str, str]:
+    """The broker's properties for these settings."""
+    return {
+        "group.initial.rebalance.delay.ms": str(settings.initial_rebalance_delay_ms),
+        "group.max.size": str(settings.members_max),
+    }
 
 
 async def coordinates(driver: KafkaDriver) -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
+from rota_coordinator.group import admin
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
+from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.conformance.driver import PARKED_S, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, Settings
@@ -66,6 +68,18 @@ class CoreDriver:
                 return self.groups.commit(call, request, self.now_ms)
             case pb.FetchOffsetsRequest():
                 return self.groups.fetch(call, request)
+            case admin_pb.ListGroupsRequest():
+                # The server does this over all slots; here there is one.
+                listed = [admin.listed(group) for group in self.groups.groups.values()]
+                found = [each for each in listed if not request.states or each.state in request.states]
+                return Effects(replies=[(call, admin_pb.ListGroupsResponse(groups=found))])
+            case (
+                admin_pb.DescribeGroupsRequest()
+                | admin_pb.DeleteGroupsRequest()
+                | admin_pb.DeleteOffsetsRequest()
+                | admin_pb.AlterOffsetsRequest()
+            ):
+                return self.groups.administer(call, request, self.now_ms)
             case _:
                 raise TypeError(f"the core has no answer to a {type(request).__name__}")
 

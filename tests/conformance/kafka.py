@@ -5,10 +5,12 @@ import struct
 from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
+from kafka.protocol import admin as admin_wire
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
+from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import PARKED_S, Settings
 
@@ -21,6 +23,19 @@ VERSIONS = {
     wire.OffsetCommitRequest: 9,
     wire.OffsetFetchRequest: 9,
     FindCoordinatorRequest: 4,
+    admin_wire.ListGroupsRequest: 4,
+    # Version 6 answers an unknown group with an error instead of a dead group.
+    admin_wire.DescribeGroupsRequest: 5,
+    admin_wire.DeleteGroupsRequest: 2,
+    wire.OffsetDeleteRequest: 0,
+}
+
+STATES = {
+    admin_pb.GROUP_STATE_EMPTY: "Empty",
+    admin_pb.GROUP_STATE_PREPARING_REBALANCE: "PreparingRebalance",
+    admin_pb.GROUP_STATE_COMPLETING_REBALANCE: "CompletingRebalance",
+    admin_pb.GROUP_STATE_STABLE: "Stable",
+    admin_pb.GROUP_STATE_DEAD: "Dead",
 }
 
 
@@ -88,8 +103,24 @@ def to_kafka(request: Message) -> tuple[ApiMessage, str]:
                 groups=[(request.group_id, None, -1, topics)], require_stable=request.require_stable
             )
         case _:
-            raise TypeError(f"no case sends a {type(request).__name__} to Kafka")
+            message = administration_to_kafka(request)
     return message, "cid"
+
+
+def administration_to_kafka(request: Message) -> ApiMessage:
+    """What administrators ask."""
+    match request:
+        case admin_pb.ListGroupsRequest():
+            return admin_wire.ListGroupsRequest(states_filter=[STATES[state] for state in request.states])
+        case admin_pb.DescribeGroupsRequest():
+            return admin_wire.DescribeGroupsRequest(groups=list(request.group_ids))
+        case admin_pb.DeleteGroupsRequest():
+            return admin_wire.DeleteGroupsRequest(groups_names=list(request.group_ids))
+        case admin_pb.DeleteOffsetsRequest():
+            topics = [(topic.name, [(index,) for index in topic.partitions]) for topic in request.topics]
+            return wire.OffsetDeleteRequest(group_id=request.group_id, topics=topics)
+        case _:
+            raise TypeError(f"no case sends a {type(request).__name__} to Kafka")
 
 
 def from_kafka(answer: ApiMessage) -> Message:
@@ -136,20 +167,72 @@ def from_kafka(answer: ApiMessage) -> Message:
             return offsets_from_kafka(answer)
 
 
+def administration_from_kafka(answer: ApiMessage) -> Message:
+    """The answers to administrators."""
+    by_name = {name: state for state, name in STATES.items()}
+    match answer:
+        case admin_wire.ListGroupsResponse():
+            groups = [
+                admin_pb.ListedGroup(
+                    group_id=each.group_id,
+                    protocol_type=each.protocol_type,
+                    state=by_name[each.group_state],
+                )
+                for each in answer.groups
+            ]
+            return admin_pb.ListGroupsResponse(error_code=answer.error_code, groups=groups)
+        case admin_wire.DescribeGroupsResponse():
+            (group,) = answer.groups
+            members = [
+                admin_pb.DescribedMember(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    client_id=each.client_id,
+                    client_host=each.client_host,
+                    metadata=bytes(each.member_metadata),
+                    assignment=bytes(each.member_assignment),
+                )
+                for each in group.members
+            ]
+            described = admin_pb.DescribedGroup(
+                error_code=group.error_code,
+                group_id=group.group_id,
+                state=by_name[group.group_state],
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_data,
+                members=members,
+            )
+            return admin_pb.DescribeGroupsResponse(groups=[described])
+        case admin_wire.DeleteGroupsResponse():
+            deleted = [
+                admin_pb.DeletedGroup(group_id=each.group_id, error_code=each.error_code)
+                for each in answer.results
+            ]
+            return admin_pb.DeleteGroupsResponse(groups=deleted)
+        case _:
+            return admin_pb.DeleteOffsetsResponse(error_code=answer.error_code, topics=topic_errors(answer))
+
+
+def topic_errors(answer: ApiMessage) -> list[pb.TopicErrors]:
+    """The outcome for each partition."""
+    return [
+        pb.TopicErrors(
+            name=topic.name,
+            partitions=[
+                pb.PartitionError(index=each.partition_index, error_code=each.error_code)
+                for each in topic.partitions
+            ],
+        )
+        for topic in answer.topics
+    ]
+
+
 def offsets_from_kafka(answer: ApiMessage) -> Message:
     """The answers that speak of offsets."""
     if isinstance(answer, wire.OffsetCommitResponse):
-        errors = [
-            pb.TopicErrors(
-                name=topic.name,
-                partitions=[
-                    pb.PartitionError(index=each.partition_index, error_code=each.error_code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in answer.topics
-        ]
-        return pb.CommitOffsetsResponse(topics=errors)
+        return pb.CommitOffsetsResponse(topics=topic_errors(answer))
+    if not isinstance(answer, wire.OffsetFetchResponse):
+        return administration_from_kafka(answer)
     (group,) = answer.groups
     fetched = [
         pb.FetchedTopic(
@@ -207,7 +290,8 @@ class KafkaDriver:
 
     async def _exchange(self, request: Message) -> Message:
         message, client_id = to_kafka(request)
-        response = getattr(wire, type(message).__name__.replace("Request", "Response"))
+        name = type(message).__name__.replace("Request", "Response")
+        response = getattr(wire, name, None) or getattr(admin_wire, name)
         return from_kafka(await self._ask(message, response, client_id))
 
     async def _ask(

@@ -14,6 +14,8 @@ from tests.conformance.driver import Call, Driver
 
 Answer = TypeVar("Answer", bound=Message)
 TOPIC = "conformance"
+# Nobody in a case subscribes to it.
+OTHER_TOPIC = "conformance-other"
 
 
 def subscription(*topics: str, user_data: bytes = b"") -> bytes:

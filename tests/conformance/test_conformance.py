@@ -14,17 +14,17 @@ import pytest
 
 from rota_coordinator.group.hashing import slot_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds, runs
+from tests.conformance import cases_admin, cases_joining, cases_leaving, cases_offsets, cases_rounds, runs
 from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT, DELAYED, SMALL, Settings
 from tests.conformance.kafka import KafkaDriver
-from tests.conformance.members import TOPIC, Member
+from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
 from tests.conformance.registry import CASES, Case
 from tests.conformance.server import ServerDriver
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import running
 
-SECTIONS = (cases_joining, cases_rounds, cases_leaving, cases_offsets)
+SECTIONS = (cases_admin, cases_joining, cases_rounds, cases_leaving, cases_offsets)
 # As tests.support.kafka sets its brokers up.
 OFFSETS_PARTITIONS = 4
 COORDINATES_WITHIN_S = 30
@@ -88,7 +88,8 @@ def kafka_results() -> Iterator[Results]:
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
         for settings in ALL_SETTINGS:
             kafka = stack.enter_context(running(settings=properties(settings)))
-            kafka.create_topic(TOPIC, partitions=6)
+            for topic in (TOPIC, OTHER_TOPIC):
+                kafka.create_topic(topic, partitions=6)
             asyncio.run(coordinates(KafkaDriver(kafka.bootstrap, settings)))
             connect[settings] = partial(KafkaDriver, kafka.bootstrap, settings)
         yield runs.run_all(connect)

@@ -11,10 +11,21 @@ import grpc
 import grpc.aio
 import pytest
 
+from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.driver import DEFAULT
-from tests.conformance.members import Member, answer, assignment, fetch, form, new_group, rebalance
+from tests.conformance.members import (
+    Member,
+    answer,
+    assignment,
+    fetch,
+    form,
+    new_group,
+    rebalance,
+    topic_offsets,
+)
 from tests.conformance.server import Refused, ServerDriver
 from tests.support.coordinator import Coordinator
 
@@ -206,6 +217,57 @@ def test_calls_say_the_same_as_frames(coordinator: Coordinator) -> None:
             assert (second.error_code, second.generation_id) == (pb.NONE, 1)
 
     asyncio.run(body())
+
+
+def test_a_watch_shows_every_settled_state_of_a_group(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        member = Member(driver, new_group())
+        seen: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+
+        async def watch() -> None:
+            async with grpc.aio.insecure_channel(coordinator.address) as channel:
+                async for update in AdminStub(channel).WatchGroup(
+                    admin.WatchGroupRequest(group_id=member.group)
+                ):
+                    seen.put_nowait((update.group.state, len(update.group.members)))
+
+        watching = asyncio.create_task(watch())
+        async with asyncio.timeout(10):
+            assert await seen.get() == (admin.GROUP_STATE_DEAD, 0)
+            await form(member)
+            while await seen.get() != (admin.GROUP_STATE_STABLE, 1):
+                pass
+            await member.leave()
+            while await seen.get() != (admin.GROUP_STATE_EMPTY, 0):
+                pass
+        watching.cancel()
+
+    with_stream(coordinator.address, body)
+
+
+def test_the_slot_table_says_who_owns_what(coordinator: Coordinator) -> None:
+    async def body() -> None:
+        async with grpc.aio.insecure_channel(coordinator.address) as channel:
+            reply = await AdminStub(channel).DescribeSlots(admin.DescribeSlotsRequest())
+            assert [slot.slot for slot in reply.slots] == list(range(50))
+            assert {slot.state for slot in reply.slots} == {admin.SLOT_STATE_READY}
+            assert {slot.owner_address for slot in reply.slots} == {coordinator.address}
+
+    asyncio.run(body())
+
+
+def test_offsets_of_an_empty_group_can_be_set(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        group = new_group()
+        request = admin.AlterOffsetsRequest(group_id=group, topics=[topic_offsets({0: 9})])
+        reply = await answer(driver.send(request), admin.AlterOffsetsResponse)
+        assert reply.topics[0].partitions[0].error_code == pb.NONE
+        assert await fetch(driver, group, 0) == {0: 9}
+        await form(Member(driver, group))
+        refused = await answer(driver.send(request), admin.AlterOffsetsResponse)
+        assert refused.error_code == pb.NON_EMPTY_GROUP
+
+    with_stream(coordinator.address, body)
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

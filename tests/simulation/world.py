@@ -125,6 +125,7 @@ class Host:
             now_ms=lambda: int(loop.time() * 1000),
             fresh=self.world.fresh,
             notify=lambda notice: self.world.fired.update(["notice"]),
+            changed=lambda group_id: None,
             report=lambda text: None,
             compact_above=self.world.plan.compact_above,
         )

@@ -31,7 +31,7 @@ def replaced(target: object, name: str, wrong: object) -> Bug:
 
 
 def answers_before_it_is_written(
-    self: Slot, group_id: str, effects: Effects, *, reschedule: bool = True
+    self: Slot, group_id: str, effects: Effects, *, changes: bool = True
 ) -> None:
     if effects.records:
         self.shell.store.append(self.number, self.epoch, effects.records)

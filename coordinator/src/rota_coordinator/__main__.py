@@ -10,9 +10,13 @@ import uuid
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.config import MINUTE_MS, GroupConfig
 from rota_coordinator.store.port import StoreError
+
+if TYPE_CHECKING:
+    from rota_coordinator.service import Service
 
 GRACE_S = 5
 # The flags of the groups, named as Kafka's settings where it has them.
@@ -67,6 +71,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument(
             f"--{flag}", dest=field.name, type=int, default=field.default, metavar="N", help=meaning
         )
+    parser.add_argument(
+        "--offsets-check-interval-ms",
+        type=int,
+        default=10 * MINUTE_MS,
+        metavar="N",
+        help="how often to look for offsets to expire",
+    )
     for action in parser._actions:  # argparse has no public list of its flags
         variable = "ROTA_" + action.option_strings[-1].removeprefix("--").replace("-", "_").upper()
         if action.dest not in ("help", "version", "insecure") and variable in os.environ:
@@ -104,9 +115,11 @@ async def serve(options: argparse.Namespace) -> None:
     from rota_coordinator.sessions import Sessions
     from rota_coordinator.slot import Shell
     from rota_coordinator.store.sqlite import open_store
+    from rota_coordinator.watch import Watchers
 
     store = open_store(Path(options.store.removeprefix("sqlite:")))
     sessions = Sessions()
+    watchers = Watchers()
     config = GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)})
     shell = Shell(
         store,
@@ -114,10 +127,11 @@ async def serve(options: argparse.Namespace) -> None:
         now_ms=steady_clock_ms(),
         fresh=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
+        changed=watchers.changed,
         report=lambda text: print(f"rota-coordinator: {text}", file=sys.stderr, flush=True),
     )
     service = Service(shell, options.advertise or options.listen)
-    server = make_server(service, sessions)
+    server = make_server(service, sessions, watchers)
     host = options.listen.rpartition(":")[0]
     port = server.add_insecure_port(options.listen)
     if not options.advertise:
@@ -128,10 +142,19 @@ async def serve(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    expiry = asyncio.ensure_future(expire_offsets(service, options.offsets_check_interval_ms / 1000))
     await stopped.wait()
+    expiry.cancel()
     service.stop()
     await server.stop(GRACE_S)
     await store.close()
+
+
+async def expire_offsets(service: "Service", every_s: float) -> None:
+    """Look for offsets that nobody needs any more, now and then."""
+    while True:
+        await asyncio.sleep(every_s)
+        service.expire_offsets()
 
 
 def main() -> None:

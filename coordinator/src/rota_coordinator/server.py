@@ -9,11 +9,14 @@ import grpc.aio
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from rota_coordinator.group.answers import Request
+from rota_coordinator.admin_server import AdminServer
+from rota_coordinator.group.answers import ProtocolRequest
 from rota_coordinator.service import Service
 from rota_coordinator.sessions import Session, Sessions
+from rota_coordinator.watch import Watchers
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from rota_proto.coordinator.v1.admin_pb2_grpc import add_AdminServicer_to_server
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 KEEPALIVE_MS = 10_000
@@ -91,7 +94,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
         async for frame in session.run(request_iterator):
             yield frame
 
-    async def _answer(self, request: Request, context: Context, kind: type[Reply]) -> Reply:
+    async def _answer(self, request: ProtocolRequest, context: Context, kind: type[Reply]) -> Reply:
         # Shielded: cancelling a call does not remove its member.
         reply = await asyncio.shield(self._service.submit(request, client_host(context)))
         if reply is None:
@@ -106,8 +109,9 @@ def client_host(context: Context) -> str:
     return f"/{address}"
 
 
-def make_server(service: Service, sessions: Sessions) -> grpc.aio.Server:
-    """A server with the service in it, not started and not listening yet."""
+def make_server(service: Service, sessions: Sessions, watchers: Watchers) -> grpc.aio.Server:
+    """A server with both services in it, not started and not listening yet."""
     server = grpc.aio.server(options=OPTIONS)
     pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(service, sessions), server)
+    add_AdminServicer_to_server(AdminServer(service, watchers), server)
     return server

@@ -8,7 +8,7 @@ is read.
 import time
 from collections.abc import Callable
 
-from rota_coordinator.group.answers import Request
+from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
 from rota_coordinator.slot import Answer, Shell, Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -28,6 +28,15 @@ class Service:
         for slot in self.slots:
             await slot.start()
 
+    def expire_offsets(self) -> None:
+        """Once through all slots; the server calls it every few minutes."""
+        for slot in self.slots:
+            slot.expire_offsets()
+
+    def slot(self, group_id: str) -> Slot:
+        """The slot that a group belongs to."""
+        return self.slots[slot_of(group_id, SLOTS)]
+
     def stop(self) -> None:
         """Tell everybody who waits to look for another coordinator."""
         for slot in self.slots:
@@ -35,7 +44,7 @@ class Service:
 
     def submit(self, request: Request, client_host: str) -> Answer:
         """Hand a request to its group's slot."""
-        return self.slots[slot_of(request.group_id, SLOTS)].submit(request, client_host)
+        return self.slot(group_of(request)).submit(request, client_host)
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Who coordinates these groups: this process, for the slots that it owns."""
@@ -44,7 +53,7 @@ class Service:
         )
 
     def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
-        slot = self.slots[slot_of(group_id, SLOTS)]
+        slot = self.slot(group_id)
         owned = slot.state is not SlotState.DOWN
         return pb.FindCoordinatorResponse.Coordinator(
             group_id=group_id,

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable
 
 import grpc
 
-from rota_coordinator.group.answers import Request
+from rota_coordinator.group.answers import ProtocolRequest
 from rota_coordinator.slot import Answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # A stream with so many unanswered requests is told to wait; so is one that does not read its answers.
 OPEN_REQUESTS_MAX = 10_000
 
-Submit = Callable[[Request], Answer]
+Submit = Callable[[ProtocolRequest], Answer]
 Find = Callable[[pb.FindCoordinatorRequest], pb.FindCoordinatorResponse]
 Speaker = tuple[str, str]  # group id, member id
 
@@ -94,7 +94,7 @@ class Session:
         else:
             self._start(frame.request_id, kind, getattr(frame, kind))
 
-    def _start(self, request_id: int, kind: str, request: Request) -> None:
+    def _start(self, request_id: int, kind: str, request: ProtocolRequest) -> None:
         member_id = getattr(request, "member_id", "")
         if member_id:
             self._sessions.heard(self, (request.group_id, member_id))

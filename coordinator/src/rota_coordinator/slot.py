@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request, refused
+from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_coordinator.store.port import SlotLost, Store
+from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
@@ -34,6 +35,8 @@ class SlotState(enum.Enum):
 
 # The answer to a call; None when a newer call of the same member took its place, so that it will never have one.
 Answer = asyncio.Future[Message | None]
+# What leaves a group as it is. A heartbeat only moves times that are awaited further away.
+Reading = pb.HeartbeatRequest | pb.FetchOffsetsRequest | admin.DescribeGroupsRequest
 
 
 class Open(NamedTuple):
@@ -52,6 +55,7 @@ class Shell:
     now_ms: Callable[[], int]
     fresh: Callable[[], str]  # an id that nobody has had
     notify: Callable[[pb.RebalanceNotice], None]
+    changed: Callable[[str], None]  # this group may be another now
     report: Callable[[str], None]
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
     compact_above: int = 1_000
@@ -108,6 +112,12 @@ class Slot:
             if not open_call.answer.done():
                 open_call.answer.set_result(refused(open_call.request, error))
 
+    def expire_offsets(self) -> None:
+        """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
+        if self.state is SlotState.READY:
+            for group_id in list(self.groups.groups):
+                self._perform(group_id, self.groups.expire_offsets(group_id, self.shell.now_ms()))
+
     def submit(self, request: Request, client_host: str) -> Answer:
         """Decide a request; its answer comes when it is durable."""
         answer: Answer = asyncio.get_running_loop().create_future()
@@ -117,9 +127,7 @@ class Slot:
         call = Call(next(self._calls))
         self._open[call] = Open(request, answer)
         effects = self._decide(call, request, client_host)
-        # A heartbeat only moves times that are awaited further away.
-        reschedule = not isinstance(request, pb.HeartbeatRequest | pb.FetchOffsetsRequest)
-        self._perform(request.group_id, effects, reschedule=reschedule)
+        self._perform(group_of(request), effects, changes=not isinstance(request, Reading))
         return answer
 
     def _unready_error(self, request: Request) -> pb.ErrorCode.ValueType:
@@ -139,18 +147,22 @@ class Slot:
                 return self.groups.commit(call, request, now_ms)
             case pb.FetchOffsetsRequest():
                 return self.groups.fetch(call, request)
+            case _:
+                return self.groups.administer(call, request, now_ms)
 
-    def _perform(self, group_id: str, effects: Effects, *, reschedule: bool = True) -> None:
+    def _perform(self, group_id: str, effects: Effects, *, changes: bool = True) -> None:
         if effects.records:
             self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
             self._tail.add_done_callback(partial(self._appended, self._life))
-        if reschedule:
+        if changes:
             self._schedule(group_id)
         life = self._life
         if self._tail is None or self._tail.done():
             self._deliver(life, effects)
         else:
             self._tail.add_done_callback(lambda _: self._deliver(life, effects))
+        if changes:
+            self.shell.changed(group_id)
 
     def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
         error = None if append.cancelled() else append.exception()

@@ -2,9 +2,11 @@
 
 from google.protobuf.message import Message
 
+from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-Request = (
+# What members and producers ask.
+ProtocolRequest = (
     pb.JoinGroupRequest
     | pb.SyncGroupRequest
     | pb.HeartbeatRequest
@@ -13,6 +15,22 @@ Request = (
     | pb.TxnCommitOffsetsRequest
     | pb.FetchOffsetsRequest
 )
+# What administrators ask of one group.
+AdminRequest = (
+    admin.DescribeGroupsRequest
+    | admin.DeleteGroupsRequest
+    | admin.DeleteOffsetsRequest
+    | admin.AlterOffsetsRequest
+)
+Request = ProtocolRequest | AdminRequest
+
+
+def group_of(request: Request) -> str:
+    """The group that a request is about; those of administrators are split before, so that it is one."""
+    if isinstance(request, admin.DescribeGroupsRequest | admin.DeleteGroupsRequest):
+        (group_id,) = request.group_ids
+        return group_id
+    return request.group_id
 
 
 def refused(request: Request, error: pb.ErrorCode.ValueType) -> Message:
@@ -32,6 +50,23 @@ def refused(request: Request, error: pb.ErrorCode.ValueType) -> Message:
             return pb.TxnCommitOffsetsResponse(error_code=error, topics=copied(request, error))
         case pb.FetchOffsetsRequest():
             return pb.FetchOffsetsResponse(error_code=error)
+        case _:
+            return refused_administration(request, error)
+
+
+def refused_administration(request: AdminRequest, error: pb.ErrorCode.ValueType) -> Message:
+    """The same for what administrators ask."""
+    match request:
+        case admin.DescribeGroupsRequest():
+            group = admin.DescribedGroup(group_id=group_of(request), error_code=error)
+            return admin.DescribeGroupsResponse(groups=[group])
+        case admin.DeleteGroupsRequest():
+            deleted = admin.DeletedGroup(group_id=group_of(request), error_code=error)
+            return admin.DeleteGroupsResponse(groups=[deleted])
+        case admin.DeleteOffsetsRequest():
+            return admin.DeleteOffsetsResponse(error_code=error)
+        case admin.AlterOffsetsRequest():
+            return admin.AlterOffsetsResponse(error_code=error)
 
 
 def copied(

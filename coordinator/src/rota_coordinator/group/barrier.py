@@ -6,7 +6,7 @@ Called by whatever makes a round necessary (join, leave, an expired session) and
 
 from rota_coordinator.group.effects import Effects
 from rota_coordinator.group.members import Member
-from rota_coordinator.group.state import Barrier, Group, State, answer
+from rota_coordinator.group.state import Barrier, Group, State, answer, subscribed_by
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
 
@@ -116,6 +116,8 @@ def empty(group: Group, effects: Effects, now_ms: int) -> None:
 def start_generation(group: Group, effects: Effects, now_ms: int) -> None:
     """Tell everybody who waits what was decided; from here on the leader's assignment is awaited."""
     group.protocol_name = group.members.elect_protocol()
+    metadata = [member.metadata(group.protocol_name) for member in group.members]
+    group.subscribed = subscribed_by(group.protocol_type, metadata)
     group.barrier = None
     group.enter(State.COMPLETING, now_ms)
     for member in group.members:

@@ -60,9 +60,7 @@ def commit(
         where = TopicPartition(topic.name, partition.index)
         refused = partition_error(group, request, where, partition.metadata)
         if not refused:
-            record = to_record(request, topic, partition, now_ms)
-            effects.records.append(record)
-            offsets.replay(record)
+            offsets.write(to_record(request, topic, partition, now_ms), effects)
         return pb.PartitionError(index=partition.index, error_code=refused)
 
     return pb.NONE, [

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group import barrier, commit, expiry, round
-from rota_coordinator.group.answers import refused
+from rota_coordinator.group import admin, barrier, commit, expiry, round
+from rota_coordinator.group.answers import AdminRequest, group_of, refused
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.join import Joining, join, refuse
 from rota_coordinator.group.offsets import Offsets
-from rota_coordinator.group.state import Group, answer
+from rota_coordinator.group.state import Group, State, answer
+from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupRemoved, Record
 
@@ -96,6 +97,46 @@ class Groups:
         fetched = offsets.fetch(topics, require_stable=request.require_stable)
         answer(effects, call, pb.FetchOffsetsResponse(topics=fetched))
         return effects
+
+    def administer(self, call: Call, request: AdminRequest, now_ms: int) -> Effects:
+        """What administrators ask of one group."""
+        effects = Effects()
+        group_id = group_of(request)
+        group = self.groups.get(group_id)
+        match request:
+            case admin_pb.DescribeGroupsRequest():
+                found = admin.unknown(group_id) if group is None else admin.described(group)
+                answer(effects, call, admin_pb.DescribeGroupsResponse(groups=[found]))
+            case admin_pb.DeleteGroupsRequest():
+                error = admin.deletion_error(group)
+                if group is not None and not error:
+                    self._remove(group, effects)
+                answer(effects, call, refused(request, error))
+            case admin_pb.DeleteOffsetsRequest():
+                if group is None:
+                    answer(effects, call, refused(request, pb.GROUP_ID_NOT_FOUND))
+                else:
+                    deleted = admin.delete_offsets(group, self.offsets[group_id], effects, request)
+                    answer(effects, call, deleted)
+            case admin_pb.AlterOffsetsRequest():
+                group = self._get_or_create(group_id, effects, now_ms)
+                altered = admin.alter_offsets(group, self.offsets[group_id], effects, request, now_ms)
+                answer(effects, call, altered)
+        return effects
+
+    def expire_offsets(self, group_id: str, now_ms: int) -> Effects:
+        """Forget what nobody has needed for the retention time, and the group when nothing of it is left."""
+        effects = Effects()
+        group, offsets = self.groups[group_id], self.offsets[group_id]
+        admin.expire_offsets(group, offsets, effects, now_ms)
+        if group.state is State.EMPTY and offsets.is_empty() and not group.pending:
+            self._remove(group, effects)
+        return effects
+
+    def _remove(self, group: Group, effects: Effects) -> None:
+        record = admin.removal(group)
+        effects.records.append(record)
+        self.replay(record)
 
     def wake_at_ms(self, group_id: str) -> int | None:
         """When to call `pass_time` for a group."""

@@ -103,6 +103,7 @@ def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_
     request = joining.request
     if not group.members.by_id:
         group.protocol_type = request.protocol_type
+        group.subscribed = None  # until its first round is complete
     member = Member(
         member_id=member_id,
         instance_id=joining.instance_id,

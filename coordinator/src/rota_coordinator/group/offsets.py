@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from rota_coordinator.group.consumer_protocol import TopicPartition
+from rota_coordinator.group.effects import Effects
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import (
     OffsetCommitted,
@@ -49,6 +50,11 @@ class Offsets:
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether an open transaction holds an offset of the partition."""
         return any(partition in held for held in self.pending.values())
+
+    def write(self, record: Record, effects: Effects) -> None:
+        """Change offsets: put the record down to be made durable, and replay it."""
+        effects.records.append(record)
+        self.replay(record)
 
     def replay(self, record: Record) -> None:
         """Take over what a record says of offsets; others are not ours."""

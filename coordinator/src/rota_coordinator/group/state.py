@@ -61,6 +61,8 @@ class Group:
     members: Members = field(default_factory=Members)
     # Who has which partition by the last assignment; empty where assignments are not of Kafka's consumer protocol.
     owners: dict[TopicPartition, str] = field(default_factory=dict)
+    # The topics that members of the last round read; None when that is not known, so that it may be any.
+    subscribed: frozenset[str] | None = frozenset()
     # Ids that were handed out with MEMBER_ID_REQUIRED and not used yet, and when each is forgotten.
     pending: dict[str, int] = field(default_factory=dict)
     # There while the state is PREPARING, and only then.
@@ -110,6 +112,7 @@ class Group:
             self.members.by_id[written.member_id].assignment = written.assignment
         self.members.leader = record.leader
         self.owners = owners_by(self.protocol_type, record.members)
+        self.subscribed = subscribed_by(self.protocol_type, [each.metadata for each in record.members])
         self.barrier = None
         self.enter(State.STABLE if record.members else State.EMPTY, record.state_since_ms)
 
@@ -150,6 +153,17 @@ def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicP
         for member in members
         for partition in consumer_protocol.assigned_partitions(member.assignment) or ()
     }
+
+
+def subscribed_by(protocol_type: str, metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that these members read, if all of them say so in Kafka's words."""
+    topics: frozenset[str] = frozenset()
+    for each in metadata:
+        found = consumer_protocol.subscribed_topics(each)
+        if found is None or protocol_type != consumer_protocol.PROTOCOL_TYPE:
+            return None
+        topics |= found
+    return topics
 
 
 def restored(written: GroupMember, protocol_name: str) -> Member:

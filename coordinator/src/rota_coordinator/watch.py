@@ -1,0 +1,43 @@
+"""Who watches which group, and what each was told last. Administrators' streams register; slots report changes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from rota_proto.coordinator.v1.admin_pb2 import DescribedGroup
+
+Describe = Callable[[str], Awaitable[DescribedGroup]]
+
+
+@dataclass(slots=True)
+class Watchers:
+    """The open watches, by group."""
+
+    _changed: dict[str, set[asyncio.Event]] = field(default_factory=dict)
+
+    def changed(self, group_id: str) -> None:
+        """Wake those who watch the group."""
+        for event in self._changed.get(group_id, ()):
+            event.set()
+
+    async def watch(self, group_id: str, describe: Describe) -> AsyncIterator[DescribedGroup]:
+        """
+        The group now, and again whenever it is different.
+
+        A watcher that reads more slowly than its group changes misses states in between, never the last one.
+        """
+        event = asyncio.Event()
+        self._changed.setdefault(group_id, set()).add(event)
+        told: DescribedGroup | None = None
+        try:
+            while True:
+                event.clear()
+                group = await describe(group_id)
+                if group != told:
+                    told = group
+                    yield group
+                await event.wait()
+        finally:
+            self._changed[group_id].discard(event)
+            if not self._changed[group_id]:
+                del self._changed[group_id]

@@ -118,6 +118,8 @@ class Groups:
                 else:
                     deleted = admin.delete_offsets(group, self.offsets[group_id], effects, request)
                     answer(effects, call, deleted)
+            case admin_pb.AlterOffsetsRequest() if len(group_id) > GROUP_ID_LENGTH_MAX:
+                answer(effects, call, refused(request, pb.INVALID_GROUP_ID))
             case admin_pb.AlterOffsetsRequest():
                 group = self._get_or_create(group_id, effects, now_ms)
                 altered = admin.alter_offsets(group, self.offsets[group_id], effects, request, now_ms)

@@ -5,6 +5,7 @@ The cases speak Rota's own messages. A driver passes them to the core in virtual
 or to Kafka over its wire protocol, and gives the answers back as Rota's messages.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,21 @@ class Call(Protocol):
     async def is_parked(self) -> bool:
         """Whether it is still without an answer after a moment."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class FutureCall:
+    """A request to a process: time goes by by itself."""
+
+    future: "asyncio.Future[Message]"
+
+    async def answer(self, within_s: float = 10) -> Message:
+        async with asyncio.timeout(within_s):
+            return await asyncio.shield(self.future)
+
+    async def is_parked(self) -> bool:
+        done, _ = await asyncio.wait([self.future], timeout=PARKED_S)
+        return not done
 
 
 class Driver(Protocol):

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import PARKED_S, Settings
+from tests.conformance.driver import FutureCall, Settings
 
 # The newest version of each message that kafka-python and the broker both speak.
 VERSIONS = {
@@ -266,10 +266,10 @@ class KafkaDriver:
     idle: list[Connection] = field(default_factory=list)
     open: list["asyncio.Task[Message]"] = field(default_factory=list)
 
-    def send(self, request: Message) -> "KafkaCall":
+    def send(self, request: Message) -> FutureCall:
         task = asyncio.create_task(self._exchange(request))
         self.open.append(task)
-        return KafkaCall(task)
+        return FutureCall(task)
 
     async def pass_time(self, seconds: float) -> None:
         # The broker's clock is the machine's: its time is what is under test.
@@ -312,18 +312,3 @@ class KafkaDriver:
             raise
         self.idle.append(connection)
         return response.decode(answer, version=version, header=True)
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaCall:
-    """A request to the broker."""
-
-    task: "asyncio.Task[Message]"
-
-    async def answer(self, within_s: float = 10) -> Message:
-        async with asyncio.timeout(within_s):
-            return await asyncio.shield(self.task)
-
-    async def is_parked(self) -> bool:
-        done, _ = await asyncio.wait([self.task], timeout=PARKED_S)
-        return not done

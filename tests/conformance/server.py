@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
-from tests.conformance.driver import PARKED_S, Settings
+from tests.conformance.driver import FutureCall, Settings
 
 FRAMES = {
     pb.JoinGroupRequest: "join_group",
@@ -40,9 +40,9 @@ class ServerDriver:
     _reader: "asyncio.Task[None] | None" = None
     _last_id: int = 0
 
-    def send(self, request: Message) -> "ServerCall":
+    def send(self, request: Message) -> FutureCall:
         if type(request) not in FRAMES:
-            return ServerCall(asyncio.ensure_future(self._administer(request)))
+            return FutureCall(asyncio.ensure_future(self._administer(request)))
         if self._reader is None:
             self._reader = asyncio.create_task(self._run())
         self._last_id += 1
@@ -53,7 +53,7 @@ class ServerDriver:
         frame = pb.SessionRequest(request_id=self._last_id)
         getattr(frame, FRAMES[type(request)]).CopyFrom(request)
         self._frames.put_nowait(frame)
-        return ServerCall(answer)
+        return FutureCall(answer)
 
     async def pass_time(self, seconds: float) -> None:
         # The server's clock is the machine's: its time is what is under test.
@@ -100,18 +100,3 @@ class ServerDriver:
             return
         assert kind is not None
         answer.set_result(getattr(frame, kind))
-
-
-@dataclass(frozen=True, slots=True)
-class ServerCall:
-    """A frame that was sent."""
-
-    future: "asyncio.Future[Message]"
-
-    async def answer(self, within_s: float = 10) -> Message:
-        async with asyncio.timeout(within_s):
-            return await asyncio.shield(self.future)
-
-    async def is_parked(self) -> bool:
-        done, _ = await asyncio.wait([self.future], timeout=PARKED_S)
-        return not done

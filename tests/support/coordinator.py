@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.processes import Process
+from tests.support.workdir import logs
 
 START_S = 20
 READY = re.compile(r"listening on (\S+)")
@@ -23,7 +24,7 @@ class Coordinator:
     def __init__(self, folder: Path, flags: Sequence[str] = QUICK) -> None:
         self.file = folder / "coordinator.db"
         self.address = ""
-        self._folder = folder
+        self._logs = logs(folder)
         self._flags = flags
         self._starts = 0
         self._process: Process | None = None
@@ -31,7 +32,7 @@ class Coordinator:
     def start(self) -> None:
         """Start it, and wait until it serves."""
         self._starts += 1
-        log = self._folder / f"coordinator-{self._starts}.log"
+        log = self._logs / f"coordinator-{self._starts}.log"
         command = [
             sys.executable,
             "-m",

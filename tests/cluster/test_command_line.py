@@ -65,13 +65,12 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.mark.cluster
 @pytest.mark.soak("cluster")
-def test_a_cluster_comes_up_and_goes_without_a_trace(
+def test_a_cluster_goes_without_a_trace_also_when_its_keeper_was_killed(
     commands: Commands, machinery: Machinery, tmp_path: Path
 ) -> None:
     before = traces.traces(commands.name, machinery)
 
     commands.succeed("up")
-    running = processes(commands)
     kubeconfig = commands.succeed("kubeconfig").splitlines()[-1]
     ready = "custom-columns=:.status.conditions[?(@.type=='Ready')].status"
     nodes = subprocess.run(
@@ -83,6 +82,17 @@ def test_a_cluster_comes_up_and_goes_without_a_trace(
     assert commands.succeed("kubectl", "get", "nodes", f"--output={ready}").split() == ["True", "True"]
     commands.succeed("up")  # again: it is up already, which is what was wanted
 
+    running = processes(commands)
+    [keeper] = [each for each, line in running.items() if "cluster.keeper" in line]
+    kill(keeper.pid, running)
+    refused = commands.run("kubeconfig")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"no cluster '{commands.name}' is running" in refused.stderr
+    # Files and control groups are left to the next start.
+    assert traces.traces(commands.name, machinery) - before != set()
+
+    commands.succeed("up")
+    running = processes(commands)
     commands.succeed("down")
     assert [line for process, line in running.items() if process.alive()] == []
     assert_nothing_stays(before, commands, machinery)
@@ -90,7 +100,9 @@ def test_a_cluster_comes_up_and_goes_without_a_trace(
 
 @pytest.mark.cluster
 @pytest.mark.soak("cluster")
-def test_nothing_stays_of_what_was_killed(commands: Commands, machinery: Machinery, tmp_path: Path) -> None:
+def test_nothing_stays_of_a_start_that_was_killed(
+    commands: Commands, machinery: Machinery, tmp_path: Path
+) -> None:
     before = traces.traces(commands.name, machinery)
     up = Process.start(
         "up", commands.line("up"), log=tmp_path / "log", cwd=CHECKOUT, env=commands.environment()
@@ -99,17 +111,7 @@ def test_nothing_stays_of_what_was_killed(commands: Commands, machinery: Machine
     kill(up.pid, processes(commands))
     assert up.wait(within_s=1) == -signal.SIGKILL
     assert "nodes Ready" not in up.log.read_text()
-    assert (
-        traces.traces(commands.name, machinery) - before != set()
-    )  # files and control groups are left to the next start
-
-    commands.succeed("up")
-    running = processes(commands)
-    [keeper] = [each for each, line in running.items() if "cluster.keeper" in line]
-    kill(keeper.pid, running)
-    refused = commands.run("kubeconfig")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"no cluster '{commands.name}' is running" in refused.stderr
+    assert traces.traces(commands.name, machinery) - before != set()
 
     commands.succeed("down")
     assert_nothing_stays(before, commands, machinery)

@@ -16,14 +16,14 @@ from tests.support.tree import REPO, files
 pytestmark = pytest.mark.simulation
 
 # Of one run, and of each round of a soak.
-SEEDS = 40
+SEEDS = 25
 # Further apart than the seeds of one run.
 SEEDS_APART = 1_000_000
 ZOO_SEEDS = 100
 ZOO_STEPS = 1_000
 # What a run must have met to mean anything.
 FAULTS = ("coordinator crash", "connection reset", "store error", "kill", "leave", "pause", "compaction")
-FAULTS_MIN = 50
+FAULTS_MIN = 30
 SITUATIONS = (
     "a static leader came back",
     "commit refused: NOT_COORDINATOR",

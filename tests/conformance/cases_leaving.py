@@ -90,11 +90,11 @@ async def even_an_unused_id_that_leaves_starts_a_round(driver: Driver) -> None:
 async def a_static_follower_returns_without_a_round(driver: Driver) -> None:
     leader, follower = await stable_statics(driver)
     back = anew(follower)
-    reply = await back.joined(back.send_join(), within_s=1)
+    reply = await back.joined(back.send_join(), within_s=5)
     assert back.member_id != follower.member_id
     assert (reply.generation_id, reply.leader) == (leader.generation, leader.member_id)
     assert (list(reply.members), reply.skip_assignment) == ([], False)
-    synced = await answer(back.send_sync(), pb.SyncGroupResponse, within_s=1)
+    synced = await answer(back.send_sync(), pb.SyncGroupResponse, within_s=5)
     assert (synced.error_code, synced.assignment) == (pb.NONE, assignment(1))
     assert await leader.heartbeat() == pb.NONE
 
@@ -103,7 +103,7 @@ async def a_static_follower_returns_without_a_round(driver: Driver) -> None:
 async def a_static_leader_returns_and_need_not_assign(driver: Driver) -> None:
     leader, follower = await stable_statics(driver)
     back = anew(leader)
-    reply = await back.joined(back.send_join(), within_s=1)
+    reply = await back.joined(back.send_join(), within_s=5)
     assert (reply.leader, reply.skip_assignment, len(reply.members)) == (back.member_id, True, 2)
     assert await follower.heartbeat() == pb.NONE
 
@@ -112,7 +112,7 @@ async def a_static_leader_returns_and_need_not_assign(driver: Driver) -> None:
 async def the_old_id_of_a_returned_instance_is_fenced(driver: Driver) -> None:
     _, follower = await stable_statics(driver)
     back = anew(follower)
-    await back.joined(back.send_join(), within_s=1)
+    await back.joined(back.send_join(), within_s=5)
     joined = await answer(follower.send_join(), pb.JoinGroupResponse)
     synced = await answer(follower.send_sync(), pb.SyncGroupResponse)
     assert (joined.error_code, synced.error_code) == (pb.FENCED_INSTANCE_ID, pb.FENCED_INSTANCE_ID)
@@ -125,7 +125,7 @@ async def the_old_id_of_a_returned_instance_is_fenced(driver: Driver) -> None:
 async def the_old_id_without_its_instance_is_unknown(driver: Driver) -> None:
     _, follower = await stable_statics(driver)
     back = anew(follower)
-    await back.joined(back.send_join(), within_s=1)
+    await back.joined(back.send_join(), within_s=5)
     nameless = follower.with_changes(instance=None)
     assert await nameless.heartbeat() == pb.UNKNOWN_MEMBER_ID
 
@@ -183,6 +183,6 @@ async def each_return_has_a_new_id(driver: Driver) -> None:
     ids = {follower.member_id}
     for _ in range(2):
         back = anew(follower)
-        await back.joined(back.send_join(), within_s=1)
+        await back.joined(back.send_join(), within_s=5)
         ids.add(back.member_id)
     assert len(ids) == 3

@@ -53,7 +53,7 @@ async def a_leader_that_joins_again_starts_a_round(driver: Driver) -> None:
 async def a_follower_that_joins_again_unchanged_is_answered_at_once(driver: Driver) -> None:
     leader, follower = team(driver, 2)
     await form(leader, follower)
-    reply = await follower.joined(follower.send_join(), within_s=1)
+    reply = await follower.joined(follower.send_join(), within_s=5)
     assert (reply.generation_id, list(reply.members)) == (leader.generation, [])
     assert await leader.heartbeat() == pb.NONE
 
@@ -73,9 +73,9 @@ async def joining_again_before_the_sync_tells_the_present_generation(driver: Dri
     await form(leader, follower)
     await rebalance(leader, follower)
     generation = leader.generation
-    reply = await follower.joined(follower.send_join(), within_s=1)
+    reply = await follower.joined(follower.send_join(), within_s=5)
     assert (reply.generation_id, len(reply.members)) == (generation, 0)
-    reply = await leader.joined(leader.send_join(), within_s=1)
+    reply = await leader.joined(leader.send_join(), within_s=5)
     assert (reply.generation_id, len(reply.members)) == (generation, 2)
 
 
@@ -90,15 +90,15 @@ async def an_unknown_id_starts_no_round(driver: Driver) -> None:
 
 @case("46")
 async def who_misses_the_round_is_out(driver: Driver) -> None:
-    leader, follower, third = team(driver, 3, rebalance_ms=2000)
+    leader, follower, third = team(driver, 3, rebalance_ms=4000)
     await form(leader, follower, third)
     calls = [leader.send_join(), follower.send_join()]
     for _ in range(3):
         await driver.pass_time(0.5)
         assert await third.heartbeat() == pb.REBALANCE_IN_PROGRESS
     generation = leader.generation
-    await leader.joined(calls[0], within_s=1)
-    await follower.joined(calls[1], within_s=1)
+    await leader.joined(calls[0], within_s=4)
+    await follower.joined(calls[1], within_s=5)
     assert (leader.generation, follower.generation, len(leader.entries)) == (
         generation + 1,
         generation + 1,
@@ -109,10 +109,10 @@ async def who_misses_the_round_is_out(driver: Driver) -> None:
 
 @case("48")
 async def a_leader_that_misses_the_round_is_replaced(driver: Driver) -> None:
-    leader, follower = team(driver, 2, rebalance_ms=1000)
+    leader, follower = team(driver, 2, rebalance_ms=2000)
     await form(leader, follower)
     follower.protocols = {"range": subscription(user_data=b"x")}
-    await follower.joined(follower.send_join(), within_s=2)
+    await follower.joined(follower.send_join(), within_s=6)
     assert follower.leads
     assert [each.member_id for each in follower.entries] == [follower.member_id]
 
@@ -122,22 +122,22 @@ async def a_round_waits_for_an_id_that_was_given(driver: Driver) -> None:
     (member,) = team(driver, 1)
     await form(member)
     for release in ("second step", "leave", "expiry"):
-        pending = Member(driver, member.group, session_ms=1000)
+        pending = Member(driver, member.group, session_ms=2000)
         await pending.take_id()
         call = member.send_join()
         assert await call.is_parked()
         if release == "second step":
             second = pending.send_join()
-            await member.joined(call, within_s=1)
-            await pending.joined(second, within_s=1)
+            await member.joined(call, within_s=5)
+            await pending.joined(second, within_s=5)
             await pending.leave()
             await rejoin_all([member])
         elif release == "leave":
             assert await pending.leave() == pb.NONE
-            await member.joined(call, within_s=1)
+            await member.joined(call, within_s=5)
         else:
             await driver.pass_time(0.5)
-            await member.joined(call, within_s=1)
+            await member.joined(call, within_s=5)
         await settle(member)
 
 
@@ -166,7 +166,7 @@ async def emptying_a_group_is_a_generation_too(driver: Driver) -> None:
     first, second = team(driver, 2)
     await form(first)
     await first.leave()
-    await driver.pass_time(0.1)
+    await driver.pass_time(0.5)
     assert (await second.joined(await second.send_second_join())).generation_id == first.generation + 2
 
 
@@ -191,7 +191,7 @@ async def a_late_follower_gets_its_part_at_once(driver: Driver) -> None:
     await rebalance(leader, follower)
     parts = {follower.member_id: assignment(2)}
     mine = await answer(leader.send_sync(parts), pb.SyncGroupResponse)
-    theirs = await answer(follower.send_sync(), pb.SyncGroupResponse, within_s=1)
+    theirs = await answer(follower.send_sync(), pb.SyncGroupResponse, within_s=5)
     assert (mine.assignment, theirs.assignment) == (b"", assignment(2))
 
 
@@ -232,23 +232,23 @@ async def a_sync_names_the_groups_protocol(driver: Driver) -> None:
 
 @case("65")
 async def members_that_never_sync_are_out(driver: Driver) -> None:
-    members = team(driver, 3, rebalance_ms=1000)
+    members = team(driver, 3, rebalance_ms=3000)
     await form(*members)
     await rebalance(*members)
-    await driver.pass_time(0.6)
+    await driver.pass_time(1.5)
     for member in members:
         assert await member.heartbeat() == pb.NONE
-    await driver.pass_time(0.7)
+    await driver.pass_time(2)
     for member in members:
         assert await member.heartbeat() == pb.UNKNOWN_MEMBER_ID
 
 
 @case("68")
 async def nothing_happens_at_the_rebalance_timeout_when_all_have_synced(driver: Driver) -> None:
-    leader, follower = team(driver, 2, rebalance_ms=500)
+    leader, follower = team(driver, 2, rebalance_ms=1500)
     await form(leader, follower)
     for _ in range(3):
-        await driver.pass_time(0.4)
+        await driver.pass_time(0.7)
         assert (await leader.heartbeat(), await follower.heartbeat()) == (pb.NONE, pb.NONE)
 
 
@@ -271,9 +271,9 @@ async def a_heartbeat_of_another_generation_is_refused(driver: Driver) -> None:
 @case("71")
 async def a_silent_member_is_out_and_the_others_go_on(driver: Driver) -> None:
     leader, follower = team(driver, 2)
-    follower.session_ms = 1000
+    follower.session_ms = 2000
     await form(leader, follower)
-    await driver.pass_time(1.3)
+    await driver.pass_time(2.5)
     assert await leader.heartbeat() == pb.REBALANCE_IN_PROGRESS
     await rejoin_all([leader])
     assert len(leader.entries) == 1
@@ -281,7 +281,7 @@ async def a_silent_member_is_out_and_the_others_go_on(driver: Driver) -> None:
 
 @case("72")
 async def heartbeats_keep_a_member(driver: Driver) -> None:
-    (member,) = team(driver, 1, session_ms=1000)
+    (member,) = team(driver, 1, session_ms=2000)
     await form(member)
     for _ in range(6):
         await driver.pass_time(0.5)
@@ -290,22 +290,22 @@ async def heartbeats_keep_a_member(driver: Driver) -> None:
 
 @case("73")
 async def commits_keep_a_member_and_fetches_do_not(driver: Driver) -> None:
-    (member,) = team(driver, 1, session_ms=1000)
+    (member,) = team(driver, 1, session_ms=2000)
     await form(member)
-    for offset in range(4):
+    for offset in range(6):
         await driver.pass_time(0.5)
         assert await member.commit({0: offset}) == pb.NONE
     for _ in range(3):
-        await driver.pass_time(0.5)
+        await driver.pass_time(0.8)
         await fetch(driver, member.group, 0)
     assert await member.heartbeat() == pb.UNKNOWN_MEMBER_ID
 
 
 @case("74")
 async def a_lone_silent_member_leaves_an_empty_group(driver: Driver) -> None:
-    (member,) = team(driver, 1, session_ms=500)
+    (member,) = team(driver, 1, session_ms=1500)
     await form(member)
-    await driver.pass_time(0.8)
+    await driver.pass_time(2)
     assert await member.heartbeat() == pb.UNKNOWN_MEMBER_ID
     other = Member(driver, member.group)
     assert (await other.joined(await other.send_second_join())).generation_id == member.generation + 2
@@ -329,11 +329,11 @@ async def an_empty_group_takes_no_heartbeat(driver: Driver) -> None:
 
 @case("78")
 async def syncs_do_not_keep_a_member(driver: Driver) -> None:
-    (member,) = team(driver, 1, session_ms=1000)
+    (member,) = team(driver, 1, session_ms=2000)
     await form(member)
     errors = []
     for _ in range(3):
-        await driver.pass_time(0.5)
+        await driver.pass_time(0.8)
         errors.append(await sync_error(member))
     assert errors[0] == pb.NONE
     assert errors[-1] == pb.UNKNOWN_MEMBER_ID

@@ -65,7 +65,8 @@ class Settings:
 
 
 DEFAULT = Settings()
-DELAYED = Settings(initial_rebalance_delay_ms=1000)
+# Long beside what a busy machine may lose between two looks.
+DELAYED = Settings(initial_rebalance_delay_ms=2000)
 SMALL = Settings(members_max=2)
 SESSION_TIMEOUT_MS_MIN = 500
 SESSION_TIMEOUT_MS_MAX = 30 * 60_000

@@ -12,7 +12,7 @@ from typing import Protocol
 from tests.conformance.driver import Driver, Settings
 from tests.conformance.registry import CASES, Case
 
-AT_A_TIME = 8
+AT_A_TIME = 6
 
 
 class RealDriver(Driver, Protocol):

@@ -104,13 +104,11 @@ class Host:
         self.world = world
         self.disk = disk
         self.service: Service | None = None
-        self.life = 0
         self.died = asyncio.Event()
         self._store = DiskStore(disk)
 
     async def start(self) -> None:
         """Start on what the disk has."""
-        self.life += 1
         self.died = asyncio.Event()
         self._store = DiskStore(self.disk)
         loop = asyncio.get_running_loop()

@@ -90,9 +90,10 @@ class Slot:
         records = await self.shell.store.load(self.number)
         for record in records:
             self.groups.replay(record)
-        snapshot = self.groups.snapshot()
-        if len(records) > self.shell.compact_above + 2 * len(snapshot):
-            await self.shell.store.compact(self.number, self.epoch, snapshot)
+        if len(records) > self.shell.compact_above:
+            snapshot = self.groups.snapshot()
+            if len(records) > self.shell.compact_above + 2 * len(snapshot):
+                await self.shell.store.compact(self.number, self.epoch, snapshot)
         self.state = SlotState.READY
         for group_id, effects in self.groups.loaded(self.shell.now_ms()).items():
             self._perform(group_id, effects)

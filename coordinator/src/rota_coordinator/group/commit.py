@@ -3,7 +3,7 @@
 from rota_coordinator.group.answers import copied
 from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_coordinator.group.effects import Effects
-from rota_coordinator.group.members import Member
+from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, State
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -15,7 +15,7 @@ Request = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 def refusal(group: Group, request: Request, now_ms: int) -> pb.ErrorCode.ValueType:
     """Why the whole request is refused; NONE if it is not. A commit also keeps its member's session alive."""
     transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    instance_id = instance_of(request)
     if request.generation_id < 0 and group.state is State.EMPTY:
         return pb.NONE
     if request.generation_id < 0 and not request.member_id and instance_id is None:

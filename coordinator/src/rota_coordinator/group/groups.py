@@ -14,6 +14,7 @@ from rota_coordinator.group.answers import AdminRequest, group_of, refused
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.join import Joining, join, refuse
+from rota_coordinator.group.members import instance_of
 from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, State, answer
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
@@ -224,7 +225,7 @@ def unknown_group(request: MemberRequest) -> Message:
         members = [
             pb.LeftMember(
                 member_id=leaving.member_id,
-                group_instance_id=round.instance_of(leaving),
+                group_instance_id=instance_of(leaving),
                 error_code=pb.UNKNOWN_MEMBER_ID,
             )
             for leaving in request.members

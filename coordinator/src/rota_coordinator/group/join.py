@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rota_coordinator.group import barrier
 from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.members import Member, offered
+from rota_coordinator.group.members import Member, instance_of, offered
 from rota_coordinator.group.state import Group, State, answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -20,7 +20,7 @@ class Joining:
 
     @property
     def instance_id(self) -> str | None:
-        return self.request.group_instance_id if self.request.HasField("group_instance_id") else None
+        return instance_of(self.request)
 
 
 def refuse(effects: Effects, joining: Joining, error: pb.ErrorCode.ValueType, member_id: str) -> None:

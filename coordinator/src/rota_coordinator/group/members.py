@@ -6,8 +6,20 @@ from dataclasses import dataclass, field
 
 from rota_coordinator.group.effects import Call
 from rota_coordinator.group.hashing import java_hash_slot
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2 import ErrorCode, JoinGroupRequest
+from rota_proto.coordinator.v1.records_pb2 import GroupMember
 
+# Whatever speaks for, or of, a member that may be static.
+Identified = (
+    pb.JoinGroupRequest
+    | pb.SyncGroupRequest
+    | pb.HeartbeatRequest
+    | pb.LeavingMember
+    | pb.CommitOffsetsRequest
+    | pb.TxnCommitOffsetsRequest
+    | GroupMember
+)
 Protocols = tuple[tuple[str, bytes], ...]
 
 
@@ -42,6 +54,11 @@ class Member:
     def metadata(self, protocol: str) -> bytes:
         """What the member said for this protocol; empty when it does not offer it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+def instance_of(message: Identified) -> str | None:
+    """The instance id that a message carries, None when it carries none; an empty one is one."""
+    return message.group_instance_id if message.HasField("group_instance_id") else None
 
 
 def offered(request: JoinGroupRequest) -> Protocols:

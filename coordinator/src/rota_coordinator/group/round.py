@@ -2,14 +2,9 @@
 
 from rota_coordinator.group import barrier
 from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.members import Member
+from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.state import Group, State, answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-
-
-def instance_of(request: pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeavingMember) -> str | None:
-    """The instance id of a request, None when it has none."""
-    return request.group_instance_id if request.HasField("group_instance_id") else None
 
 
 def check_member(

@@ -15,7 +15,7 @@ from rota_coordinator.group import consumer_protocol
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.members import Member, Members
+from rota_coordinator.group.members import Member, Members, instance_of
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupMember, GroupRecord, Record
 
 
@@ -170,7 +170,7 @@ def restored(written: GroupMember, protocol_name: str) -> Member:
     """A member as its record knows it: it offers the chosen protocol only."""
     return Member(
         member_id=written.member_id,
-        instance_id=written.group_instance_id if written.HasField("group_instance_id") else None,
+        instance_id=instance_of(written),
         client_id=written.client_id,
         client_host=written.client_host,
         session_timeout_ms=written.session_timeout_ms,

@@ -30,7 +30,7 @@ def run(body: Coroutine[None, None, Result]) -> Result:
 def test_appended_records_come_back_in_their_order_after_a_restart(tmp_path: Path) -> None:
     async def write() -> None:
         store = open_store(tmp_path / "c.db")
-        epoch = await store.claim(7)
+        epoch, _ = await store.claim(7)
         appends = [store.append(7, epoch, [record(number), record(number + 1)]) for number in (1, 3, 5)]
         await asyncio.gather(*appends)
         await store.close()
@@ -49,8 +49,8 @@ def test_appended_records_come_back_in_their_order_after_a_restart(tmp_path: Pat
 def test_an_old_epoch_writes_nothing_and_its_neighbours_in_the_commit_do(tmp_path: Path) -> None:
     async def body() -> None:
         store = open_store(tmp_path / "c.db")
-        old = await store.claim(1)
-        new, other = await store.claim(1), await store.claim(2)
+        old, _ = await store.claim(1)
+        (new, _), (other, _) = await store.claim(1), await store.claim(2)
         outcomes = await asyncio.gather(
             store.append(1, old, [record(1)]),
             store.append(1, new, [record(2)]),
@@ -70,7 +70,7 @@ def test_an_old_epoch_writes_nothing_and_its_neighbours_in_the_commit_do(tmp_pat
 def test_compaction_replaces_the_log_and_appends_go_on_behind_it(tmp_path: Path) -> None:
     async def body() -> list[int]:
         store = open_store(tmp_path / "c.db")
-        epoch = await store.claim(1)
+        epoch, _ = await store.claim(1)
         for number in range(1, 6):
             await store.append(1, epoch, [record(number)])
         await store.compact(1, epoch, [record(5)])
@@ -85,7 +85,7 @@ def test_compaction_replaces_the_log_and_appends_go_on_behind_it(tmp_path: Path)
 def test_what_was_decided_after_a_failed_append_is_not_written_without_it(tmp_path: Path) -> None:
     async def body() -> None:
         store = open_store(tmp_path / "c.db")
-        epoch = await store.claim(1)
+        epoch, _ = await store.claim(1)
         await store.append(1, epoch, [record(1)])
         await in_the_way(
             store, "CREATE TRIGGER full BEFORE INSERT ON batches BEGIN SELECT raise(ABORT, 'full'); END"
@@ -95,7 +95,7 @@ def test_what_was_decided_after_a_failed_append_is_not_written_without_it(tmp_pa
         await in_the_way(store, "DROP TRIGGER full")
         with pytest.raises(SlotLost):
             await store.append(1, epoch, [record(3)])
-        epoch = await store.claim(1)
+        epoch, _ = await store.claim(1)
         await store.append(1, epoch, [record(4)])
         assert numbers(await store.load(1)) == [1, 4]
         await store.close()
@@ -120,7 +120,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 def test_a_damaged_batch_is_refused_with_its_place(tmp_path: Path) -> None:
     async def write() -> None:
         store = open_store(tmp_path / "c.db")
-        epoch = await store.claim(1)
+        epoch, _ = await store.claim(1)
         await store.append(1, epoch, [record(1)])
         await store.close()
 

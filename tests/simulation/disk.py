@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rota_coordinator.store.port import SlotLost, StoreError
+from rota_coordinator.store.port import Claim, SlotLost, StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 
@@ -37,10 +37,10 @@ class DiskStore:
         self._waiting: list[tuple[int, int, Sequence[Record], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def claim(self, slot: int) -> int:
+    async def claim(self, slot: int) -> Claim:
         self._disk.epochs[slot] = self._disk.epochs.get(slot, 0) + 1
         self._broken.discard(slot)
-        return self._disk.epochs[slot]
+        return Claim(self._disk.epochs[slot], parcel=b"")
 
     async def load(self, slot: int) -> Sequence[Record]:
         await asyncio.sleep(self._disk.latency_s)

@@ -18,8 +18,9 @@ from rota_coordinator.group.answers import Request
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.service import SLOTS, Service
+from rota_coordinator.service import Service
 from rota_coordinator.slot import Shell
+from rota_coordinator.slots.table import SLOTS
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.disk import Disk, DiskStore

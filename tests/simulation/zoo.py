@@ -87,7 +87,7 @@ def snapshots_forget_generations(self: Groups) -> list[Record]:
 
 
 async def serves_before_it_has_read(self: Slot) -> None:
-    self.epoch = await self.shell.store.claim(self.number)
+    self.epoch, _ = await self.shell.store.claim(self.number)
     self.groups = Groups(self.shell.config)
     self.state = SlotState.READY
     for record in await self.shell.store.load(self.number):

@@ -2,109 +2,21 @@
 
 import argparse
 import asyncio
-import ipaddress
-import os
 import signal
 import sys
 import uuid
 from dataclasses import fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota_coordinator.group.config import MINUTE_MS, GroupConfig
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.options import parse, problem
 from rota_coordinator.store.port import StoreError
 
 if TYPE_CHECKING:
     from rota_coordinator.service import Service
 
 GRACE_S = 5
-# The flags of the groups, named as Kafka's settings where it has them.
-GROUP_FLAGS = {
-    "session_timeout_ms_min": (
-        "group-min-session-timeout-ms",
-        "the shortest session that a member may ask for",
-    ),
-    "session_timeout_ms_max": (
-        "group-max-session-timeout-ms",
-        "the longest session that a member may ask for",
-    ),
-    "initial_rebalance_delay_ms": (
-        "group-initial-rebalance-delay-ms",
-        "how long an empty group waits for more members after the first",
-    ),
-    "rebalance_coalesce_ms": (
-        "rebalance-coalesce-ms",
-        "how long a rebalance stays open at least, and a silent member may still come back",
-    ),
-    "members_max": ("group-max-size", "the most members of a group"),
-    "new_member_join_timeout_ms": (
-        "new-member-join-timeout-ms",
-        "how long a new member waits for its first round",
-    ),
-    "offset_metadata_length_max": (
-        "offset-metadata-max-length",
-        "the longest text beside a committed offset",
-    ),
-    "offsets_retention_ms": ("offsets-retention-ms", "how long offsets of a group without members are kept"),
-}
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line; a variable ROTA_<FLAG> is its flag's default."""
-    parser = argparse.ArgumentParser(
-        prog="rota-coordinator",
-        description="The group coordinator. Each flag can be given as a variable too: ROTA_STORE for --store.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-coordinator')}")
-    parser.add_argument("--store", default="sqlite:.rota/coordinator.db", help="sqlite:PATH")
-    parser.add_argument(
-        "--listen", default="127.0.0.1:7070", metavar="HOST:PORT", help="port 0: any free one"
-    )
-    parser.add_argument(
-        "--advertise", default="", metavar="HOST:PORT", help="what members dial, if not --listen"
-    )
-    parser.add_argument("--insecure", action="store_true", help="listen beyond loopback, without TLS")
-    for field in fields(GroupConfig):
-        flag, meaning = GROUP_FLAGS[field.name]
-        parser.add_argument(
-            f"--{flag}", dest=field.name, type=int, default=field.default, metavar="N", help=meaning
-        )
-    parser.add_argument(
-        "--offsets-check-interval-ms",
-        type=int,
-        default=10 * MINUTE_MS,
-        metavar="N",
-        help="how often to look for offsets to expire",
-    )
-    for action in parser._actions:  # argparse has no public list of its flags
-        variable = "ROTA_" + action.option_strings[-1].removeprefix("--").replace("-", "_").upper()
-        if action.dest not in ("help", "version", "insecure") and variable in os.environ:
-            action.default = os.environ[variable]
-    return parser.parse_args(arguments)
-
-
-def problem(options: argparse.Namespace) -> str:
-    """What is wrong with the options, in one sentence; empty when nothing is."""
-    if not options.store.startswith("sqlite:") or options.store == "sqlite:":
-        return f"--store {options.store}: this version knows sqlite:PATH only"
-    host, _, port = options.listen.rpartition(":")
-    if not host or not port.isdecimal():
-        return f"--listen {options.listen}: give HOST:PORT, for example 127.0.0.1:7070"
-    if not options.insecure and not is_loopback(host):
-        return f"--listen {options.listen} is not loopback and TLS is not there yet; add --insecure if you mean it"
-    return ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 async def serve(options: argparse.Namespace) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
 from rota_coordinator.slot import Answer, Shell, Slot, SlotState
+from rota_coordinator.slots.table import SLOTS
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-
-SLOTS = 50
 
 
 class Service:

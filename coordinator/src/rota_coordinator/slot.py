@@ -85,7 +85,7 @@ class Slot:
     async def start(self) -> None:
         """Own the slot, read it to its end, then serve it."""
         self.state = SlotState.CATCH_UP
-        self.epoch = await self.shell.store.claim(self.number)
+        self.epoch, _ = await self.shell.store.claim(self.number)
         self.groups = Groups(self.shell.config)
         records = await self.shell.store.load(self.number)
         for record in records:

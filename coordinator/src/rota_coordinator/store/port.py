@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from rota_coordinator.slots.table import Table
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 
@@ -15,11 +16,24 @@ class SlotLost(StoreError):
     """Somebody claimed the slot later: nothing was appended, and nothing will be under this epoch."""
 
 
+class LeaseLost(StoreError):
+    """This process was silent for too long: whatever it owned may be another's by now."""
+
+
+class Claim(NamedTuple):
+    """A slot that is owned from now on."""
+
+    # To append with.
+    epoch: int
+    # What the last owner handed over with it; empty when there was none, or when it died.
+    parcel: bytes
+
+
 class Store(Protocol):
     """A durable log for each slot."""
 
-    async def claim(self, slot: int) -> int:
-        """Own the slot from now on; the epoch to append with. Whoever owned it before is fenced."""
+    async def claim(self, slot: int) -> Claim:
+        """Own the slot from now on; whoever owned it before is fenced. Fails with SlotLost when another has it."""
         ...
 
     async def load(self, slot: int) -> Sequence[Record]:
@@ -39,4 +53,24 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of everything."""
+        ...
+
+
+class SharedStore(Store, Protocol):
+    """A store that several processes use. Each is alive while it renews its lease; only the living own slots."""
+
+    async def register(self, address: str) -> str:
+        """Be alive from now on, as a new process; its id. What this store's last process owned is vacant."""
+        ...
+
+    async def renew(self) -> Table:
+        """Stay alive for one lease more; who is, and who owns what. Fails with LeaseLost when it was too late."""
+        ...
+
+    async def release(self, slot: int, epoch: int, heir: str, parcel: bytes) -> None:
+        """Give the slot up, for the process `heir` if it is not empty; the next claim gets the parcel."""
+        ...
+
+    async def leave(self) -> None:
+        """Own nothing and be gone, without waiting for the end of the lease."""
         ...

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 import apsw
 
 from rota_coordinator.store import batches
-from rota_coordinator.store.port import SlotLost, StoreError
+from rota_coordinator.store.port import Claim, SlotLost, StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 Result = TypeVar("Result")
@@ -66,14 +66,14 @@ class SqliteStore:
         self._writer = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._writer.start()
 
-    async def claim(self, slot: int) -> int:
-        def work(connection: apsw.Connection) -> int:
+    async def claim(self, slot: int) -> Claim:
+        def work(connection: apsw.Connection) -> Claim:
             raised = (
                 "INSERT INTO slots VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
             )
             epoch = int(connection.execute(raised, (slot,)).get)
             self._broken.discard(slot)
-            return epoch
+            return Claim(epoch, parcel=b"")
 
         return await self._do(work)
 

@@ -1,0 +1,53 @@
+"""What the processes that share a store know of each other: one consistent reading of the slot table."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SLOTS = 50
+
+
+class Process(NamedTuple):
+    """A process whose lease runs. One that lost its lease comes back under another id."""
+
+    process_id: str
+    # What members dial.
+    address: str
+
+
+class Row(NamedTuple):
+    """A slot. Without an owner it is served by nobody, and its heir, if one is named, goes first."""
+
+    slot: int
+    epoch: int
+    owner: str  # a process id, or empty
+    heir: str  # a process id, or empty
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A reading: who is alive, and who owns what. Only processes with a running lease own slots."""
+
+    processes: tuple[Process, ...]
+    rows: tuple[Row, ...]
+    _addresses: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_addresses", dict(self.processes))
+
+    def address_of(self, process_id: str) -> str:
+        """What members dial to reach a process; empty for one that is gone."""
+        return self._addresses.get(process_id, "")
+
+    def owned_by(self, process_id: str) -> list[int]:
+        """The slots of a process, in order."""
+        return [row.slot for row in self.rows if row.owner == process_id]
+
+    def vacant(self) -> list[Row]:
+        """The slots that nobody serves, in order."""
+        return [row for row in self.rows if not row.owner]
+
+
+def empty_rows(slots: Iterable[int] = range(SLOTS)) -> tuple[Row, ...]:
+    """A table that nobody has touched."""
+    return tuple(Row(slot, epoch=0, owner="", heir="") for slot in slots)

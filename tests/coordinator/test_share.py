@@ -75,7 +75,7 @@ def test_a_named_heir_that_lives_gets_its_slot(table: Table) -> None:
 
 def test_one_process_takes_everything() -> None:
     table = Table((Process("p0", "a:1"),), empty_rows())
-    assert share(table, "p0") == Share(claim=list(range(13)), give=[])
+    assert share(table, "p0") == Share(claim=list(range(50)), give=[])
 
 
 def test_a_process_that_is_not_in_the_table_takes_nothing() -> None:

@@ -280,7 +280,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     [
         (["--listen", "0.0.0.0:0"], "is not loopback"),
         (["--listen", "7070"], "give HOST:PORT"),
-        (["--store", "mysql://x"], "knows sqlite:PATH only"),
+        (["--store", "mysql://x"], "give sqlite:PATH"),
         (["--store", "sqlite:/proc/none/c.db"], "/proc/none"),
     ],
 )

@@ -84,17 +84,14 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DescribeSlots(
         self, request: pb.DescribeSlotsRequest, context: Context
     ) -> pb.DescribeSlotsResponse:
-        return pb.DescribeSlotsResponse(
-            slots=[
-                pb.DescribedSlot(
-                    slot=slot.number,
-                    state=SLOT_STATES[slot.state],
-                    owner_address="" if slot.state is SlotState.DOWN else self._service.address,
-                    epoch=slot.epoch,
-                )
-                for slot in self._service.slots
-            ]
-        )
+        described = []
+        for slot in self._service.slots:
+            address, epoch = self._service.ownership.place_of(slot)
+            state = SLOT_STATES[slot.state]
+            described.append(
+                pb.DescribedSlot(slot=slot.number, state=state, owner_address=address, epoch=epoch)
+            )
+        return pb.DescribeSlotsResponse(slots=described)
 
     async def _describe(self, group_id: str) -> pb.DescribedGroup:
         reply = await self._ask(pb.DescribeGroupsRequest(group_ids=[group_id]), pb.DescribeGroupsResponse)

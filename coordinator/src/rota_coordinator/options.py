@@ -6,8 +6,10 @@ import os
 from dataclasses import fields
 from importlib.metadata import version
 
+from rota_coordinator import failpoints
 from rota_coordinator.group.config import MINUTE_MS, GroupConfig
 
+STORES = ("sqlite:", "postgresql://")
 # The flags of the groups, named as Kafka's settings where it has them.
 GROUP_FLAGS = {
     "session_timeout_ms_min": (
@@ -47,7 +49,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-coordinator')}")
-    parser.add_argument("--store", default="sqlite:.rota/coordinator.db", help="sqlite:PATH")
+    parser.add_argument(
+        "--store",
+        default="sqlite:.rota/coordinator.db",
+        help="sqlite:PATH for one process, postgresql://… for several",
+    )
     parser.add_argument(
         "--listen", default="127.0.0.1:7070", metavar="HOST:PORT", help="port 0: any free one"
     )
@@ -67,6 +73,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="N",
         help="how often to look for offsets to expire",
     )
+    parser.add_argument(
+        "--slot-lease-ms",
+        type=int,
+        default=3_000,
+        metavar="N",
+        help="on PostgreSQL: how long after its last word a process still owns its slots",
+    )
+    parser.add_argument(
+        "--failpoints", type=failpoint_names, default="", metavar="NAME,…", help="for tests: where to hold"
+    )
     for action in parser._actions:  # argparse has no public list of its flags
         variable = "ROTA_" + action.option_strings[-1].removeprefix("--").replace("-", "_").upper()
         if action.dest not in ("help", "version", "insecure") and variable in os.environ:
@@ -74,10 +90,21 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def failpoint_names(text: str) -> tuple[str, ...]:
+    """The names of a list."""
+    names = tuple(filter(None, text.split(",")))
+    unknown = set(names) - set(failpoints.NAMES)
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(sorted(unknown))}: known are {', '.join(failpoints.NAMES)}"
+        )
+    return names
+
+
 def problem(options: argparse.Namespace) -> str:
     """What is wrong with the options, in one sentence; empty when nothing is."""
-    if not options.store.startswith("sqlite:") or options.store == "sqlite:":
-        return f"--store {options.store}: this version knows sqlite:PATH only"
+    if not options.store.startswith(STORES) or options.store in STORES:
+        return "--store: give sqlite:PATH or postgresql://USER@HOST/DATABASE"
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdecimal():
         return f"--listen {options.listen}: give HOST:PORT, for example 127.0.0.1:7070"

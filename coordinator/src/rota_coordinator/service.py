@@ -1,16 +1,13 @@
-"""
-All slots of this process. Called by the gRPC server and by tests that need no server.
+"""All slots of this process. Called by the gRPC server and by tests that need no server."""
 
-On SQLite one process owns every slot; it claims and reads them one after the other, and serves each as soon as it
-is read.
-"""
-
+import asyncio
 import time
 from collections.abc import Callable
 
 from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.slot import Answer, Shell, Slot, SlotState
+from rota_coordinator.ownership import Ownership, Sole
+from rota_coordinator.slot import Answer, Shell, Slot
 from rota_coordinator.slots.table import SLOTS
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -21,11 +18,22 @@ class Service:
     def __init__(self, shell: Shell, address: str) -> None:
         self.address = address
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
+        # Until told otherwise this process has the store for itself.
+        self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
 
-    async def start(self) -> None:
-        """Own and read all slots."""
+    async def tend(self, serving: Callable[[], None]) -> None:
+        """See to this process's slots until cancelled; says when it has done so for the first time."""
+        delay_s = await self.ownership.turn()
+        serving()
+        while True:
+            await asyncio.sleep(delay_s)
+            delay_s = await self.ownership.turn()
+
+    async def leave(self) -> None:
+        """Answer what was decided, tell the rest to look elsewhere, and let others go on."""
+        await self.ownership.leave()
         for slot in self.slots:
-            await slot.start()
+            slot.stop(pb.NOT_COORDINATOR)
 
     def expire_offsets(self) -> None:
         """Once through all slots; the server calls it every few minutes."""
@@ -46,20 +54,20 @@ class Service:
         return self.slot(group_of(request)).submit(request, client_host)
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
-        """Who coordinates these groups: this process, for the slots that it owns."""
+        """Who coordinates these groups; any process knows."""
         return pb.FindCoordinatorResponse(
             coordinators=[self._found(group_id) for group_id in request.group_ids]
         )
 
     def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
         slot = self.slot(group_id)
-        owned = slot.state is not SlotState.DOWN
+        place = self.ownership.place_of(slot)
         return pb.FindCoordinatorResponse.Coordinator(
             group_id=group_id,
-            error_code=pb.NONE if owned else pb.COORDINATOR_NOT_AVAILABLE,
-            address=self.address if owned else "",
+            error_code=pb.NONE if place.address else pb.COORDINATOR_NOT_AVAILABLE,
+            address=place.address,
             slot=slot.number,
-            slot_epoch=slot.epoch,
+            slot_epoch=place.epoch,
         )
 
 

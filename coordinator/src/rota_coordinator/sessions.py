@@ -6,7 +6,7 @@ stays open, and is dropped when it would be answered.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 import grpc
 
@@ -38,6 +38,16 @@ class Sessions:
         session = self._by_speaker.get((notice.group_id, notice.member_id))
         if session is not None:
             session.push(pb.SessionResponse(rebalance_notice=notice))
+
+    def go_away(self, group_ids: Collection[str], address: str) -> None:
+        """Tell every stream on which members of these groups speak that they are served elsewhere now."""
+        told = {
+            (session, group_id)
+            for (group_id, _), session in self._by_speaker.items()
+            if group_id in group_ids
+        }
+        for session, group_id in told:
+            session.push(pb.SessionResponse(go_away=pb.GoAway(group_id=group_id, address=address)))
 
     def closed(self, session: "Session") -> None:
         """Forget a stream, for the members that did not move on to another one."""

@@ -8,21 +8,24 @@ written before it is durable; if writing fails nobody knows what is, so the slot
 import asyncio
 import enum
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from rota_coordinator import failpoints
+from rota_coordinator.failpoints import Failpoints
 from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
-from rota_coordinator.store.port import SlotLost, Store
+from rota_coordinator.store.port import SlotLost, Store, StoreError
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import SlotParcel
 
 
 class SlotState(enum.Enum):
@@ -57,6 +60,9 @@ class Shell:
     notify: Callable[[pb.RebalanceNotice], None]
     changed: Callable[[str], None]  # this group may be another now
     report: Callable[[str], None]
+    # Whether this process's right to its slots still runs. On SQLite the file's lock is held for good.
+    may_serve: Callable[[], bool] = lambda: True
+    failpoints: Failpoints = field(default_factory=Failpoints)
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
     compact_above: int = 1_000
 
@@ -83,20 +89,52 @@ class Slot:
         self.groups = Groups(self.shell.config)
 
     async def start(self) -> None:
-        """Own the slot, read it to its end, then serve it."""
+        """Own the slot, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
+        life = self._life
         self.state = SlotState.CATCH_UP
-        self.epoch, _ = await self.shell.store.claim(self.number)
-        self.groups = Groups(self.shell.config)
+        try:
+            epoch, parcel = await self.shell.store.claim(self.number)
+            groups = await self._read(epoch)
+        except StoreError:
+            if life == self._life:
+                self.state = SlotState.DOWN
+            raise
+        if life != self._life:
+            return
+        self.epoch, self.groups, self.state = epoch, groups, SlotState.READY
+        handed_over = SlotParcel.FromString(parcel)
+        for group_id, effects in self.groups.loaded(self.shell.now_ms(), handed_over).items():
+            self._perform(group_id, effects)
+
+    async def _read(self, epoch: int) -> Groups:
+        """The groups as the log has them; a log that says little for its length is compacted."""
+        groups = Groups(self.shell.config)
         records = await self.shell.store.load(self.number)
         for record in records:
-            self.groups.replay(record)
+            groups.replay(record)
         if len(records) > self.shell.compact_above:
-            snapshot = self.groups.snapshot()
+            snapshot = groups.snapshot()
             if len(records) > self.shell.compact_above + 2 * len(snapshot):
-                await self.shell.store.compact(self.number, self.epoch, snapshot)
-        self.state = SlotState.READY
-        for group_id, effects in self.groups.loaded(self.shell.now_ms()).items():
-            self._perform(group_id, effects)
+                await self.shell.store.compact(self.number, epoch, snapshot)
+        return groups
+
+    async def finish(self) -> SlotParcel | None:
+        """
+        Serve no more, but answer what was decided; what the next owner should know.
+
+        None when that failed, or when the slot was stopped meanwhile: there is nothing to hand over then.
+        """
+        if self.state is not SlotState.READY:
+            return None
+        life = self._life
+        self.state = SlotState.DOWN
+        if self._tail is not None:
+            await asyncio.wait({self._tail})
+        if life != self._life:
+            return None
+        parcel = self.groups.parcel(self.shell.now_ms())
+        self.stop(pb.NOT_COORDINATOR)
+        return parcel
 
     def stop(self, error: pb.ErrorCode.ValueType) -> None:
         """Serve no more: whoever waits is told to look elsewhere."""
@@ -122,6 +160,9 @@ class Slot:
     def submit(self, request: Request, client_host: str) -> Answer:
         """Decide a request; its answer comes when it is durable."""
         answer: Answer = asyncio.get_running_loop().create_future()
+        if self.shell.failpoints.held:
+            return answer
+        self._check_right()
         if self.state is not SlotState.READY:
             answer.set_result(refused(request, self._unready_error(request)))
             return answer
@@ -129,7 +170,21 @@ class Slot:
         self._open[call] = Open(request, answer)
         effects = self._decide(call, request, client_host)
         self._perform(group_of(request), effects, changes=not isinstance(request, Reading))
+        if self.shell.failpoints.armed and self._some_joined(request):
+            self._holds(failpoints.SOME_JOINED)
         return answer
+
+    def _check_right(self) -> None:
+        """Past its lease the process must not speak for the slot: somebody else may have it by now."""
+        if (self.state is not SlotState.DOWN or self._open) and not self.shell.may_serve():
+            self.stop(pb.NOT_COORDINATOR)
+
+    def _some_joined(self, request: Request) -> bool:
+        """Whether this join is the first of those that an open round waits for."""
+        group = self.groups.groups.get(group_of(request))
+        if not isinstance(request, pb.JoinGroupRequest) or group is None or group.barrier is None:
+            return False
+        return 0 < sum(member.joining is not None for member in group.members) < len(group.members)
 
     def _unready_error(self, request: Request) -> pb.ErrorCode.ValueType:
         if self.state is SlotState.DOWN:
@@ -175,6 +230,7 @@ class Slot:
             self.shell.report(f"slot {self.number}: {error}; out of service")
             return
         self.shell.report(f"slot {self.number}: {error}; reading it anew")
+        self.state = SlotState.CATCH_UP
         self._restart = asyncio.ensure_future(self.start())
         self._restart.add_done_callback(self._restarted)
 
@@ -185,23 +241,39 @@ class Slot:
         self.shell.report(f"slot {self.number}: {task.exception()}; out of service")
 
     def _deliver(self, life: int, effects: Effects) -> None:
-        if life != self._life:
-            return  # the slot was dropped since; everybody was told
-        for call, reply in effects.replies:
-            answer = self._close(call)
-            if answer is not None:
-                answer.set_result(reply)
-        for call in effects.superseded:
-            answer = self._close(call)
-            if answer is not None:
-                answer.set_result(None)
-        for notice in effects.notices:
-            self.shell.notify(notice)
+        """Let the answers and notices of a decision out, unless the slot was dropped since: everybody was told then."""
+        self._check_right()
+        if life == self._life and not self._holds_before(effects):
+            self._answer(effects.replies)
+            self._answer((call, None) for call in effects.superseded)
+            self._notify(effects.notices)
 
-    def _close(self, call: Call) -> Answer | None:
-        """The future of an open call; None when its sender gave it up."""
-        open_call = self._open.pop(call, None)
-        return None if open_call is None or open_call.answer.done() else open_call.answer
+    def _answer(self, replies: Iterable[tuple[Call, Message | None]]) -> None:
+        for number, (call, reply) in enumerate(replies):
+            if number and isinstance(reply, pb.SyncGroupResponse) and self._holds(failpoints.SOME_ANSWERED):
+                return
+            open_call = self._open.pop(call, None)
+            # Whoever asked may have given up.
+            if open_call is not None and not open_call.answer.done():
+                open_call.answer.set_result(reply)
+
+    def _notify(self, notices: Sequence[pb.RebalanceNotice]) -> None:
+        for number, notice in enumerate(notices):
+            if self.shell.failpoints.held or (number and self._holds(failpoints.SOME_TOLD)):
+                return
+            self.shell.notify(notice)
+        if notices:
+            self._holds(failpoints.NOTIFIED)
+
+    def _holds(self, failpoint: str) -> bool:
+        return self.shell.failpoints.reach(failpoint)
+
+    def _holds_before(self, effects: Effects) -> bool:
+        """Whether nothing more leaves, from this answer on."""
+        assigns = any(isinstance(reply, pb.SyncGroupResponse) for _, reply in effects.replies)
+        if assigns and effects.records and self._holds(failpoints.ASSIGNMENT_WRITTEN):
+            return True
+        return self.shell.failpoints.held
 
     def _schedule(self, group_id: str) -> None:
         """Wake up when the group next has something to do."""
@@ -214,4 +286,7 @@ class Slot:
             self._timers[group_id] = asyncio.get_running_loop().call_later(delay_s, self._wake, group_id)
 
     def _wake(self, group_id: str) -> None:
+        self._check_right()
+        if self.state is not SlotState.READY or self.shell.failpoints.held:
+            return
         self._perform(group_id, self.groups.pass_time(group_id, self.shell.now_ms()))

@@ -19,7 +19,13 @@ from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, State, answer
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupRemoved, Record
+from rota_proto.coordinator.v1.records_pb2 import (
+    GenerationReserved,
+    GroupRemoved,
+    MemberSession,
+    Record,
+    SlotParcel,
+)
 
 MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
 
@@ -187,12 +193,33 @@ class Groups:
             records += offsets.snapshot()
         return records
 
-    def loaded(self, now_ms: int) -> dict[str, Effects]:
-        """All records are replayed: every member gets a full session from now, by group what that asks for."""
+    def parcel(self, now_ms: int) -> SlotParcel:
+        """What the next owner of the slot should know and the log does not say."""
+        return SlotParcel(
+            sessions=[
+                MemberSession(
+                    group_id=group_id,
+                    member_id=member.member_id,
+                    remaining_ms=max(member.session_deadline_ms - now_ms, 0),
+                )
+                for group_id, group in self.groups.items()
+                for member in group.members
+            ]
+        )
+
+    def loaded(self, now_ms: int, parcel: SlotParcel) -> dict[str, Effects]:
+        """
+        All records are replayed: what that asks for, by group.
+
+        Every member gets a full session from now, or what the last owner of the slot left it.
+        """
+        left = {(each.group_id, each.member_id): each.remaining_ms for each in parcel.sessions}
         effects = {group_id: Effects() for group_id in self.groups}
         for group_id, group in self.groups.items():
             for member in group.members:
                 group.touch(member, now_ms)
+                remaining_ms = left.get((group_id, member.member_id), member.session_timeout_ms)
+                member.session_deadline_ms = now_ms + min(remaining_ms, member.session_timeout_ms)
             if len(group.members) > self.config.members_max:
                 barrier.rebalance(group, effects[group_id], now_ms, "the group is larger than is allowed now")
         return effects

@@ -1,0 +1,102 @@
+"""The coordinator, put together: what its options ask for, started, served and stopped in order."""
+
+import argparse
+import asyncio
+import signal
+import sys
+import uuid
+from dataclasses import fields
+from pathlib import Path
+
+from rota_coordinator.failpoints import Failpoints
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.ownership import Lease, Shared, Voice
+from rota_coordinator.server import make_server
+from rota_coordinator.service import Service, steady_clock_ms
+from rota_coordinator.sessions import Sessions
+from rota_coordinator.slot import Shell
+from rota_coordinator.store.port import SharedStore, Store
+from rota_coordinator.watch import Watchers
+
+GRACE_S = 5
+
+
+def report(text: str) -> None:
+    """Tell whoever runs the coordinator."""
+    sys.stderr.write(f"rota-coordinator: {text}\n")
+    sys.stderr.flush()
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    sessions, watchers = Sessions(), Watchers()
+    failpoints = Failpoints(options.failpoints, report)
+    now_ms = steady_clock_ms()
+    lease = Lease(now_ms, options.slot_lease_ms)
+    store, shared = await open_store(options)
+    shell = Shell(
+        store,
+        GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)}),
+        now_ms=now_ms,
+        fresh=lambda: str(uuid.uuid4()),
+        notify=sessions.notify,
+        changed=watchers.changed,
+        report=report,
+        may_serve=lease.runs if shared else lambda: True,
+        failpoints=failpoints,
+    )
+    service = Service(shell, options.advertise or options.listen)
+    if shared:
+        voice = Voice(report, sessions.go_away)
+        service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
+    server = make_server(service, sessions, watchers)
+    host = options.listen.rpartition(":")[0]
+    port = server.add_insecure_port(options.listen)
+    if not options.advertise:
+        service.address = f"{host}:{port}"
+    stopped = stop_signals()
+    if failpoints.names:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, failpoints.arm)
+    await server.start()
+    tending = [
+        asyncio.create_task(service.tend(lambda: report(f"listening on {host}:{port}"))),
+        asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
+    ]
+    await asyncio.wait({*tending, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in tending:
+        # One that ended by itself met what nobody expected; that ends the process, and says why.
+        if task.done():
+            task.result()
+        task.cancel()
+    await service.leave()
+    await server.stop(GRACE_S)
+    await store.close()
+
+
+def stop_signals() -> "asyncio.Task[bool]":
+    """Done when somebody asks this process to stop."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return asyncio.create_task(stopped.wait())
+
+
+async def open_store(options: argparse.Namespace) -> tuple[Store, SharedStore | None]:
+    """The store that is asked for; given twice when it is one that others use too."""
+    engine, _, rest = options.store.partition(":")
+    if engine == "sqlite":
+        from rota_coordinator.store import sqlite
+
+        return sqlite.open_store(Path(rest)), None
+    # Loaded when asked for: a coordinator on SQLite needs no PostgreSQL client.
+    from rota_coordinator.store import postgres
+
+    store = await postgres.open_store(options.store, options.slot_lease_ms)
+    return store, store
+
+
+async def expire_offsets(service: Service, every_s: float) -> None:
+    """Look for offsets that nobody needs any more, now and then."""
+    while True:
+        await asyncio.sleep(every_s)
+        service.expire_offsets()

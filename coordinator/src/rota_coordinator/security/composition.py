@@ -1,0 +1,60 @@
+"""From the options to who may speak to this coordinator, and how. Called by whoever starts the server."""
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
+from rota_coordinator.security.door import Door
+from rota_coordinator.security.policy import AllowAll, Granted, GroupPolicy
+from rota_coordinator.security.tls import Certificates, Files
+from rota_coordinator.security.tokens_file import TokensFile
+from rota_coordinator.service import Service
+
+# What was taken away from a principal still works for so long.
+LOOK_AGAIN_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Everything the flags say about it."""
+
+    authenticator: Authenticator
+    policy: GroupPolicy
+    credentials: grpc.ServerCredentials | None
+    tokens: TokensFile | None
+
+    def door(self, service: Service) -> Door:
+        """The way to the service."""
+        return Door(service, self.authenticator, self.policy)
+
+    def listen(self, server: grpc.aio.Server, address: str) -> int:
+        """Open the server's port, and say which it is."""
+        if self.credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, self.credentials)
+
+    async def keep_current(self) -> None:
+        """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
+        while self.tokens is not None:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            self.tokens.look()
+
+
+def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Security:
+    """What the options ask for; raises `SecurityError` when a file is not as it should be."""
+    credentials = None
+    if options.tls_cert:
+        client_ca = Path(options.tls_client_ca) if options.tls_client_ca else None
+        files = Files(Path(options.tls_cert), Path(options.tls_key), client_ca)
+        credentials = Certificates(files, report).credentials()
+    if options.tokens_file:
+        tokens = TokensFile(Path(options.tokens_file), report)
+        return Security(Static(tokens), Granted(tokens.grants_of), credentials, tokens)
+    authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
+    return Security(authenticator, AllowAll(), credentials, None)

@@ -1,0 +1,117 @@
+"""
+The only way from a gRPC call to the groups.
+
+Servers hold a door, not the service. `admit` finds out who calls, and gives a `Caller`; whatever that is asked about a
+group, as a call or as a frame on a stream, is refused here if its principal may not ask it, before anybody has looked
+whether there is such a group.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from rota_coordinator.group.answers import Request, group_of, refused
+from rota_coordinator.group.state import Group
+from rota_coordinator.security.authenticator import Authenticator, Peer, Principal, Unauthenticated
+from rota_coordinator.security.policy import Action, GroupPolicy
+from rota_coordinator.service import Service
+from rota_coordinator.slot import Answer
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+ACTIONS: dict[type[Request], Action] = {
+    pb.JoinGroupRequest: Action.MEMBER,
+    pb.SyncGroupRequest: Action.MEMBER,
+    pb.HeartbeatRequest: Action.MEMBER,
+    pb.LeaveGroupRequest: Action.MEMBER,
+    pb.CommitOffsetsRequest: Action.MEMBER,
+    pb.TxnCommitOffsetsRequest: Action.MEMBER,
+    pb.FetchOffsetsRequest: Action.READ,
+    admin.DescribeGroupsRequest: Action.READ,
+    admin.DeleteGroupsRequest: Action.ADMIN,
+    admin.DeleteOffsetsRequest: Action.ADMIN,
+    admin.AlterOffsetsRequest: Action.ADMIN,
+}
+
+
+class CallingPeer(Peer):
+    """What the other side of a gRPC call shows of itself."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @override
+    def authorization(self) -> Sequence[str]:
+        metadata = self._context.invocation_metadata() or ()
+        return [str(value) for key, value in metadata if key == "authorization"]
+
+    @override
+    def certificate_names(self) -> Sequence[str]:
+        shown = self._context.auth_context()
+        names = shown.get("x509_subject_alternative_name") or shown.get("x509_common_name") or ()
+        return [name.decode(errors="replace") for name in names]
+
+
+class Caller:
+    """Somebody who was let in, and what the service says to them."""
+
+    def __init__(self, service: Service, policy: GroupPolicy, principal: Principal) -> None:
+        self._service = service
+        self._policy = policy
+        self.principal = principal
+
+    def submit(self, request: Request, client_host: str) -> Answer:
+        """Hand a request to its group, if the caller may ask it."""
+        if self._policy.may(self.principal, ACTIONS[type(request)], group_of(request)):
+            return self._service.submit(request, client_host)
+        answer: Answer = asyncio.get_running_loop().create_future()
+        answer.set_result(refused(request, pb.GROUP_AUTHORIZATION_FAILED))
+        return answer
+
+    def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
+        """Who coordinates these groups, for those that the caller may see."""
+        seen = [group_id for group_id in request.group_ids if self._may_see(group_id)]
+        found = iter(self._service.find(pb.FindCoordinatorRequest(group_ids=seen)).coordinators)
+        return pb.FindCoordinatorResponse(
+            coordinators=[
+                next(found) if self._may_see(group_id) else unseen(group_id) for group_id in request.group_ids
+            ]
+        )
+
+    def groups(self) -> Iterator[Group]:
+        """The groups of this process that the caller may see."""
+        for slot in self._service.slots:
+            for group_id, group in slot.groups.groups.items():
+                if self._may_see(group_id):
+                    yield group
+
+    def _may_see(self, group_id: str) -> bool:
+        return self._policy.may(self.principal, Action.READ, group_id)
+
+
+def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
+    """The answer about a group that the caller may not see."""
+    return pb.FindCoordinatorResponse.Coordinator(group_id=group_id, error_code=pb.GROUP_AUTHORIZATION_FAILED)
+
+
+class Door:
+    """Lets callers in."""
+
+    def __init__(self, service: Service, authenticator: Authenticator, policy: GroupPolicy) -> None:
+        self._service = service
+        self._authenticator = authenticator
+        self._policy = policy
+
+    async def admit(self, context: Context) -> Caller:
+        """The caller; ends the call with UNAUTHENTICATED when nobody knows who that is."""
+        try:
+            principal = await self._authenticator.authenticate(CallingPeer(context))
+        except Unauthenticated as unknown:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(unknown))
+        return Caller(self._service, self._policy, principal)

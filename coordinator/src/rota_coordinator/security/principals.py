@@ -1,0 +1,153 @@
+"""
+The tokens file: who there is, how each is recognized, and what each may do. docs/guide/security.md shows one.
+
+Pure: text in, principals out. `tokens_file` reads the file.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX
+from rota_coordinator.security.authenticator import Digest, digest_of, is_same
+from rota_coordinator.security.errors import SecurityError
+from rota_coordinator.security.policy import Action, Grants, Groups
+
+CERTIFICATE = "certificate"
+SHA256 = re.compile("[0-9a-f]{64}", re.IGNORECASE)
+RIGHTS = {"read": Action.READ, "member": Action.MEMBER, "admin": Action.ADMIN}
+CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
+
+
+class Mistake(Exception):
+    """What is wrong with a line."""
+
+
+class Grant(NamedTuple):
+    """What one field of a line allows."""
+
+    action: Action
+    # Ends with `*` when it is the beginning of names.
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the file."""
+
+    name: str
+    digests: tuple[Digest, ...]
+    has_certificate: bool
+    grants: Grants
+
+
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """All lines of the file."""
+
+    by_name: Mapping[str, Entry]
+
+    def with_token(self, digest: Digest) -> str | None:
+        """Whose token that is. All are compared, so that the time says nothing about them."""
+        found = None
+        for entry in self.by_name.values():
+            for known in entry.digests:
+                if is_same(known, digest):
+                    found = entry.name
+        return found
+
+    def with_certificate(self, names: Sequence[str]) -> str | None:
+        """Whose certificate has one of these names; a principal with a token only is not meant."""
+        found = (self.by_name[name] for name in names if name in self.by_name)
+        return next((entry.name for entry in found if entry.has_certificate), None)
+
+    def grants_of(self, name: str) -> Grants | None:
+        """What the principal may do; None when there is no such principal."""
+        entry = self.by_name.get(name)
+        return None if entry is None else entry.grants
+
+
+def parse(text: str, where: str) -> Principals:
+    """The principals of a file. One mistake, and the whole file is refused with the number of the line."""
+    by_name: dict[str, Entry] = {}
+    owners: dict[Digest, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            entry = parse_line(line.split())
+            add(entry, by_name, owners)
+        except Mistake as mistake:
+            raise SecurityError(f"{where}, line {number}: {mistake}") from None
+    if not by_name:
+        raise SecurityError(f"{where}: no principal stands in it, so nobody could speak to the coordinator")
+    return Principals(by_name)
+
+
+def add(entry: Entry, by_name: dict[str, Entry], owners: dict[Digest, str]) -> None:
+    """Take in a line that goes together with those before it."""
+    if entry.name in by_name:
+        raise Mistake(
+            f"{entry.name} stands on an earlier line too; put its tokens on one, with commas between"
+        )
+    for digest in entry.digests:
+        if digest in owners:
+            raise Mistake(f"{entry.name} and {owners[digest]} have the same token; give each its own")
+        owners[digest] = entry.name
+    by_name[entry.name] = entry
+
+
+def parse_line(fields: Sequence[str]) -> Entry:
+    """One principal. No message shows a credential: messages end in logs."""
+    if len(fields) == 1:
+        raise Mistake(f"{fields[0]} has no credentials; write {CREDENTIALS} after the name")
+    name, credentials, *patterns = fields
+    if "*" in name:
+        raise Mistake(f"{name} is no name: a principal is one, not a pattern")
+    given = credentials.split(",")
+    return Entry(
+        name=name,
+        digests=tuple(parse_token(credential) for credential in given if credential != CERTIFICATE),
+        has_certificate=CERTIFICATE in given,
+        grants=collect([parse_grant(pattern) for pattern in patterns]),
+    )
+
+
+def parse_token(credential: str) -> Digest:
+    """The digest of a token that is given as it is, or as its digest."""
+    kind, _, value = credential.partition(":")
+    if kind == "plain" and value:
+        return digest_of(value)
+    if kind == "sha256" and SHA256.fullmatch(value):
+        return Digest(bytes.fromhex(value))
+    if kind == "sha256":
+        raise Mistake("what follows sha256: is not 64 hexadecimal digits")
+    raise Mistake(f"the credentials are not {CREDENTIALS}, or several of these with commas between")
+
+
+def parse_grant(field: str) -> Grant:
+    """A pattern of group ids, with the right before it; without one it is a member's."""
+    word, colon, rest = field.partition(":")
+    action, pattern = (RIGHTS[word], rest) if colon and word in RIGHTS else (Action.MEMBER, field)
+    if not pattern or len(pattern) > GROUP_ID_LENGTH_MAX:
+        raise Mistake(f"{field[:40]}: a group id has 1 to {GROUP_ID_LENGTH_MAX} characters")
+    if "*" in pattern[:-1]:
+        raise Mistake(f"{field}: a * may only be the last character")
+    return Grant(action, pattern)
+
+
+def collect(grants: Iterable[Grant]) -> Grants:
+    """The groups of each action; a right includes the smaller ones."""
+    grants = list(grants)
+    return {
+        action: Groups(
+            names=frozenset(each.pattern for each in grants if each.action >= action and not is_prefix(each)),
+            prefixes=tuple(each.pattern[:-1] for each in grants if each.action >= action and is_prefix(each)),
+        )
+        for action in Action
+    }
+
+
+def is_prefix(grant: Grant) -> bool:
+    return grant.pattern.endswith("*")

@@ -1,0 +1,122 @@
+"""
+The server's certificate and key, and whose certificates clients need. Read again when the files change: whoever
+renews certificates (cert-manager, say) replaces the files and starts nothing anew.
+"""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from rota_coordinator.security.errors import SecurityError
+from rota_coordinator.security.versions import Version, version_of
+
+# Files that are replaced while they are read are read so often.
+READINGS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where the flags say that it all is."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def versions(self) -> tuple[Version, ...]:
+        named = (self.certificate, self.key, self.client_ca)
+        return tuple(version_of(path) for path in named if path is not None)
+
+
+def load(files: Files) -> grpc.ServerCertificateConfiguration:
+    """What the files hold, all of one time; raises `SecurityError` with what is wrong with which."""
+    for _ in range(READINGS_MAX):
+        before = files.versions()
+        chain, key = read_pem(files.certificate), read_pem(files.key)
+        roots = None if files.client_ca is None else read_pem(files.client_ca)
+        wrong = fault(files, roots)
+        if files.versions() == before:
+            if wrong:
+                raise SecurityError(wrong)
+            return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=roots)
+    raise SecurityError(
+        f"{files.certificate} and {files.key} change faster than they can be read; replace them once"
+    )
+
+
+def read_pem(path: Path) -> bytes:
+    """The bytes of a file that looks right."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SecurityError(
+            f"{path} cannot be read ({error.strerror}); it is named by a --tls flag"
+        ) from None
+    if b"-----BEGIN " not in data:
+        raise SecurityError(f"{path} is not in PEM form: it has no line that starts with -----BEGIN")
+    return data
+
+
+def fault(files: Files, roots: bytes | None) -> str:
+    """What TLS would not take, in a sentence; gRPC itself would only say that it failed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if roots is not None:
+        try:
+            context.load_verify_locations(cadata=roots.decode())
+        except (ssl.SSLError, UnicodeDecodeError):
+            return f"{files.client_ca} holds no certificate that can be read; give the PEM of a certificate authority"
+    asked: list[bool] = []
+
+    def no_passphrase() -> str:
+        asked.append(True)
+        return ""
+
+    try:
+        context.load_cert_chain(files.certificate, files.key, no_passphrase)
+    except (ssl.SSLError, ValueError) as error:
+        if asked:
+            return f"{files.key} is locked with a passphrase; give a key without one, readable by the coordinator only"
+        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+            return f"{files.key} is not the key of the certificate in {files.certificate}; give the two that belong together"
+        return f"{files.certificate} and {files.key} hold no certificate and key that can be read as PEM: {error}"
+    except OSError as error:
+        return f"{error.filename or files.key} cannot be read ({error.strerror})"
+    return ""
+
+
+class Certificates:
+    """What is presented to whoever connects."""
+
+    def __init__(self, files: Files, report: Callable[[str], None]) -> None:
+        self._files = files
+        self._report = report
+        self._complaint = ""
+        self._versions = files.versions()
+        self._first = load(files)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """For the server's port."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._first,
+            self.renewed,  # type: ignore[arg-type]  # the types forget that None is an answer: no change
+            require_client_authentication=self._files.client_ca is not None,
+        )
+
+    def renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """The new configuration, if the files are others by now. gRPC asks before every handshake, in its thread."""
+        try:
+            versions = self._files.versions()
+            if versions == self._versions:
+                return None
+            configuration = load(self._files)
+        except SecurityError as error:
+            # Half of them may be replaced yet. It is looked at again at the next handshake, and said once.
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                self._report(f"{error}; the certificate from before is still in use")
+            return None
+        self._versions, self._complaint = versions, ""
+        self._report(f"{self._files.certificate} was read again")
+        return configuration

@@ -1,0 +1,68 @@
+"""Reads the tokens file, and reads it again when it is another one. What is wrong then leaves everything as it was."""
+
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rota_coordinator.security.authenticator import Digest
+from rota_coordinator.security.errors import SecurityError
+from rota_coordinator.security.policy import Grants
+from rota_coordinator.security.principals import Principals, parse
+from rota_coordinator.security.versions import Version, version_of
+
+FILE_BYTES_MAX = 1024 * 1024
+
+
+class TokensFile:
+    """The principals as they were last read."""
+
+    def __init__(self, path: Path, report: Callable[[str], None]) -> None:
+        self._path = path
+        self._report = report
+        self._version: Version | None = None
+        self._complaint = ""
+        self._principals = self._read()
+
+    def look(self) -> None:
+        """Read the file again if it is another one by now."""
+        try:
+            if version_of(self._path) == self._version:
+                return
+            self._principals = self._read()
+            self._complaint = ""
+            self._report(f"{self._path} was read again")
+        except SecurityError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                self._report(f"{error}; what was read before still holds")
+
+    def with_token(self, digest: Digest) -> str | None:
+        return self._principals.with_token(digest)
+
+    def with_certificate(self, names: Sequence[str]) -> str | None:
+        return self._principals.with_certificate(names)
+
+    def grants_of(self, name: str) -> Grants | None:
+        return self._principals.grants_of(name)
+
+    def _read(self) -> Principals:
+        # Before reading: a change in between is then seen the next time. And kept although reading may fail: what
+        # is wrong is reported once, not every time somebody looks.
+        self._version = version_of(self._path)
+        if self._version.mode & stat.S_IROTH:
+            self._report(
+                f"{self._path} can be read by everybody on this machine; take that right away: chmod o-r"
+            )
+        try:
+            data = self._path.read_bytes()
+        except OSError as error:
+            raise SecurityError(
+                f"{self._path} cannot be read ({error.strerror}); it is named by --tokens-file"
+            ) from None
+        if len(data) > FILE_BYTES_MAX:
+            raise SecurityError(f"{self._path} has {len(data)} bytes; at most {FILE_BYTES_MAX} are read")
+        try:
+            return parse(data.decode(), str(self._path))
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise SecurityError(f"{self._path}, line {line}: that is not UTF-8") from None

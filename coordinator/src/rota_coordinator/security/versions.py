@@ -1,0 +1,27 @@
+"""Whether a file is the one that was read, without reading it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from rota_coordinator.security.errors import SecurityError
+
+
+class Version(NamedTuple):
+    """What changes when a file is written, or another one takes its name."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+    mode: int
+
+
+def version_of(path: Path) -> Version:
+    """The version of the file that has this name now."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise SecurityError(
+            f"{path} cannot be read ({error.strerror}); give the name of a file that is there"
+        ) from None
+    return Version(found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)

@@ -1,0 +1,253 @@
+"""Who is known by the tokens file, and what each may do: the file's format, and what is refused of it."""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from typing_extensions import override
+
+from rota_coordinator.group.answers import Request
+from rota_coordinator.security.authenticator import (
+    Anonymous,
+    AnyCertificate,
+    Authenticator,
+    Peer,
+    Principal,
+    Static,
+    Unauthenticated,
+    digest_of,
+)
+from rota_coordinator.security.door import ACTIONS
+from rota_coordinator.security.errors import SecurityError
+from rota_coordinator.security.policy import Action, AllowAll, Granted
+from rota_coordinator.security.principals import Principals, parse
+from rota_coordinator.security.tokens_file import FILE_BYTES_MAX, TokensFile
+
+SECRET = "correct-horse-battery"
+HASHED = f"sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}"
+
+
+def principals(*lines: str) -> Principals:
+    return parse("\n".join(lines), "tokens")
+
+
+def allowed(known: Principals, name: str, group_id: str) -> set[Action]:
+    policy = Granted(known.grants_of)
+    return {action for action in Action if policy.may(Principal(name), action, group_id)}
+
+
+class Shown(Peer):
+    """A caller of a test."""
+
+    def __init__(self, *authorization: str, names: Sequence[str] = ()) -> None:
+        self._authorization = authorization
+        self._names = names
+
+    @override
+    def authorization(self) -> Sequence[str]:
+        return self._authorization
+
+    @override
+    def certificate_names(self) -> Sequence[str]:
+        return self._names
+
+
+def who(authenticator: Authenticator, peer: Peer) -> str:
+    return asyncio.run(authenticator.authenticate(peer)).name
+
+
+def refusal(authenticator: Authenticator, peer: Peer) -> str:
+    with pytest.raises(Unauthenticated) as refused:
+        asyncio.run(authenticator.authenticate(peer))
+    return str(refused.value)
+
+
+def test_a_principal_may_do_what_was_granted_and_nothing_else() -> None:
+    known = principals(f"shop {HASHED} shop.* read:bill admin:stock.main")
+    for group_id, most in {
+        "shop.orders": Action.MEMBER,
+        "bill": Action.READ,
+        "stock.main": Action.ADMIN,
+    }.items():
+        assert allowed(known, "shop", group_id) == {action for action in Action if action <= most}
+    for foreign in ("", "shop", "bill2", "stock.main2", "SHOP.orders", "*", "other"):
+        assert allowed(known, "shop", foreign) == set()
+    assert allowed(known, "nobody", "shop.orders") == set()
+
+
+def test_a_principal_without_grants_may_nothing() -> None:
+    assert allowed(principals(f"shop {HASHED}"), "shop", "shop.orders") == set()
+
+
+def test_the_widest_of_several_rights_counts() -> None:
+    known = principals(f"a {HASHED} read:* admin:x.*")
+    assert allowed(known, "a", "x.1") == set(Action)
+    assert allowed(known, "a", "y") == {Action.READ}
+
+
+def test_a_colon_that_follows_no_right_belongs_to_the_name() -> None:
+    known = principals(f"a {HASHED} team:orders member:read:x")
+    assert allowed(known, "a", "team:orders") == allowed(known, "a", "read:x") == {Action.READ, Action.MEMBER}
+    assert allowed(known, "a", "orders") == allowed(known, "a", "x") == set()
+
+
+def test_every_request_about_a_group_needs_a_right() -> None:
+    assert set(ACTIONS) == set(get_args(Request))
+
+
+def test_comments_and_empty_lines_are_passed_over() -> None:
+    known = principals("# who", "", f"  shop\t{HASHED} g#1\r", "   # more")
+    assert set(known.by_name) == {"shop"}
+    assert allowed(known, "shop", "g#1")
+
+
+def test_a_token_is_known_as_it_is_and_by_its_hash() -> None:
+    known = principals(f"hashed {HASHED},plain:next-one", "plain plain:another")
+    assert known.with_token(digest_of(SECRET)) == "hashed"
+    assert known.with_token(digest_of("next-one")) == "hashed"
+    assert known.with_token(digest_of("another")) == "plain"
+    for wrong in ("", SECRET + "x", SECRET[:-1], HASHED, HASHED.removeprefix("sha256:")):
+        assert known.with_token(digest_of(wrong)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("shop", "has no credentials"),
+        ("shop correct-horse", "the credentials are not sha256:HEX"),
+        ("shop plain:", "the credentials are not sha256:HEX"),
+        (f"shop {HASHED},", "the credentials are not sha256:HEX"),
+        ("shop sha256:abc", "not 64 hexadecimal digits"),
+        (f"shop {HASHED}0", "not 64 hexadecimal digits"),
+        ("shop.* certificate", "a principal is one"),
+        (f"first {HASHED}", "have the same token"),
+        ("first plain:other", "stands on an earlier line too"),
+        (f"shop certificate {'x' * 250}", "1 to 249 characters"),
+        ("shop certificate read:", "1 to 249 characters"),
+        ("shop certificate a*b", "may only be the last character"),
+        ("shop certificate **", "may only be the last character"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_line(line: str, mistake: str) -> None:
+    # A line that starts with "first" repeats the token of the one before, or its name.
+    before = "first" if line.startswith("first plain") else "zero"
+    with pytest.raises(SecurityError, match=f"^tokens, line 3: .*{mistake}") as refused:
+        principals("# who", f"{before} {HASHED} *", line, "ok certificate")
+    assert "correct-horse" not in str(refused.value), "a mistake in a secret must not show the secret"
+
+
+def test_a_file_without_principals_is_refused() -> None:
+    with pytest.raises(SecurityError, match="no principal stands in it"):
+        principals("# nobody yet", "")
+
+
+def test_a_caller_is_known_by_its_token() -> None:
+    known = Static(principals(f"shop {HASHED}", "pod certificate"))
+    assert who(known, Shown(f"Bearer {SECRET}")) == "shop"
+    assert who(known, Shown(f"bearer  {SECRET} ")) == "shop"
+    assert "send the metadata" in refusal(known, Shown())
+    assert "not known here" in refusal(known, Shown("Bearer wrong"))
+    for odd in ("", SECRET, "Bearer", "Bearer ", f"Basic {SECRET}"):
+        assert "not of the form" in refusal(known, Shown(odd))
+    assert "send one" in refusal(known, Shown(f"Bearer {SECRET}", f"Bearer {SECRET}"))
+
+
+def test_a_refusal_does_not_repeat_the_token() -> None:
+    assert "hunter2" not in refusal(Static(principals(f"shop {HASHED}")), Shown("Bearer hunter2"))
+
+
+def test_a_caller_is_known_by_its_certificate_if_its_line_says_so() -> None:
+    known = Static(principals(f"shop {HASHED}", f"pod certificate,plain:{SECRET}2"))
+    assert who(known, Shown(names=["10.0.0.1", "pod"])) == "pod"
+    # A certificate that carries the name of somebody who has a token only is nobody's.
+    assert "send the metadata" in refusal(known, Shown(names=["shop"]))
+    # A wrong token is not made good by a right certificate.
+    assert "not known here" in refusal(known, Shown("Bearer wrong", names=["pod"]))
+    assert who(known, Shown(f"Bearer {SECRET}", names=["pod"])) == "shop"
+
+
+def test_without_a_file_a_certificate_is_enough() -> None:
+    assert who(AnyCertificate(), Shown(names=["spiffe://rota/shop", "other"])) == "spiffe://rota/shop"
+    assert "holds no name" in refusal(AnyCertificate(), Shown())
+
+
+def test_without_anything_everybody_may_everything() -> None:
+    principal = asyncio.run(Anonymous().authenticate(Shown("Bearer whatever")))
+    assert all(AllowAll().may(principal, action, "any") for action in Action)
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o600)
+
+
+def test_the_file_is_read_again_when_it_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    said: list[str] = []
+    write(path, f"shop {HASHED} shop.*\n")
+    tokens = TokensFile(path, said.append)
+    tokens.look()
+    assert said == []
+    path.write_text("shop plain:another shop.* bill.*\n")
+    tokens.look()
+    assert tokens.with_token(digest_of(SECRET)) is None
+    assert tokens.with_token(digest_of("another")) == "shop"
+    assert Granted(tokens.grants_of).may(Principal("shop"), Action.MEMBER, "bill.x")
+    assert said == [f"{path} was read again"]
+
+
+@pytest.mark.parametrize("becomes", ["shop hunter2 *\n", None])
+def test_a_file_that_becomes_wrong_changes_nothing_and_is_reported_once(
+    tmp_path: Path, becomes: str | None
+) -> None:
+    path = tmp_path / "tokens"
+    said: list[str] = []
+    write(path, f"shop {HASHED} shop.*\n")
+    tokens = TokensFile(path, said.append)
+    if becomes is None:
+        path.unlink()
+    else:
+        write(path, becomes)
+    for _ in range(3):
+        tokens.look()
+    assert tokens.with_token(digest_of(SECRET)) == "shop"
+    (sentence,) = said
+    assert "what was read before still holds" in sentence
+    assert "hunter2" not in sentence
+    write(path, "shop plain:another\n")
+    tokens.look()
+    assert said[1:] == [f"{path} was read again"]
+
+
+def test_a_file_that_everybody_can_read_is_warned_about(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    said: list[str] = []
+    path.write_text(f"shop {HASHED}\n")
+    path.chmod(0o644)
+    TokensFile(path, said.append)
+    (warning,) = said
+    assert "can be read by everybody" in warning
+
+
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        (f"shop {HASHED}\n\xff".encode("latin-1"), "line 2: that is not UTF-8"),
+        (b"#" * (FILE_BYTES_MAX + 1), "at most"),
+        (b"", "no principal"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_refused(tmp_path: Path, content: bytes, mistake: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(SecurityError, match=mistake):
+        TokensFile(path, pytest.fail)
+
+
+def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SecurityError, match="No such file"):
+        TokensFile(tmp_path / "none", pytest.fail)

@@ -17,7 +17,8 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 import apsw
 
 from rota_coordinator.store import batches
-from rota_coordinator.store.port import Claim, SlotLost, StoreError
+from rota_coordinator.store.appends import Append, append_of, lost, settle
+from rota_coordinator.store.port import Claim, StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 Result = TypeVar("Result")
@@ -32,16 +33,6 @@ CREATE TABLE batches (
     PRIMARY KEY (slot, sequence)
 ) STRICT, WITHOUT ROWID;
 """
-
-
-class Append(NamedTuple):
-    """An append that waits for the next commit."""
-
-    slot: int
-    epoch: int
-    data: bytes
-    checksum: int
-    done: "asyncio.Future[None]"
 
 
 class Job(NamedTuple):
@@ -93,9 +84,9 @@ class SqliteStore:
         return await self._do(work)
 
     def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._put(Append(slot, epoch, *batches.encode(records), done))
-        return done
+        append = append_of(slot, epoch, records)
+        self._put(append)
+        return append.done
 
     async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
         data, checksum = batches.encode(snapshot)
@@ -103,7 +94,7 @@ class SqliteStore:
         def work(connection: apsw.Connection) -> None:
             with connection:
                 if epoch_of(connection, slot) != epoch:
-                    raise SlotLost(f"slot {slot} is not at epoch {epoch} any more")
+                    raise lost(slot, epoch)
                 connection.execute("DELETE FROM batches WHERE slot = ?", (slot,))
                 connection.execute("INSERT INTO batches VALUES (?, 1, ?, ?)", (slot, data, checksum))
 
@@ -142,13 +133,13 @@ class SqliteStore:
 
     def _commit(self, appends: Sequence[Append]) -> None:
         """Write all of them in one transaction; one whose epoch is old is refused, the others go on."""
-        lost: set[int] = set()
+        old: set[int] = set()
         error: Exception | None = None
         try:
             with self._connection as connection:
                 for number, append in enumerate(appends):
                     if append.slot in self._broken or epoch_of(connection, append.slot) != append.epoch:
-                        lost.add(number)
+                        old.add(number)
                         continue
                     connection.execute(
                         "INSERT INTO batches SELECT ?1, coalesce(max(sequence), 0) + 1, ?2, ?3 "
@@ -159,11 +150,7 @@ class SqliteStore:
             error = StoreError(f"{self._path} could not be written ({broken}); see to the disk")
             self._broken.update(append.slot for append in appends)
         for number, append in enumerate(appends):
-            refused = (
-                SlotLost(f"slot {append.slot} is not at epoch {append.epoch} any more")
-                if number in lost
-                else error
-            )
+            refused = lost(append.slot, append.epoch) if number in old else error
             self._loop.call_soon_threadsafe(settle, append.done, None, refused)
 
     def _finish(self, job: Job) -> None:
@@ -175,16 +162,6 @@ class SqliteStore:
         except StoreError as broken:
             error = broken
         self._loop.call_soon_threadsafe(settle, job.done, result, error)
-
-
-def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
-    """End a future, unless whoever waited has gone."""
-    if done.cancelled():
-        return
-    if error is None:
-        done.set_result(result)
-    else:
-        done.set_exception(error)
 
 
 def epoch_of(connection: apsw.Connection, slot: int) -> int | None:

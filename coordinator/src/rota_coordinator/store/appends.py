@@ -1,0 +1,41 @@
+"""An append on its way to the disk; what the engines' writers have in common."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rota_coordinator.store import batches
+from rota_coordinator.store.port import SlotLost
+from rota_proto.coordinator.v1.records_pb2 import Record
+
+
+class Append(NamedTuple):
+    """An append that waits for the next commit."""
+
+    slot: int
+    epoch: int
+    data: bytes
+    checksum: int
+    done: "asyncio.Future[Any]"
+    # Whether the future gives the sequence of the batch.
+    numbered: bool = False
+
+
+def append_of(slot: int, epoch: int, records: Sequence[Record], *, numbered: bool = False) -> Append:
+    """The append of some records; called in the event loop that waits for it."""
+    return Append(slot, epoch, *batches.encode(records), asyncio.get_running_loop().create_future(), numbered)
+
+
+def lost(slot: int, epoch: int) -> SlotLost:
+    """What an old epoch is told."""
+    return SlotLost(f"slot {slot} is not at epoch {epoch} any more")
+
+
+def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+    """End a future, unless whoever waited has gone."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)

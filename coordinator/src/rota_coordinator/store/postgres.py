@@ -1,0 +1,218 @@
+"""
+The store of several processes: all slots in one PostgreSQL database.
+
+The database decides who is alive, by its own clock, and who owns what; this process only asks. Work that must not wait
+for other work has a connection of its own: a renewal never waits for an append, nor an append for a long read.
+Transactions lock slots first, then processes, each in order; renewals touch no slots.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+
+from rota_coordinator.slots.table import Process, Row, Table
+from rota_coordinator.store import batches
+from rota_coordinator.store.appends import append_of, lost
+from rota_coordinator.store.port import Claim, LeaseLost, SlotLost
+from rota_coordinator.store.postgres_appends import Appends
+from rota_coordinator.store.postgres_line import Connection, Line, server_at
+from rota_coordinator.store.postgres_schema import prepare
+from rota_proto.coordinator.v1.records_pb2 import Record
+
+# Reading and compacting a large slot may take as long; nobody waits for them but the slot itself.
+LONG_MS = 30_000
+# What is read at once, so that a large slot is never in memory twice.
+READ_ROWS = 1_000
+READ_BYTES = 8 * 1024 * 1024
+
+# The row is new, so its lease runs; what the old process owned has no living owner any more.
+REGISTER = """
+WITH old AS (DELETE FROM rota.processes WHERE process_id = %(old)s)
+INSERT INTO rota.processes
+VALUES (%(new)s, %(address)s, clock_timestamp() + %(lease_ms)s * interval '1 ms')
+"""
+# Whose lease has ended is deleted, so that it never comes back, whatever the clock does. Only whoever is alive deletes,
+# and passes over rows that somebody holds: so a renewal holds its own row before any other, and waits for none.
+# The last condition tells a renewal that came too late: it reads nothing.
+RENEW = """
+WITH renewed AS (
+    UPDATE rota.processes SET lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms'
+    WHERE process_id = %(me)s AND lease_until > clock_timestamp()
+    RETURNING process_id
+), ended AS (
+    DELETE FROM rota.processes WHERE process_id IN (
+        SELECT process_id FROM rota.processes
+        WHERE EXISTS (SELECT FROM renewed) AND process_id <> %(me)s AND lease_until <= clock_timestamp()
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING process_id
+), alive AS (
+    SELECT process_id, address FROM rota.processes WHERE process_id NOT IN (SELECT process_id FROM ended)
+), reading AS (
+    SELECT -1 AS slot, 0 AS epoch, process_id, address AS more FROM alive
+    UNION ALL
+    SELECT slot, epoch, coalesce(process_id, ''), heir FROM rota.slots LEFT JOIN alive ON process_id = owner
+)
+SELECT slot, epoch, process_id, more FROM reading WHERE EXISTS (SELECT FROM renewed) ORDER BY slot, process_id
+"""
+# The sum of what comes before keeps the bytes within their limit; `octet_length` does not read the data.
+READ = f"""
+SELECT sequence, data, checksum FROM (
+    SELECT sequence, data, checksum, sum(octet_length(data)) OVER (ORDER BY sequence) - octet_length(data) AS before
+    FROM rota.batches WHERE slot = %s AND sequence > %s ORDER BY sequence LIMIT {READ_ROWS}
+) AS next WHERE before < {READ_BYTES} ORDER BY sequence
+"""
+
+
+class PostgresStore:
+    """The shared store; made by `open_store`."""
+
+    def __init__(self, dsn: str, lease_ms: int) -> None:
+        server = server_at(dsn)
+        self.name = server.name
+        self._lease_ms = lease_ms
+        self._process_id = ""
+        # A renewal may fail once and still be in time.
+        self._leases = Line(server, lease_ms // 3)
+        self._claims = Line(server, lease_ms // 2)
+        self._commits = Line(server, lease_ms // 2)
+        self._logs = Line(server, LONG_MS)
+        self._appends = Appends(self._commits)
+
+    async def register(self, address: str) -> str:
+        new = str(uuid.uuid4())
+        old, self._process_id = self._process_id, ""
+        values = {"old": old, "new": new, "address": address, "lease_ms": self._lease_ms}
+        await self._leases.run(lambda connection: connection.execute(REGISTER, values))
+        self._process_id = new
+        return new
+
+    async def renew(self) -> Table:
+        values = {"me": self._process_id, "lease_ms": self._lease_ms}
+
+        async def read(connection: Connection) -> list[tuple[int, int, str, str]]:
+            return await (await connection.execute(RENEW, values)).fetchall()
+
+        rows = await self._leases.run(read)
+        if not rows:
+            self._process_id = ""
+            raise LeaseLost(
+                f"the lease in {self.name} has ended, others may own the slots by now; register again"
+            )
+        return Table(
+            tuple(Process(process_id, address) for slot, _, process_id, address in rows if slot < 0),
+            tuple(Row(*row) for row in rows if row[0] >= 0),
+        )
+
+    async def leave(self) -> None:
+        leaving, self._process_id = self._process_id, ""
+        await self._leases.run(
+            lambda connection: connection.execute(
+                "DELETE FROM rota.processes WHERE process_id = %s", (leaving,)
+            )
+        )
+
+    async def claim(self, slot: int) -> Claim:
+        return await self._claims.run(lambda connection: claim(connection, slot, self._process_id))
+
+    async def release(self, slot: int, epoch: int, heir: str, parcel: bytes) -> None:
+        values = (heir, parcel, slot, epoch, self._process_id)
+
+        async def work(connection: Connection) -> None:
+            # Raises the epoch, too: what comes after it is refused, though nobody has claimed the slot yet.
+            released = await connection.execute(
+                "UPDATE rota.slots SET epoch = epoch + 1, owner = '', heir = %s, parcel = %b "
+                "WHERE slot = %s AND epoch = %s AND owner = %s",
+                values,
+            )
+            if not released.rowcount:
+                raise lost(slot, epoch)
+
+        await self._claims.run(work)
+
+    def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
+        append = append_of(slot, epoch, records)
+        self._appends.put(append)
+        return append.done
+
+    async def load(self, slot: int) -> Sequence[Record]:
+        async def read(connection: Connection) -> list[tuple[int, bytes, int]]:
+            found = await connection.execute(READ, (slot, last), binary=True)
+            return await found.fetchall()
+
+        records: list[Record] = []
+        last = -1
+        while rows := await self._logs.run(read):
+            for sequence, data, checksum in rows:
+                where = f"batch {sequence} of slot {slot} in {self.name}"
+                records.extend(batches.decode(data, checksum, where))
+                last = sequence
+        return records
+
+    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+        # An empty batch takes the snapshot's place among the appends: what was called before it is in the snapshot,
+        # what is called after it stays.
+        place = append_of(slot, epoch, (), numbered=True)
+        data, checksum = batches.encode(snapshot)
+        self._appends.put(place)
+        sequence: int = await place.done
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await connection.execute(
+                    "DELETE FROM rota.batches WHERE slot = %s AND sequence < %s", (slot, sequence)
+                )
+                await connection.execute(
+                    "UPDATE rota.batches SET data = %b, checksum = %s WHERE slot = %s AND sequence = %s",
+                    (data, checksum, slot, sequence),
+                )
+                # Last, so that neither a claim nor an append waits for the above.
+                fence = "SELECT FROM rota.slots WHERE slot = %s AND epoch = %s FOR NO KEY UPDATE"
+                if not (await connection.execute(fence, (slot, epoch))).rowcount:
+                    raise lost(slot, epoch)
+
+        await self._logs.run(work)
+
+    async def close(self) -> None:
+        await self._appends.close()
+        for line in (self._leases, self._claims, self._commits, self._logs):
+            await line.close()
+
+
+async def claim(connection: Connection, slot: int, me: str) -> Claim:
+    """Take the slot, if nobody alive has it. Statements of their own: each sees what was there when it began."""
+    async with connection.transaction():
+        held = await connection.execute(
+            "SELECT owner, parcel FROM rota.slots WHERE slot = %s FOR UPDATE", (slot,)
+        )
+        owner, parcel = await held.fetchone() or ("", b"")
+        if owner not in ("", me):
+            # Waits for a renewal on its way, and believes it. If there is none, it cannot come any more.
+            await connection.execute(
+                "DELETE FROM rota.processes WHERE process_id = %s AND lease_until <= clock_timestamp()",
+                (owner,),
+            )
+            alive = await connection.execute("SELECT FROM rota.processes WHERE process_id = %s", (owner,))
+            if alive.rowcount:
+                raise SlotLost(f"slot {slot} belongs to another process")
+        claimed = await connection.execute(
+            "UPDATE rota.slots SET epoch = epoch + 1, owner = %(me)s, heir = '', parcel = '' WHERE slot = %(slot)s "
+            "AND EXISTS (SELECT FROM rota.processes WHERE process_id = %(me)s AND lease_until > clock_timestamp()) "
+            "RETURNING epoch",
+            {"me": me, "slot": slot},
+        )
+        row = await claimed.fetchone()
+        if row is None:
+            raise LeaseLost(
+                f"slot {slot} cannot be claimed, the lease of this process has ended; register again"
+            )
+        return Claim(row[0], parcel)
+
+
+async def open_store(dsn: str, lease_ms: int = 3_000) -> PostgresStore:
+    """Reach the database, and make the tables in it if they are not there."""
+    line = Line(server_at(dsn), LONG_MS)
+    try:
+        await line.run(prepare)
+    finally:
+        await line.close()
+    return PostgresStore(dsn, lease_ms)

@@ -1,0 +1,120 @@
+"""
+The appends of a process to PostgreSQL. All that wait go into one statement, so one transaction and one flush.
+
+One statement also means that a process that is frozen in the middle of it holds nothing on the server.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from rota_coordinator.store.appends import Append, lost, settle
+from rota_coordinator.store.port import StoreError
+from rota_coordinator.store.postgres_line import Connection, Line
+
+# What one statement takes; the rest waits for the next. A single append may have more bytes.
+APPENDS_MAX = 1_000
+BYTES_MAX = 16 * 1024 * 1024
+# Locks the slots in their order, so that two processes never wait for each other. Whoever waited for a lock sees the
+# epoch that whoever had it left behind; and the last sequence, which the batches of another snapshot would not tell.
+APPEND = """
+WITH waiting AS (
+    SELECT * FROM unnest(%s::integer[], %s::bigint[], %b::bytea[], %s::bigint[])
+        WITH ORDINALITY AS waiting (slot, epoch, data, checksum, place)
+), held AS (
+    SELECT slot, epoch, last_sequence FROM rota.slots
+    WHERE (slot, epoch) IN (SELECT slot, epoch FROM waiting)
+    ORDER BY slot FOR NO KEY UPDATE
+), numbered AS (
+    SELECT place, slot, last_sequence + row_number() OVER (PARTITION BY slot ORDER BY place) AS sequence,
+        data, checksum
+    FROM waiting JOIN held USING (slot, epoch)
+), written AS (
+    INSERT INTO rota.batches SELECT slot, sequence, data, checksum FROM numbered
+), counted AS (
+    UPDATE rota.slots SET last_sequence = latest.sequence
+    FROM (SELECT slot, max(sequence) AS sequence FROM numbered GROUP BY slot) AS latest
+    WHERE slots.slot = latest.slot
+)
+SELECT place, sequence FROM numbered
+"""
+
+
+class Appends:
+    """What waits to be written, and the task that writes it."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._waiting: list[Append] = []
+        self._closed = False
+        # Slots with an append of which nobody knows, and its epoch. What was decided after it must not be written
+        # without it.
+        self._broken: dict[int, int] = {}
+        self._arrived = asyncio.Event()
+        self._writer = asyncio.ensure_future(self._run())
+
+    def put(self, append: Append) -> None:
+        """Write it soon, and settle it."""
+        if self._closed:
+            settle(append.done, None, StoreError("the store is closed; nothing can be appended any more"))
+            return
+        self._waiting.append(append)
+        self._arrived.set()
+
+    async def close(self) -> None:
+        """Write what waits, then end."""
+        self._closed = True
+        self._arrived.set()
+        await self._writer
+
+    async def _run(self) -> None:
+        taken: Sequence[Append] = ()
+        try:
+            while self._waiting or not self._closed:
+                self._arrived.clear()
+                if not self._waiting:
+                    await self._arrived.wait()
+                taken = self._take()
+                await self._commit(taken)
+        finally:
+            # Empty, unless an error that nobody thought of ends the task: then nobody is to wait for ever.
+            self._closed = True
+            for append in (*taken, *self._waiting):
+                settle(append.done, None, StoreError("the writer has ended; start the coordinator again"))
+
+    def _take(self) -> Sequence[Append]:
+        """What goes into the next statement; what would break a slot's order is refused."""
+        size, count = 0, 0
+        for append in self._waiting[:APPENDS_MAX]:
+            size += len(append.data)
+            if count and size > BYTES_MAX:
+                break
+            count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    async def _commit(self, appends: Sequence[Append]) -> None:
+        """Write all of them in one transaction; one whose epoch is old is refused, the others go on."""
+        sound = [append for append in appends if append.epoch > self._broken.get(append.slot, 0)]
+        sequences: Mapping[int, int] = {}
+        error: StoreError | None = None
+        if sound:
+            try:
+                sequences = await self._line.run(lambda connection: write(connection, sound))
+            except StoreError as unknown:
+                error = unknown
+                self._broken.update((append.slot, append.epoch) for append in sound)
+        for place, append in enumerate(sound):
+            sequence = sequences.get(place)
+            refused = error or (lost(append.slot, append.epoch) if sequence is None else None)
+            settle(append.done, sequence if append.numbered else None, refused)
+        for append in set(appends).difference(sound):
+            settle(append.done, None, lost(append.slot, append.epoch))
+
+
+async def write(connection: Connection, appends: Sequence[Append]) -> Mapping[int, int]:
+    """Write them; the sequences of those that were not refused, by their places in the list."""
+    columns = tuple(
+        zip(*((each.slot, each.epoch, each.data, each.checksum) for each in appends), strict=True)
+    )
+    written = await connection.execute(APPEND, [list(column) for column in columns])
+    return {place - 1: sequence for place, sequence in await written.fetchall()}

@@ -1,0 +1,179 @@
+"""
+A connection to PostgreSQL with a deadline for everything; `postgres.py` has one for each kind of work.
+
+Whatever goes wrong, the connection is thrown away and the next work makes a new one: what a broken one still does
+on the server, nobody knows.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+
+from rota_coordinator.store.port import StoreError
+
+Result = TypeVar("Result")
+Connection = psycopg.AsyncConnection[TupleRow]
+Work = Callable[[Connection], Awaitable[Result]]
+
+# All hosts of an address together; each has 2 s, psycopg knows no shorter time.
+CONNECT_S = 10
+# A frozen process must not hold a row for longer than its work may take: the server ends its transaction. An answer
+# is a promise: a commit is on the disk, also of a synchronous standby, whatever the server's default is.
+SETTINGS = """
+SELECT set_config('statement_timeout', %(timeout)s, false),
+    set_config('idle_in_transaction_session_timeout', %(timeout)s, false),
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)
+"""
+
+
+class Server(NamedTuple):
+    """Where the database is, and how to say so without its password."""
+
+    conninfo: str
+    name: str
+
+
+def server_at(dsn: str) -> Server:
+    """Read an address, postgresql://… or libpq's other form; what it leaves out comes from PG* variables."""
+    unreadable = StoreError(
+        "the address of PostgreSQL cannot be read; write postgresql://USER@HOST:PORT/DATABASE, "
+        "and special characters in a name or password as %XX"
+    )
+    try:
+        given = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
+    except psycopg.ProgrammingError:
+        # Its words may have a piece of the password.
+        raise unreadable from None
+    host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or "the local socket"
+    port = given.get("port") or os.environ.get("PGPORT") or "5432"
+    database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user", "")
+    # A password with @ or / that is not written as %XX ends up there.
+    if "@" in host + database or not port.replace(",", "").isdecimal():
+        raise unreadable
+    wanted = {
+        "application_name": "rota-coordinator",
+        "connect_timeout": "2",
+        "keepalives_idle": "5",
+        # Behind several hosts, the one that takes writes.
+        "target_session_attrs": "read-write",
+    }
+    return Server(make_conninfo("", **{**wanted, **given}), f"PostgreSQL {database} at {host}:{port}")
+
+
+class Line:
+    """One connection, made when it is needed. It does one piece of work at a time; the others wait their turn."""
+
+    def __init__(self, server: Server, timeout_ms: int) -> None:
+        self._server = server
+        self._timeout_ms = timeout_ms
+        self._connection: Connection | None = None
+        self._warnings: list[str] = []
+        self._turn = asyncio.Lock()
+
+    async def run(self, work: Work[Result]) -> Result:
+        """
+        Do the work, within the time limit. A StoreError that is not the work's own means that nobody knows whether
+        it was done.
+        """
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is None:
+                connection, work = await self._connect(), self._prepared(work)
+            working = asyncio.ensure_future(self._work(connection, work))
+            try:
+                await asyncio.wait({working}, timeout=self._timeout_ms / 1000)
+            finally:
+                too_late = not working.done()
+                if too_late:
+                    # Not by cancelling: psycopg would then ask the server to stop, and wait for its answer.
+                    cut(connection)
+                    await asyncio.wait({working})
+                    await connection.close()
+            if too_late and working.exception() is not None:
+                raise StoreError(
+                    f"{self._server.name} did not answer within {self._timeout_ms} ms; see to its load, its locks "
+                    "and the network"
+                )
+            if not connection.closed:
+                self._connection = connection
+            return working.result()
+
+    async def close(self) -> None:
+        """Wait for the work, then hang up."""
+        async with self._turn:
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+
+    async def _work(self, connection: Connection, work: Work[Result]) -> Result:
+        self._warnings.clear()
+        in_order = False
+        try:
+            result = await work(connection)
+            if self._warnings:
+                # Such as a commit that no longer waits for the standby, because somebody cancelled it.
+                raise psycopg.Warning(self._warnings[0])
+            in_order = True
+        except StoreError:  # the work's own: it has decided against it
+            in_order = True
+            raise
+        except (psycopg.Error, psycopg.Warning, OSError) as broken:
+            raise StoreError(
+                f"{self._server.name} failed ({first_line(broken)}); see to the server"
+            ) from broken
+        finally:
+            if not in_order:
+                await connection.close()
+        return result
+
+    async def _connect(self) -> Connection:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await psycopg.AsyncConnection.connect(
+                    self._server.conninfo, autocommit=True, tcp_user_timeout=self._timeout_ms
+                )
+        except (psycopg.Error, OSError) as broken:
+            problem = (
+                f"no answer within {CONNECT_S} s" if isinstance(broken, TimeoutError) else first_line(broken)
+            )
+            raise StoreError(
+                f"{self._server.name} cannot be reached ({problem}); start it, or name another with --store"
+            ) from broken
+
+    def _prepared(self, work: Work[Result]) -> Work[Result]:
+        """The work, on a connection that is new."""
+
+        async def both(connection: Connection) -> Result:
+            await connection.execute(SETTINGS, {"timeout": f"{self._timeout_ms}ms"})
+            connection.add_notice_handler(self._notice)
+            return await work(connection)
+
+        return both
+
+    def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warnings.append(notice.message_primary or "without words")
+
+
+def cut(connection: Connection) -> None:
+    """End a connection's traffic both ways, so that whoever waits on it sees its end at once."""
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as wire,
+    ):
+        # An error means that the other side was faster.
+        wire.shutdown(socket.SHUT_RDWR)
+
+
+def first_line(error: Exception) -> str:
+    """What a driver says, without the hints on the lines below."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -163,6 +163,9 @@ class Groups:
     def replay(self, record: Record) -> None:
         """Take over a record from the store, in the order of writing."""
         match record.WhichOneof("record"):
+            case "offset_committed":
+                offset = record.offset_committed
+                self._offsets_of(offset.group_id).put(offset)
             case "group":
                 self._replay_group(record.group.group_id, record)
                 self.incarnation = max(self.incarnation, record.group.incarnation)
@@ -172,10 +175,12 @@ class Groups:
                 self.groups.pop(record.group_removed.group_id, None)
                 self.offsets.pop(record.group_removed.group_id, None)
                 self.incarnation = max(self.incarnation, record.group_removed.incarnation)
-            case "offset_committed" | "offset_removed" | "offset_pending" | "producer_ended" as kind:
-                body = getattr(record, kind)
-                group_id = body.offset.group_id if kind == "offset_pending" else body.group_id
-                self.offsets.setdefault(group_id, Offsets()).replay(record)
+            case "offset_removed":
+                self._offsets_of(record.offset_removed.group_id).replay(record)
+            case "offset_pending":
+                self._offsets_of(record.offset_pending.offset.group_id).replay(record)
+            case "producer_ended":
+                self._offsets_of(record.producer_ended.group_id).replay(record)
             case _:
                 pass  # of a later version
 
@@ -227,8 +232,14 @@ class Groups:
     def _replay_group(self, group_id: str, record: Record) -> None:
         if group_id not in self.groups:
             self.groups[group_id] = Group(group_id, self.config, incarnation=0)
-            self.offsets.setdefault(group_id, Offsets())
+            self._offsets_of(group_id)
         self.groups[group_id].replay(record)
+
+    def _offsets_of(self, group_id: str) -> Offsets:
+        offsets = self.offsets.get(group_id)
+        if offsets is None:
+            offsets = self.offsets[group_id] = Offsets()
+        return offsets
 
     def _get_or_create(self, group_id: str, effects: Effects, now_ms: int) -> Group:
         group = self.groups.get(group_id)

@@ -58,22 +58,29 @@ class Offsets:
 
     def replay(self, record: Record) -> None:
         """Take over what a record says of offsets; others are not ours."""
-        self._position += 1
         match record.WhichOneof("record"):
             case "offset_committed":
-                offset = record.offset_committed
-                self.committed[partition_of(offset)] = Committed(self._position, offset)
+                self.put(record.offset_committed)
             case "offset_removed":
                 removed = record.offset_removed
                 self._remove(TopicPartition(removed.topic, removed.partition))
             case "offset_pending":
-                held = self.pending.setdefault(record.offset_pending.producer_id, {})
-                offset, epoch = record.offset_pending.offset, record.offset_pending.producer_epoch
-                held[partition_of(offset)] = Pending(self._position, offset, epoch)
+                self._hold(record.offset_pending)
             case "producer_ended":
                 self._end(record.producer_ended)
             case _:
                 pass
+
+    def put(self, offset: OffsetCommitted) -> None:
+        """Replay a commit: nearly all that a log holds are these, and loading brings a million of them."""
+        self._position += 1
+        self.committed[TopicPartition(offset.topic, offset.partition)] = Committed(self._position, offset)
+
+    def _hold(self, pending: OffsetPending) -> None:
+        self._position += 1
+        held = self.pending.setdefault(pending.producer_id, {})
+        where = TopicPartition(pending.offset.topic, pending.offset.partition)
+        held[where] = Pending(self._position, pending.offset, pending.producer_epoch)
 
     def _remove(self, partition: TopicPartition) -> None:
         self.committed.pop(partition, None)
@@ -83,6 +90,7 @@ class Offsets:
                 del self.pending[producer_id]
 
     def _end(self, ended: ProducerEnded) -> None:
+        self._position += 1
         held = self.pending.pop(ended.producer_id, {})
         if not ended.committed:
             return
@@ -147,11 +155,6 @@ def to_message(producer_id: int, pending: Pending) -> OffsetPending:
     return OffsetPending(
         offset=pending.offset, producer_id=producer_id, producer_epoch=pending.producer_epoch
     )
-
-
-def partition_of(offset: OffsetCommitted) -> TopicPartition:
-    """Where an offset belongs."""
-    return TopicPartition(offset.topic, offset.partition)
 
 
 def fetched_nothing(index: int, error: pb.ErrorCode.ValueType) -> pb.FetchedPartition:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from rota_coordinator.store.port import StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch
 
+# How many batches of a log are parsed at once: parsing is cheap, and each call of it is not.
+PARSED_AT_ONCE = 1_000
+
 
 def encode(records: Iterable[Record]) -> tuple[bytes, int]:
     """The bytes, and their checksum."""
@@ -16,5 +19,30 @@ def encode(records: Iterable[Record]) -> tuple[bytes, int]:
 def decode(data: bytes, checksum: int, where: str) -> Sequence[Record]:
     """The records of a batch; `where` is said when it is damaged."""
     if zlib.crc32(data) != checksum:
-        raise StoreError(f"{where} is damaged (its checksum differs); restore the file from a backup")
+        raise damaged(where)
     return RecordBatch.FromString(data).records
+
+
+def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Record]:
+    """
+    The records of a log, given as the sequence, data and checksum of each batch.
+
+    Batches that are put one after the other read as one batch with the records of all: that is how protobuf lays
+    out a repeated field.
+    """
+    records: list[Record] = []
+    together: list[bytes] = []
+    for sequence, data, checksum in rows:
+        if zlib.crc32(data) != checksum:
+            raise damaged(f"batch {sequence} of {where}")
+        together.append(data)
+        if len(together) == PARSED_AT_ONCE:
+            records += RecordBatch.FromString(b"".join(together)).records
+            together.clear()
+    records += RecordBatch.FromString(b"".join(together)).records
+    return records
+
+
+def damaged(where: str) -> StoreError:
+    """What is said of a batch that is not what was written."""
+    return StoreError(f"{where} is damaged (its checksum differs); restore the file from a backup")

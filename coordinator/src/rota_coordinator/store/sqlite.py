@@ -73,13 +73,7 @@ class SqliteStore:
             rows = connection.execute(
                 "SELECT sequence, data, checksum FROM batches WHERE slot = ? ORDER BY sequence", (slot,)
             )
-            return [
-                record
-                for sequence, data, checksum in rows
-                for record in batches.decode(
-                    data, checksum, f"batch {sequence} of slot {slot} in {self._path}"
-                )
-            ]
+            return batches.decode_all(rows, f"slot {slot} in {self._path}")
 
         return await self._do(work)
 

@@ -107,7 +107,7 @@ def test_nothing_stays_of_a_start_that_was_killed(
     up = Process.start(
         "up", commands.line("up"), log=tmp_path / "log", cwd=CHECKOUT, env=commands.environment()
     )
-    up.wait_until(lambda: "kubelets started" in up.log.read_text(), within_s=60)
+    up.wait_until(lambda: "machines of the nodes started" in up.log.read_text(), within_s=60)
     kill(up.pid, processes(commands))
     assert up.wait(within_s=1) == -signal.SIGKILL
     assert "nodes Ready" not in up.log.read_text()

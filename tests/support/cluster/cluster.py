@@ -19,10 +19,11 @@ from tests.support.cluster.forward import forward
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import Kubectl
 from tests.support.cluster.machine import FIRST_PROCESS, Machine
-from tests.support.cluster.node import Import, Node, finish
+from tests.support.cluster.node import Node
 from tests.support.cluster.pki import ADMIN, Pki
 from tests.support.cluster.prepared import Prepared
 from tests.support.cluster.process_identity import Identity
+from tests.support.cluster.runtime import finish
 from tests.support.place import Place
 from tests.support.processes import Process
 
@@ -50,7 +51,7 @@ class Cluster:
             at.name: Node(at, self._machine(at.name), control, self._pki, cgroup_of(folder))
             for at in addresses.NODES
         }
-        self._images = [prepared.pause, prepared.base]
+        self._images: list[Image] = []
         self._open = ExitStack()
 
     # --- using it ---
@@ -87,8 +88,7 @@ class Cluster:
         """Make the image known to every node, also to one that is started later. Pods name it `image.name`."""
         if image not in self._images:
             self._images.append(image)
-            running = [node for node in self._nodes.values() if node.machine.running]
-            finish(self._start_imports(running))
+            self._import_images([node for node in self._nodes.values() if node.machine.running])
 
     def place(self) -> Place:
         """Where to start a server that pods shall reach: at an address of the control plane's machine."""
@@ -108,7 +108,7 @@ class Cluster:
         """Switch a stopped node on again; it becomes Ready some seconds later."""
         node = self._nodes[name]
         self._start_runtimes([node])
-        finish(self._start_imports([node]))
+        self._import_images([node])
         node.start_kubelet(self._prepared.machinery.kube)
 
     def cut_link(self, name: str) -> None:
@@ -143,8 +143,7 @@ class Cluster:
         server = self._open_api()
         say("control plane started")
         self._start_runtimes(nodes)
-        imports = self._start_imports(nodes)
-        say("machines of the nodes started, importing images")
+        say("machines of the nodes started")
         self._control_plane.wait_ready(server)
         say("API server ready")
         self._control_plane.start_controllers()
@@ -155,8 +154,6 @@ class Cluster:
         self._wait_for_nodes()
         self.wait("serviceaccount/default", "create")  # without it no pod is admitted to the namespace
         say("nodes Ready")
-        finish(imports)
-        say("images imported")
 
     def stop(self) -> None:
         """End everything at once, nodes first; returns when nothing is left but the folder."""
@@ -178,14 +175,12 @@ class Cluster:
 
     def _start_runtimes(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            node.start_runtime(self._prepared.machinery, self._prepared.pause)
+            node.start_runtime(self._prepared)
         for node in nodes:
-            node.wait_for_runtime()
+            node.runtime.wait_ready()
 
-    def _start_imports(self, nodes: Sequence[Node]) -> list[Import]:
-        return [
-            node.start_import(image) for node in nodes for image in self._images if image not in node.images
-        ]
+    def _import_images(self, nodes: Sequence[Node]) -> None:
+        finish([each for node in nodes for each in node.runtime.start_imports(self._images)])
 
     def _wait_for_nodes(self) -> None:
         for name in self._nodes:

@@ -5,20 +5,14 @@ Started by `Cluster`, which also pulls its plug or its cable when a test wants t
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cluster import cgroups, node_settings
 from tests.support.cluster.addresses import CONTROL_PLANE, NODES, NodeAddress
-from tests.support.cluster.images import Image
 from tests.support.cluster.machine import Machine
-from tests.support.cluster.machinery import Machinery
 from tests.support.cluster.pki import Pki
-from tests.support.processes import Process, ProcessFailed
-
-CONTAINERD_WITHIN_S = 20
-IMPORT_WITHIN_S = 120
+from tests.support.cluster.prepared import Prepared
+from tests.support.cluster.runtime import POD_NETWORK, Runtime, copy_store
 
 
 class Node:
@@ -30,28 +24,18 @@ class Node:
         self._switch = switch
         self._pki = pki
         self._cgroup = f"{cgroup}/{at.name}"
-        self.images: set[Image] = set()
-        """What it has on its disk."""
+        self.runtime = Runtime(machine)
 
-    def start_runtime(self, machinery: Machinery, pause: Image) -> None:
-        """Switch the machine on, connect it, and start containerd; call `wait_for_runtime` then."""
+    def start_runtime(self, prepared: Prepared) -> None:
+        """Switch the machine on, connect it, and start containerd; call `runtime.wait_ready` then."""
+        network = self.machine.folder / POD_NETWORK
+        if not network.exists():  # the first time
+            copy_store(prepared.store, self.machine.folder)
+            network.mkdir()
+            (network / "pods.conflist").write_text(json.dumps(node_settings.pod_network(self.at)))
         self.machine.boot()
         self._connect()
-        settings = self.machine.folder
-        network = settings / "cni"
-        network.mkdir(exist_ok=True)
-        (network / "pods.conflist").write_text(json.dumps(node_settings.pod_network(self.at)))
-        cni_programs = machinery.program("ptp").parent
-        (settings / "containerd.toml").write_text(node_settings.containerd(pause.name, cni_programs, network))
-        self._containerd = self.machine.start(
-            "containerd", ["containerd", "--config", settings / "containerd.toml", "--log-level", "warn"]
-        )
-
-    def wait_for_runtime(self) -> None:
-        """Return when containerd answers."""
-        socket = Path(f"/proc/{self.machine.pid}/root{node_settings.CONTAINERD}")
-        self._containerd.wait_until(socket.exists, within_s=CONTAINERD_WITHIN_S)
-        self.machine.run(["ctr", "version"])
+        self.runtime.start(prepared.machinery, prepared.pause)
 
     def start_kubelet(self, kube: Path) -> None:
         """Start what makes it a node; it becomes Ready some seconds later."""
@@ -66,11 +50,6 @@ class Node:
             "--hostname-override", self.at.name, "--node-ip", self.at.address,
         ])  # fmt: skip
         self.machine.start("proxy", [kube, "proxy", "--config", proxy])
-
-    def start_import(self, image: Image) -> "Import":
-        """Begin to give the image to containerd; it is there when the import is finished."""
-        command: list[str | Path] = ["ctr", "--namespace", "k8s.io", "images", "import", image.archive]
-        return Import(self, image, self.machine.start("import", command))
 
     def stop(self) -> None:
         """As a power cut does it: first nobody hears of it any more, then it is gone."""
@@ -98,27 +77,3 @@ class Node:
         for other in NODES:
             if other != self.at:
                 self.machine.run(["ip", "route", "add", other.pods, "via", other.address])
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """An image on its way into a node."""
-
-    node: Node
-    image: Image
-    process: Process
-
-    def finish(self) -> None:
-        """Return when it is there."""
-        code = self.process.wait(within_s=IMPORT_WITHIN_S)
-        if code != 0:
-            raise ProcessFailed(
-                f"{self.node.at.name} could not import {self.image.archive}, code {code}:\n{self.process.tail()}"
-            )
-        self.node.images.add(self.image)
-
-
-def finish(imports: Sequence[Import]) -> None:
-    """Return when all of them are there."""
-    for each in imports:
-        each.finish()

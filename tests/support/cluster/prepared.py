@@ -8,8 +8,9 @@ cluster; costs nothing when all of it is there.
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.support.cluster import images, machinery
+from tests.support.cluster import images, machinery, runtime
 from tests.support.cluster.images import Image
 from tests.support.cluster.machine import NAMESPACES
 from tests.support.cluster.machinery import Machinery
@@ -23,13 +24,16 @@ class Prepared:
     machinery: Machinery
     pause: Image
     base: Image
+    store: Path
+    """Both images, unpacked: what a node's containerd begins with."""
 
 
 def prepare() -> Prepared:
     """Build what is missing; raises Unavailable where there can be no cluster."""
     check_machine()
     programs = machinery.prepare()
-    return Prepared(programs, images.pause(programs.reaper), images.base())
+    pause, base = images.pause(programs.reaper), images.base()
+    return Prepared(programs, pause, base, runtime.prepare(programs, pause, base))
 
 
 def check_machine() -> None:

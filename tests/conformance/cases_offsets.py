@@ -2,39 +2,47 @@
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import SMALL, Driver
-from tests.conformance.members import TOPIC, Member, answer, fetch, form, new_group, rebalance, topic_offsets
+from tests.conformance.members import (
+    TOPIC,
+    Member,
+    answer,
+    fetch,
+    form,
+    new_group,
+    rebalance,
+    rejoin_all,
+    topic_offsets,
+)
 from tests.conformance.registry import case
 
 
-async def full_group(driver: Driver) -> tuple[Member, Member]:
-    group = new_group()
-    leader, follower = Member(driver, group), Member(driver, group)
-    await form(leader, follower)
-    return leader, follower
+async def full_group(driver: Driver) -> list[Member]:
+    """The leader is the first."""
+    members = [Member(driver, group) for group in [new_group()] * 3]
+    await form(*members)
+    return members
 
 
 @case("103", SMALL)
 async def a_full_group_refuses_at_the_first_step(driver: Driver) -> None:
-    leader, _ = await full_group(driver)
+    leader, *_ = await full_group(driver)
     reply = await answer(Member(driver, leader.group).send_join(), pb.JoinGroupResponse)
     assert (reply.error_code, reply.member_id) == (pb.GROUP_MAX_SIZE_REACHED, "")
 
 
 @case("105", SMALL)
 async def a_member_that_waits_may_join_again_in_a_full_group(driver: Driver) -> None:
-    leader, follower = await full_group(driver)
-    first = leader.send_join()
+    members = await full_group(driver)
+    first = members[0].send_join()
     assert await first.is_parked()
-    again, other = leader.send_join(), follower.send_join()
-    await leader.joined(again)
-    await follower.joined(other)
+    await rejoin_all(members)
 
 
 @case("106", SMALL)
 async def the_members_of_a_full_group_join_again(driver: Driver) -> None:
-    leader, follower = await full_group(driver)
-    await rebalance(leader, follower)
-    assert len(leader.entries) == 2
+    leader, *others = await full_group(driver)
+    await rebalance(leader, *others)
+    assert len(leader.entries) == 3
 
 
 @case("107")
@@ -69,7 +77,7 @@ async def no_commit_between_join_and_sync(driver: Driver) -> None:
 
 @case("111")
 async def a_commit_before_joining_again_is_taken(driver: Driver) -> None:
-    leader, follower = await full_group(driver)
+    leader, follower, _ = await full_group(driver)
     assert await leader.send_join().is_parked()
     assert await follower.commit({1: 5}) == pb.NONE
     assert await fetch(driver, leader.group, 1) == {1: 5}

@@ -65,8 +65,8 @@ class Settings:
 
 
 DEFAULT = Settings()
-# Long beside what a busy machine may lose between two looks.
-DELAYED = Settings(initial_rebalance_delay_ms=2000)
-SMALL = Settings(members_max=2)
+# The delay is long beside what a busy machine may lose between two looks. Cases of either kind share a coordinator: each
+# set of settings is one more to start.
+DELAYED = SMALL = Settings(initial_rebalance_delay_ms=2000, members_max=3)
 SESSION_TIMEOUT_MS_MIN = 500
 SESSION_TIMEOUT_MS_MAX = 30 * 60_000

@@ -16,13 +16,13 @@ from rota_coordinator.group.hashing import slot_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance import cases_admin, cases_joining, cases_leaving, cases_offsets, cases_rounds, runs
 from tests.conformance.core import CoreDriver
-from tests.conformance.driver import DEFAULT, DELAYED, SMALL, Settings
+from tests.conformance.driver import DEFAULT, DELAYED, Settings
 from tests.conformance.kafka import KafkaDriver
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
 from tests.conformance.registry import CASES, Case
 from tests.conformance.server import ServerDriver
 from tests.support.coordinator import Coordinator
-from tests.support.kafka import running
+from tests.support.kafka import Kafka, running
 
 SECTIONS = (cases_admin, cases_joining, cases_rounds, cases_leaving, cases_offsets)
 # As tests.support.kafka sets its brokers up.
@@ -30,7 +30,6 @@ OFFSETS_PARTITIONS = 4
 COORDINATES_WITHIN_S = 30
 POLL_S = 0.05
 NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
-ALL_SETTINGS = (DEFAULT, DELAYED, SMALL)
 Results = Mapping[str, BaseException | None]
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: f"{case.id}-{case.rule}")
 
@@ -63,7 +62,7 @@ def rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
     """What became of every case on Rota's server: one for each set of settings, because they are set at its start."""
     with ExitStack() as stack:
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings in ALL_SETTINGS:
+        for settings in (DEFAULT, DELAYED):
             coordinator = Coordinator(tmp_path_factory.mktemp("coordinator"), flags(settings))
             coordinator.start()
             stack.callback(coordinator.stop)
@@ -82,16 +81,15 @@ def flags(settings: Settings) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def kafka_results() -> Iterator[Results]:
-    """What became of every case on Kafka."""
-    with ExitStack() as stack:
+def kafka_results(kafka: Kafka) -> Iterator[Results]:
+    """What became of every case on Kafka; the shared broker has the default settings."""
+    with running(settings=properties(DELAYED)) as delayed:
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings in ALL_SETTINGS:
-            kafka = stack.enter_context(running(settings=properties(settings)))
+        for settings, broker in ((DEFAULT, kafka), (DELAYED, delayed)):
             for topic in (TOPIC, OTHER_TOPIC):
-                kafka.create_topic(topic, partitions=6)
-            asyncio.run(coordinates(KafkaDriver(kafka.bootstrap, settings)))
-            connect[settings] = partial(KafkaDriver, kafka.bootstrap, settings)
+                broker.create_topic(topic, partitions=6)
+            asyncio.run(coordinates(KafkaDriver(broker.bootstrap, settings)))
+            connect[settings] = partial(KafkaDriver, broker.bootstrap, settings)
         yield runs.run_all(connect)
 
 

@@ -9,31 +9,35 @@ from pathlib import Path
 
 from tests.support.java import java
 from tests.support.kafka import wire
-from tests.support.kafka.jars import prepare
+from tests.support.kafka.jars import fetched
 from tests.support.kafka.layout import Layout
-from tests.support.processes import Process, ProcessFailed
+from tests.support.kafka.storage import lay_out
+from tests.support.processes import Process
 
-# Part of every broker's metadata; any 16 bytes in URL-safe base 64 will do.
-CLUSTER_ID = "Um90YS10ZXN0cy1LYWZrYQ"
 LOGGING = Path(__file__).with_name("log4j2.properties")
-# A second and a half of work: the slower compiler would only cost.
-FORMAT_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-BROKER_OPTIONS = ("-XX:+UseSerialGC", "-Xms256m", "-Xmx256m", f"-Dlog4j2.configurationFile={LOGGING}")
-FORMAT_S = 60
+OPTIONS = (
+    "-XX:+UseSerialGC",
+    # It lives for a test: what the thorough compiler costs at the start would never come back.
+    "-XX:TieredStopAtLevel=1",
+    "-Xms256m",
+    "-Xmx256m",
+    f"-Dlog4j2.configurationFile={LOGGING}",
+)
 READY_S = 60
 
 
 class Broker:
-    """One node. Each `begin_…` returns at once, so that the nodes of a cluster can do it side by side."""
+    """One node."""
 
-    def __init__(self, number: int, layout: Layout) -> None:
+    def __init__(self, number: int, layout: Layout, java_option: str) -> None:
         self.number = number
         self.address = layout.address(number)
         self.address_for_pods = layout.address_for_pods(number)
         self._layout = layout
+        self._java_option = java_option
         self._properties = layout.folder / f"node-{number}.properties"
         self._properties.write_text(layout.properties(number))
-        self._format: Process | None = None
+        lay_out(layout, number)
         self._server: Process | None = None
 
     @property
@@ -45,24 +49,12 @@ class Broker:
         """What it wrote, over all its starts."""
         return self._layout.logs / f"node-{self.number}.log"
 
-    def begin_format(self) -> None:
-        """Write the cluster's id and users into its empty folder: Kafka starts from no other."""
-        self._format = self._java(
-            FORMAT_OPTIONS, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties,
-            *self._layout.security.format_arguments(),
-        )  # fmt: skip
-
-    def end_format(self) -> None:
-        """Return when its folder is formatted."""
-        if self._format is None:
-            raise RuntimeError(f"{self._name} was not being formatted: call begin_format first")
-        code = self._format.wait(within_s=FORMAT_S)
-        if code != 0:
-            raise ProcessFailed(f"formatting {self._name} ended with code {code}:\n{self._format.tail()}")
-
     def begin_start(self) -> None:
-        """Start it on the data it has; a cluster's nodes become ready together or not at all."""
-        self._server = self._java(BROKER_OPTIONS, "kafka.Kafka", self._properties)
+        """Start it on the data it has; returns at once, for a cluster's nodes become ready together or not at all."""
+        options = (*OPTIONS, self._java_option, "-cp", f"{fetched()}/*")
+        command: list[str | Path]
+        command = [*self._layout.place.enter, java().program, *options, "kafka.Kafka", self._properties]
+        self._server = Process.start(self._name, command, log=self.log)
 
     def end_start(self, beside: Sequence["Broker"] = ()) -> None:
         """Return when it answers a request of its protocol; those `beside` it are starting with it."""
@@ -83,15 +75,14 @@ class Broker:
         """End it at once, as a crash would; the others notice after the session timeout of 2 s."""
         self._running().kill()
 
-    def stop(self) -> None:
+    def stop(self, *, within_s: float = 15) -> None:
         """End it in good order: the leadership of its partitions moves to other nodes first."""
-        self._running().stop()
+        self._running().stop(within_s=within_s)
 
     def end(self) -> None:
         """End whatever of it runs; it need not have been started."""
-        for process in (self._format, self._server):
-            if process is not None:
-                process.kill()
+        if self._server is not None:
+            self._server.kill()
 
     @property
     def _name(self) -> str:
@@ -101,8 +92,3 @@ class Broker:
         if self._server is None:
             raise RuntimeError(f"{self._name} was never started: call start first")
         return self._server
-
-    def _java(self, options: tuple[str, ...], main: str, *arguments: str | Path) -> Process:
-        place = self._layout.place
-        command = [*place.enter, java().program, *options, *("-cp", f"{prepare()}/*"), main, *arguments]
-        return Process.start(self._name, command, log=self.log)

@@ -1,24 +1,32 @@
 """
 A Kafka cluster for one test, for one session of tests, or for a person.
 
-`running` is the one way to have one; the fixtures and the command are thin layers over it.
+`running` is the one way to have one; the fixtures and the command are thin layers over it. `prepare` is what `make test`
+calls before the tests.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support import cache
+from tests.support.java import java
 from tests.support.kafka.broker import Broker
-from tests.support.kafka.jars import prepare
+from tests.support.kafka.jars import fetched
 from tests.support.kafka.layout import Layout, Ports
 from tests.support.kafka.security import Security, SecurityName, make_security
 from tests.support.place import HERE, LOOPBACK, Network
+from tests.support.processes import ProcessFailed
 from tests.support.workdir import logs, workdir
 
-TOPIC_S = 30
+TIMEOUT_S = 30
+CLASSES = "classes.jsa"
+CLASSES_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,32 @@ class Kafka:
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """A topic with as many copies as the cluster keeps of everything: three, if it has that many nodes."""
         admin = AdminClient(self.client_config())
-        admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(TOPIC_S)
+        admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(TIMEOUT_S)
+
+
+def prepare() -> Path:
+    """The archive of the classes that a broker loads, parsed and checked: with it a start is half the work."""
+    jars = fetched()
+    # A Java takes only an archive of its own, of these very files.
+    key = cache.key_of(java().home / "release", f"{jars} {jars.stat().st_mtime_ns}")
+    return cache.build_once("kafka-classes", key, _record_classes) / CLASSES
+
+
+def _record_classes(folder: Path) -> None:
+    archive = folder / CLASSES
+    with running(java_option=f"-XX:ArchiveClassesAtExit={archive}") as kafka:
+        kafka.create_topic("any")
+        producer = Producer(kafka.client_config())
+        producer.produce("any", value=b"any")
+        producer.flush(TIMEOUT_S)
+        consumer = Consumer({**kafka.client_config(), "group.id": "any", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["any"])
+        consumer.poll(TIMEOUT_S)
+        consumer.close()
+        broker = kafka.broker(1)
+        broker.stop(within_s=CLASSES_S)
+        if not archive.exists():
+            raise ProcessFailed(f"Kafka's Java has archived no classes; its log: {broker.log}")
 
 
 @contextmanager
@@ -59,13 +92,15 @@ def running(
     security: SecurityName = "plaintext",
     network: Network = LOOPBACK,
     settings: Mapping[str, str] | None = None,
+    java_option: str = "",
 ) -> Iterator[Kafka]:
     """
     A new, empty cluster of that many nodes; it ends with the block, and with this process.
 
-    `settings` are broker properties of this cluster alone.
+    `settings` are broker properties of this cluster alone, `java_option` is in place of the archive of classes.
     """
-    prepare()  # Before anything else: the first time it takes a while and may say that it cannot be had.
+    # Before anything else: the first time it takes a while and may say that it cannot be had.
+    option = java_option or f"-XX:SharedArchiveFile={prepare()}"
     place = network.place()
     with workdir("kafka") as folder, ExitStack() as stack:
         layout = Layout(
@@ -78,7 +113,7 @@ def running(
         )
         for ports in layout.ports:
             stack.enter_context(network.forward(HERE.address, ports.clients, listen=ports.clients))
-        brokers = tuple(Broker(number, layout) for number in range(1, nodes + 1))
+        brokers = tuple(Broker(number, layout, option) for number in range(1, nodes + 1))
         stack.callback(_end, brokers)
         _start(brokers)
         yield Kafka(brokers, layout.security)
@@ -86,9 +121,6 @@ def running(
 
 def _start(brokers: tuple[Broker, ...]) -> None:
     for broker in brokers:
-        broker.begin_format()
-    for broker in brokers:
-        broker.end_format()
         broker.begin_start()
     for broker in brokers:
         broker.end_start(beside=brokers)

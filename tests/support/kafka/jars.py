@@ -1,7 +1,7 @@
 """
 Kafka's jars, fetched by Maven once for each state of `pom.xml`.
 
-`prepare` is what `make test` calls before the tests, and what every start of a broker calls again.
+Every start of a broker asks for them.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from tests.support.unavailable import Unavailable
 POM = Path(__file__).with_name("pom.xml")
 
 
-def prepare() -> Path:
+def fetched() -> Path:
     """The folder of the jars; fetched on the first call."""
     java()
     return cache.build_once("kafka", cache.key_of(POM), _fetch)

@@ -66,6 +66,10 @@ class Layout:
         """Where pods reach it."""
         return f"{self.place.address}:{self.ports[number - 1].pods}"
 
+    def data(self, number: int) -> Path:
+        """What the node keeps."""
+        return self.folder / f"node-{number}"
+
     def properties(self, number: int) -> str:
         """The node's `server.properties`."""
         every = {
@@ -74,7 +78,7 @@ class Layout:
             **self._replication(),
             **self._listeners(number),
             "node.id": str(number),
-            "log.dirs": str(self.folder / f"node-{number}"),
+            "log.dirs": str(self.data(number)),
         }
         return "".join(f"{name}={value}\n" for name, value in every.items())
 

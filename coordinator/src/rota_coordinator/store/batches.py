@@ -45,4 +45,4 @@ def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Recor
 
 def damaged(where: str) -> StoreError:
     """What is said of a batch that is not what was written."""
-    return StoreError(f"{where} is damaged (its checksum differs); restore the file from a backup")
+    return StoreError(f"{where} is damaged (its checksum differs); restore the store from a backup")

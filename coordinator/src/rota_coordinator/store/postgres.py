@@ -142,10 +142,8 @@ class PostgresStore:
         records: list[Record] = []
         last = -1
         while rows := await self._logs.run(read):
-            for sequence, data, checksum in rows:
-                where = f"batch {sequence} of slot {slot} in {self.name}"
-                records.extend(batches.decode(data, checksum, where))
-                last = sequence
+            records += batches.decode_all(rows, f"slot {slot} in {self.name}")
+            last = rows[-1][0]
         return records
 
     async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:

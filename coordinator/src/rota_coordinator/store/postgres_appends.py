@@ -82,7 +82,7 @@ class Appends:
                 settle(append.done, None, StoreError("the writer has ended; start the coordinator again"))
 
     def _take(self) -> Sequence[Append]:
-        """What goes into the next statement; what would break a slot's order is refused."""
+        """What goes into the next statement."""
         size, count = 0, 0
         for append in self._waiting[:APPENDS_MAX]:
             size += len(append.data)
@@ -94,27 +94,30 @@ class Appends:
 
     async def _commit(self, appends: Sequence[Append]) -> None:
         """Write all of them in one transaction; one whose epoch is old is refused, the others go on."""
-        sound = [append for append in appends if append.epoch > self._broken.get(append.slot, 0)]
-        sequences: Mapping[int, int] = {}
-        error: StoreError | None = None
-        if sound:
-            try:
-                sequences = await self._line.run(lambda connection: write(connection, sound))
-            except StoreError as unknown:
-                error = unknown
-                self._broken.update((append.slot, append.epoch) for append in sound)
-        for place, append in enumerate(sound):
-            sequence = sequences.get(place)
-            refused = error or (lost(append.slot, append.epoch) if sequence is None else None)
-            settle(append.done, sequence if append.numbered else None, refused)
-        for append in set(appends).difference(sound):
-            settle(append.done, None, lost(append.slot, append.epoch))
+        sound: list[Append] = []
+        for append in appends:
+            if append.epoch > self._broken.get(append.slot, 0):
+                sound.append(append)
+            else:
+                settle(append.done, None, lost(append.slot, append.epoch))
+        try:
+            sequences = await self._line.run(lambda connection: write(connection, sound)) if sound else {}
+        except StoreError as unknown:
+            for append in sound:
+                self._broken[append.slot] = max(append.epoch, self._broken.get(append.slot, 0))
+                settle(append.done, None, unknown)
+            return
+        for place, append in enumerate(sound, start=1):
+            if place in sequences:
+                settle(append.done, sequences[place] if append.numbered else None, None)
+            else:
+                settle(append.done, None, lost(append.slot, append.epoch))
 
 
 async def write(connection: Connection, appends: Sequence[Append]) -> Mapping[int, int]:
-    """Write them; the sequences of those that were not refused, by their places in the list."""
+    """Write them; the sequences of those that were not refused, by their places in the list, from 1."""
     columns = tuple(
         zip(*((each.slot, each.epoch, each.data, each.checksum) for each in appends), strict=True)
     )
     written = await connection.execute(APPEND, [list(column) for column in columns])
-    return {place - 1: sequence for place, sequence in await written.fetchall()}
+    return dict(await written.fetchall())

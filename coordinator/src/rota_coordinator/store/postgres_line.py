@@ -78,6 +78,7 @@ class Line:
         self._connection: Connection | None = None
         self._warnings: list[str] = []
         self._turn = asyncio.Lock()
+        self._closed = False
 
     async def run(self, work: Work[Result]) -> Result:
         """
@@ -85,6 +86,8 @@ class Line:
         it was done.
         """
         async with self._turn:
+            if self._closed:
+                raise StoreError(f"{self._server.name} is closed; nothing can be asked of it any more")
             connection, self._connection = self._connection, None
             if connection is None:
                 connection, work = await self._connect(), self._prepared(work)
@@ -98,7 +101,8 @@ class Line:
                     cut(connection)
                     await asyncio.wait({working})
                     await connection.close()
-            if too_late and working.exception() is not None:
+                failed = working.exception()
+            if too_late and failed is not None:
                 raise StoreError(
                     f"{self._server.name} did not answer within {self._timeout_ms} ms; see to its load, its locks "
                     "and the network"
@@ -110,9 +114,9 @@ class Line:
     async def close(self) -> None:
         """Wait for the work, then hang up."""
         async with self._turn:
+            self._closed = True
             if self._connection is not None:
                 await self._connection.close()
-                self._connection = None
 
     async def _work(self, connection: Connection, work: Work[Result]) -> Result:
         self._warnings.clear()

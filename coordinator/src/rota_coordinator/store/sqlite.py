@@ -51,6 +51,7 @@ class SqliteStore:
         self._connection = connection  # the writer thread's, from here on
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Append | Job | None] = []  # None: close
+        self._closed = False
         # Slots with a failed append. What was decided after it must not be written without it.
         self._broken: set[int] = set()
         self._arrived = threading.Condition()
@@ -106,6 +107,14 @@ class SqliteStore:
 
     def _put(self, work: Append | Job | None) -> None:
         with self._arrived:
+            if self._closed and work is not None:
+                settle(
+                    work.done,
+                    None,
+                    StoreError(f"{self._path} is closed; nothing can be asked of it any more"),
+                )
+                return
+            self._closed = work is None
             self._waiting.append(work)
             self._arrived.notify()
 

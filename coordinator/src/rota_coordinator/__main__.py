@@ -3,14 +3,15 @@
 import asyncio
 import sys
 
-from rota_coordinator.options import parse, problem
+from rota_coordinator.options import parse, problem, secret_in
+from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.store.port import StoreError
 
 
 def main() -> None:
     """Start, or say in one sentence why not."""
     options = parse(sys.argv[1:])
-    wrong = problem(options)
+    wrong = secret_in(sys.argv[1:]) or problem(options)
     if wrong:
         sys.exit(f"rota-coordinator: {wrong}")
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
@@ -18,7 +19,7 @@ def main() -> None:
 
     try:
         asyncio.run(serve(options))
-    except StoreError as error:
+    except (SecurityError, StoreError) as error:
         sys.exit(f"rota-coordinator: {error}")
     except RuntimeError as error:
         # gRPC's only word for a port that is taken.

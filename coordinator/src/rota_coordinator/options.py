@@ -3,6 +3,8 @@
 import argparse
 import ipaddress
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
 
@@ -10,6 +12,8 @@ from rota_coordinator import failpoints
 from rota_coordinator.group.config import MINUTE_MS, GroupConfig
 
 STORES = ("sqlite:", "postgresql://")
+# In a PostgreSQL URL: before the host, where a slash ends the search as it does for libpq, or as a parameter.
+PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)", re.IGNORECASE)
 # The flags of the groups, named as Kafka's settings where it has them.
 GROUP_FLAGS = {
     "session_timeout_ms_min": (
@@ -60,7 +64,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--advertise", default="", metavar="HOST:PORT", help="what members dial, if not --listen"
     )
-    parser.add_argument("--insecure", action="store_true", help="listen beyond loopback, without TLS")
+    add_security(parser)
     for field in fields(GroupConfig):
         flag, meaning = GROUP_FLAGS[field.name]
         parser.add_argument(
@@ -90,6 +94,20 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def add_security(parser: argparse.ArgumentParser) -> None:
+    """Who may speak to the coordinator, and how."""
+    parser.add_argument(
+        "--insecure", action="store_true", help="listen beyond loopback, to anybody, without TLS if need be"
+    )
+    for flag, meaning in (
+        ("tls-cert", "the server's certificate, and those above it; read again when it changes"),
+        ("tls-key", "the key of that certificate"),
+        ("tls-client-ca", "clients need a certificate of this authority"),
+        ("tokens-file", "who there is, how each is recognized, and which groups each may touch"),
+    ):
+        parser.add_argument(f"--{flag}", default="", metavar="PEM" if "tls" in flag else "FILE", help=meaning)
+
+
 def failpoint_names(text: str) -> tuple[str, ...]:
     """The names of a list."""
     names = tuple(filter(None, text.split(",")))
@@ -108,8 +126,35 @@ def problem(options: argparse.Namespace) -> str:
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdecimal():
         return f"--listen {options.listen}: give HOST:PORT, for example 127.0.0.1:7070"
-    if not options.insecure and not is_loopback(host):
-        return f"--listen {options.listen} is not loopback and TLS is not there yet; add --insecure if you mean it"
+    return security_problem(options, host)
+
+
+def security_problem(options: argparse.Namespace, host: str) -> str:
+    """What is missing before others may be let in; the default is to let nobody in."""
+    if bool(options.tls_cert) != bool(options.tls_key):
+        missing = "--tls-key" if options.tls_cert else "--tls-cert"
+        return f"{missing} is missing: TLS needs a certificate and its key"
+    if options.tls_client_ca and not options.tls_cert:
+        return "--tls-client-ca asks for certificates of clients, which needs --tls-cert and --tls-key"
+    if options.insecure or is_loopback(host):
+        return ""
+    if not options.tls_cert:
+        return f"--listen {options.listen} is not loopback: add --tls-cert and --tls-key, or --insecure if you mean it"
+    if not options.tokens_file and not options.tls_client_ca:
+        return (
+            f"--listen {options.listen} is not loopback, and anybody could do anything there: "
+            "add --tokens-file or --tls-client-ca, or --insecure if you mean it"
+        )
+    return ""
+
+
+def secret_in(arguments: Sequence[str]) -> str:
+    """Why the arguments may not be used: everybody on a machine can read them. Empty when they hold no secret."""
+    if any(PASSWORD.search(argument) for argument in arguments):
+        return (
+            "--store holds a password, and everybody on this machine can read arguments; "
+            "give it as ROTA_STORE, or the password as PGPASSWORD or in a passfile"
+        )
     return ""
 
 

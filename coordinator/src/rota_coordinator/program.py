@@ -11,6 +11,7 @@ from pathlib import Path
 from rota_coordinator.failpoints import Failpoints
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.ownership import Lease, Shared, Voice
+from rota_coordinator.security.composition import secure
 from rota_coordinator.server import make_server
 from rota_coordinator.service import Service, steady_clock_ms
 from rota_coordinator.sessions import Sessions
@@ -30,6 +31,7 @@ def report(text: str) -> None:
 async def serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT."""
     sessions, watchers = Sessions(), Watchers()
+    security = secure(options, report)
     failpoints = Failpoints(options.failpoints, report)
     now_ms = steady_clock_ms()
     lease = Lease(now_ms, options.slot_lease_ms)
@@ -49,9 +51,9 @@ async def serve(options: argparse.Namespace) -> None:
     if shared:
         voice = Voice(report, sessions.go_away)
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
-    server = make_server(service, sessions, watchers)
+    server = make_server(security.door(service), sessions, watchers)
     host = options.listen.rpartition(":")[0]
-    port = server.add_insecure_port(options.listen)
+    port = security.listen(server, options.listen)
     if not options.advertise:
         service.address = f"{host}:{port}"
     stopped = stop_signals()
@@ -61,6 +63,7 @@ async def serve(options: argparse.Namespace) -> None:
     tending = [
         asyncio.create_task(service.tend(lambda: report(f"listening on {host}:{port}"))),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
+        asyncio.create_task(security.keep_current()),
     ]
     await asyncio.wait({*tending, stopped}, return_when=asyncio.FIRST_COMPLETED)
     for task in tending:

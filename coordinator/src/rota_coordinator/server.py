@@ -1,4 +1,4 @@
-"""The gRPC server: the Coordinator service in front of `service` and `sessions`."""
+"""The gRPC server: the Coordinator service, for callers that `security.door` lets in."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from rota_coordinator.admin_server import AdminServer
 from rota_coordinator.group.answers import ProtocolRequest
-from rota_coordinator.service import Service
+from rota_coordinator.security.door import Door
 from rota_coordinator.sessions import Session, Sessions
 from rota_coordinator.watch import Watchers
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -37,15 +37,16 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class CoordinatorServer(pb_grpc.CoordinatorServicer):
     """The calls of the service; each is one request to a group, or a stream of them."""
 
-    def __init__(self, service: Service, sessions: Sessions) -> None:
-        self._service = service
+    def __init__(self, door: Door, sessions: Sessions) -> None:
+        self._door = door
         self._sessions = sessions
 
     @override
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, context: Context
     ) -> pb.FindCoordinatorResponse:
-        return self._service.find(request)
+        caller = await self._door.admit(context)
+        return caller.find(request)
 
     @override
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Context) -> pb.JoinGroupResponse:
@@ -85,18 +86,15 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
     async def Session(
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
     ) -> AsyncIterator[pb.SessionResponse]:
-        host = client_host(context)
-        session = Session(
-            self._sessions,
-            submit=lambda request: self._service.submit(request, host),
-            find=self._service.find,
-        )
+        caller = await self._door.admit(context)
+        session = Session(self._sessions, caller, client_host(context))
         async for frame in session.run(request_iterator):
             yield frame
 
     async def _answer(self, request: ProtocolRequest, context: Context, kind: type[Reply]) -> Reply:
+        caller = await self._door.admit(context)
         # Shielded: cancelling a call does not remove its member.
-        reply = await asyncio.shield(self._service.submit(request, client_host(context)))
+        reply = await asyncio.shield(caller.submit(request, client_host(context)))
         if reply is None:
             await context.abort(grpc.StatusCode.ABORTED, "a newer request of this member took its place")
         return cast("Reply", reply)
@@ -109,9 +107,9 @@ def client_host(context: Context) -> str:
     return f"/{address}"
 
 
-def make_server(service: Service, sessions: Sessions, watchers: Watchers) -> grpc.aio.Server:
+def make_server(door: Door, sessions: Sessions, watchers: Watchers) -> grpc.aio.Server:
     """A server with both services in it, not started and not listening yet."""
     server = grpc.aio.server(options=OPTIONS)
-    pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(service, sessions), server)
-    add_AdminServicer_to_server(AdminServer(service, watchers), server)
+    pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
+    add_AdminServicer_to_server(AdminServer(door, watchers), server)
     return server

@@ -6,19 +6,18 @@ stays open, and is dropped when it would be answered.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 
 import grpc
 
 from rota_coordinator.group.answers import ProtocolRequest
+from rota_coordinator.security.door import Caller
 from rota_coordinator.slot import Answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # A stream with so many unanswered requests is told to wait; so is one that does not read its answers.
 OPEN_REQUESTS_MAX = 10_000
 
-Submit = Callable[[ProtocolRequest], Answer]
-Find = Callable[[pb.FindCoordinatorRequest], pb.FindCoordinatorResponse]
 Speaker = tuple[str, str]  # group id, member id
 
 
@@ -27,6 +26,10 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_speaker: dict[Speaker, Session] = {}
+
+    def hears(self, session: "Session", speaker: Speaker) -> bool:
+        """Whether the member last spoke on this stream."""
+        return self._by_speaker.get(speaker) is session
 
     def heard(self, session: "Session", speaker: Speaker) -> None:
         """A member spoke: from now on it is told on this stream."""
@@ -59,11 +62,11 @@ class Sessions:
 class Session:
     """One stream."""
 
-    def __init__(self, sessions: Sessions, submit: Submit, find: Find) -> None:
+    def __init__(self, sessions: Sessions, caller: Caller, client_host: str) -> None:
         self.speakers: set[Speaker] = set()
         self._sessions = sessions
-        self._submit = submit
-        self._find = find
+        self._caller = caller
+        self._client_host = client_host
         self._outgoing: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
         self._unanswered = 0
 
@@ -99,17 +102,17 @@ class Session:
             refusal = f"{self._unanswered} requests are open on this stream; wait for answers"
             self._fail(frame.request_id, grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
         elif kind == "find_coordinator":
-            found = self._find(frame.find_coordinator)
+            found = self._caller.find(frame.find_coordinator)
             self.push(pb.SessionResponse(request_id=frame.request_id, find_coordinator=found))
         else:
             self._start(frame.request_id, kind, getattr(frame, kind))
 
     def _start(self, request_id: int, kind: str, request: ProtocolRequest) -> None:
-        member_id = getattr(request, "member_id", "")
-        if member_id:
-            self._sessions.heard(self, (request.group_id, member_id))
         self._unanswered += 1
-        answer = self._submit(request)
+        answer = self._caller.submit(request, self._client_host)
+        speaker = (request.group_id, getattr(request, "member_id", ""))
+        if not self._sessions.hears(self, speaker) and self._caller.is_member(*speaker):
+            self._sessions.heard(self, speaker)
         answer.add_done_callback(lambda done: self._answered(request_id, kind, request.group_id, done))
 
     def _answered(self, request_id: int, kind: str, group_id: str, done: Answer) -> None:

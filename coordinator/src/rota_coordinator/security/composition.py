@@ -41,9 +41,10 @@ class Security:
 
     async def keep_current(self) -> None:
         """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
-        while self.tokens is not None:
+        while True:
             await asyncio.sleep(LOOK_AGAIN_S)
-            self.tokens.look()
+            if self.tokens is not None:
+                self.tokens.look()
 
 
 def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Security:

@@ -16,10 +16,11 @@ from typing_extensions import override
 
 from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.state import Group
+from rota_coordinator.ownership import Place
 from rota_coordinator.security.authenticator import Authenticator, Peer, Principal, Unauthenticated
 from rota_coordinator.security.policy import Action, GroupPolicy
 from rota_coordinator.service import Service
-from rota_coordinator.slot import Answer
+from rota_coordinator.slot import Answer, Slot
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -76,13 +77,26 @@ class Caller:
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Who coordinates these groups, for those that the caller may see."""
-        seen = [group_id for group_id in request.group_ids if self._may_see(group_id)]
+        hidden = {group_id for group_id in request.group_ids if not self._may_see(group_id)}
+        seen = [group_id for group_id in request.group_ids if group_id not in hidden]
         found = iter(self._service.find(pb.FindCoordinatorRequest(group_ids=seen)).coordinators)
         return pb.FindCoordinatorResponse(
             coordinators=[
-                next(found) if self._may_see(group_id) else unseen(group_id) for group_id in request.group_ids
+                unseen(group_id) if group_id in hidden else next(found) for group_id in request.group_ids
             ]
         )
+
+    def is_member(self, group_id: str, member_id: str) -> bool:
+        """Whether that is a member by now, for which the caller may speak."""
+        if not self._policy.may(self.principal, Action.MEMBER, group_id):
+            return False
+        group = self._service.slot(group_id).groups.groups.get(group_id)
+        return group is not None and member_id in group.members.by_id
+
+    def slots(self) -> Iterator[tuple[Slot, Place]]:
+        """All slots, and who serves them: no secret for anybody who was let in."""
+        for slot in self._service.slots:
+            yield slot, self._service.ownership.place_of(slot)
 
     def groups(self) -> Iterator[Group]:
         """The groups of this process that the caller may see."""

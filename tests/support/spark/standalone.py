@@ -23,17 +23,13 @@ WORKER_CORES = "1"
 WORKER_MEMORY = "1g"
 EXECUTOR_MEMORY = "900m"
 
-# What every job needs on a machine whose only address is the loopback. Tests are short and pay for the start of
-# three Javas each, so these compile quickly instead of well; who measures sets other `extraJavaOptions`.
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# What every job needs on a machine whose only address is the loopback.
 SUBMIT_SETTINGS = {
     "spark.driver.host": HERE.address,
     "spark.driver.bindAddress": HERE.address,
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.executor.cores": WORKER_CORES,
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
-    "spark.executor.extraJavaOptions": QUICK_JAVA,
 }
 
 # Never through a proxy that the environment names: all of this is on this machine.
@@ -69,7 +65,13 @@ class Spark:
         `modules` are Python files that its executors import, `settings` are Spark's own.
         """
         number = len(self._processes)
-        every = {**SUBMIT_SETTINGS, **(settings or {})}
+        quick = self._installation.java_options
+        every = {
+            **SUBMIT_SETTINGS,
+            "spark.driver.extraJavaOptions": quick,
+            "spark.executor.extraJavaOptions": quick,
+            **(settings or {}),
+        }
         command: list[str | Path] = [
             self._installation.program("spark-submit"),
             *("--master", self.master_url),

@@ -35,6 +35,8 @@ class ServerDriver:
     settings: Settings
     name: str = "rota"
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
+    # Groups that are served elsewhere from now on, and where.
+    sent_away: dict[str, str] = field(default_factory=dict)
     _open: dict[int, "asyncio.Future[Message]"] = field(default_factory=dict)
     _frames: "asyncio.Queue[pb.SessionRequest | None]" = field(default_factory=asyncio.Queue)
     _reader: "asyncio.Task[None] | None" = None
@@ -92,6 +94,9 @@ class ServerDriver:
         kind = frame.WhichOneof("response")
         if kind == "rebalance_notice":
             self.notices.append(frame.rebalance_notice)
+            return
+        if kind == "go_away":
+            self.sent_away[frame.go_away.group_id] = frame.go_away.address
             return
         answer = self._open.pop(frame.request_id)
         if kind == "failure":

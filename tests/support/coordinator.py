@@ -1,6 +1,8 @@
 """Rota's own coordinator as a process, for tests: started, killed, started again on the same file."""
 
+import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,29 +21,34 @@ QUICK = (
 
 
 class Coordinator:
-    """One coordinator and its file; `start` again after `kill` is the same one after a crash."""
+    """One coordinator and its store; `start` again after `kill` is the same one after a crash."""
 
-    def __init__(self, folder: Path, flags: Sequence[str] = QUICK) -> None:
+    def __init__(
+        self, folder: Path, flags: Sequence[str] = QUICK, *, store: str = "", name: str = "coordinator"
+    ) -> None:
+        self.name = name
         self.file = folder / "coordinator.db"
         self.address = ""
+        self._store = store or f"sqlite:{self.file}"
         self._logs = logs(folder)
         self._flags = flags
         self._starts = 0
         self._process: Process | None = None
 
-    def start(self) -> None:
+    def start(self, *more_flags: str) -> None:
         """Start it, and wait until it serves."""
         self._starts += 1
-        log = self._logs / f"coordinator-{self._starts}.log"
+        log = self._logs / f"{self.name}-{self._starts}.log"
         command = [
             sys.executable,
             "-m",
             "rota_coordinator",
-            f"--store=sqlite:{self.file}",
             "--listen=127.0.0.1:0",
             *self._flags,
+            *more_flags,
         ]
-        self._process = Process.start("coordinator", command, log=log)
+        # By a variable: a password has no place in a command line.
+        self._process = Process.start(self.name, command, log=log, env={"ROTA_STORE": self._store})
         self._process.wait_until(lambda: READY.search(log.read_text()) is not None, within_s=START_S)
         found = READY.search(log.read_text())
         assert found is not None
@@ -51,6 +58,17 @@ class Coordinator:
         """SIGKILL, as a crash would."""
         assert self._process is not None
         self._process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP freezes it, SIGCONT wakes it, SIGUSR1 arms its failpoints."""
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    def has_said(self, text: str) -> bool:
+        """Whether the text is in the log of the running process."""
+        assert self._process is not None
+        self._process.check_running()
+        return text in self._process.log.read_text()
 
     def stop(self) -> int | None:
         """SIGTERM; the exit code."""

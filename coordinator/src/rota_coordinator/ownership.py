@@ -18,6 +18,8 @@ from rota_coordinator.slots.table import Table, empty_rows
 from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
+# A slot that is handed over waits no longer than this for its heir to look.
+LOOK_MS = 1_000
 # While a share is incomplete its slots may be on their way: look often.
 HURRY_MS = 100
 # How many logs are read at the same time.
@@ -151,7 +153,7 @@ class Shared(Ownership):
         self._stop_foreign()
         self._move()
         complete = len(self.table.owned_by(self._me)) >= targets(self.table).get(self._me, 0)
-        return (self._lease.length_ms / 3 if complete else HURRY_MS) / 1000
+        return (min(self._lease.length_ms // 3, LOOK_MS) if complete else HURRY_MS) / 1000
 
     @override
     def place_of(self, slot: Slot) -> Place:

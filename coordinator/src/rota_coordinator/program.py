@@ -72,6 +72,7 @@ async def serve(options: argparse.Namespace) -> None:
             task.result()
         task.cancel()
     await service.leave()
+    sessions.finish()
     await server.stop(GRACE_S)
     await store.close()
 

@@ -26,6 +26,16 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_speaker: dict[Speaker, Session] = {}
+        self._running: set[Session] = set()
+
+    def opened(self, session: "Session") -> None:
+        """A stream runs; it will be told when the process stops."""
+        self._running.add(session)
+
+    def finish(self) -> None:
+        """The process stops: every stream ends, after what is on its way."""
+        for session in self._running:
+            session.finish()
 
     def hears(self, session: "Session", speaker: Speaker) -> bool:
         """Whether the member last spoke on this stream."""
@@ -54,6 +64,7 @@ class Sessions:
 
     def closed(self, session: "Session") -> None:
         """Forget a stream, for the members that did not move on to another one."""
+        self._running.discard(session)
         for speaker in session.speakers:
             if self._by_speaker.get(speaker) is session:
                 del self._by_speaker[speaker]
@@ -69,6 +80,12 @@ class Session:
         self._client_host = client_host
         self._outgoing: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
         self._unanswered = 0
+        self._finishing = False
+
+    def finish(self) -> None:
+        """End the stream from this side, after the frames that wait."""
+        self._finishing = True
+        self._outgoing.put_nowait(None)
 
     def push(self, frame: pb.SessionResponse) -> None:
         """Send a frame, unless the other side has stopped to read."""
@@ -77,11 +94,13 @@ class Session:
 
     async def run(self, frames: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionResponse]:
         """Answer frames until the stream ends."""
+        self._sessions.opened(self)
         reader = asyncio.ensure_future(self._read(frames))
         try:
             while (frame := await self._outgoing.get()) is not None:
                 yield frame
-            await reader  # raises what ended it
+            if not self._finishing:
+                await reader  # raises what ended it
         finally:
             reader.cancel()
             self._sessions.closed(self)

@@ -50,6 +50,26 @@ class Ownership(Protocol):
         ...
 
 
+class Complaints:
+    """Says what is wrong once, however often it is tried again; and once more after it was well in between."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._said: dict[str, str] = {}
+
+    def about(self, thing: str, problem: Exception) -> None:
+        """It is not as it should be."""
+        text = f"{thing}: {problem}; trying again"
+        if self._said.get(thing) != text:
+            self._said[thing] = text
+            self._report(text)
+
+    def well(self, thing: str) -> None:
+        """It is as it should be."""
+        if self._said.pop(thing, None) is not None:
+            self._report(f"{thing}: well again")
+
+
 class Sole(Ownership):
     """All slots, on a store that only this process can open."""
 
@@ -58,7 +78,7 @@ class Sole(Ownership):
     ) -> None:
         self._slots = slots
         self._address = address
-        self._report = report
+        self._complaints = Complaints(report)
 
     @override
     async def turn(self) -> float:
@@ -66,9 +86,10 @@ class Sole(Ownership):
             if slot.state is SlotState.DOWN:
                 try:
                     await slot.start()
+                    self._complaints.well(f"slot {slot.number}")
                 except StoreError as error:
-                    self._report(f"slot {slot.number}: {error}; trying again")
-        return 1
+                    self._complaints.about(f"slot {slot.number}", error)
+        return LOOK_MS / 1000
 
     @override
     def place_of(self, slot: Slot) -> Place:
@@ -129,6 +150,7 @@ class Shared(Ownership):
         self._address = address
         self._lease = lease
         self._voice = voice
+        self._complaints = Complaints(voice.report)
         self._me = ""
         self._readers = asyncio.Semaphore(READERS)
         # Slots that are on their way in or out; they are left alone until they have arrived.
@@ -147,8 +169,9 @@ class Shared(Ownership):
             return HURRY_MS / 1000
         except StoreError as error:
             # The lease may still run for a while; when it ends, the slots fall silent by themselves.
-            self._voice.report(f"the slot table cannot be read: {error}")
+            self._complaints.about("the slot table", error)
             return HURRY_MS / 1000
+        self._complaints.well("the slot table")
         self._lease.renewed(until_ms)
         self._stop_foreign()
         self._move()
@@ -218,10 +241,11 @@ class Shared(Ownership):
         async with self._readers:
             try:
                 await slot.start()
+                self._complaints.well(f"slot {number}")
             except SlotLost:
                 pass  # somebody was faster; the next reading of the table shows it
             except StoreError as error:
-                self._voice.report(f"slot {number}: {error}; trying again")
+                self._complaints.about(f"slot {number}", error)
 
     async def _give(self, gift: Gift) -> None:
         slot = self._slots[gift.slot]

@@ -1,0 +1,35 @@
+"""The smaller parts of ownership; what they do together is tried by the simulation and on real processes."""
+
+from rota_coordinator.ownership import Complaints, Lease
+
+
+def test_a_lease_runs_from_before_it_was_asked_for() -> None:
+    now_ms = 1_000
+    lease = Lease(lambda: now_ms, length_ms=3_000)
+    assert not lease.runs()
+    until_ms = lease.asked()
+    now_ms = 2_500  # the answer took its time
+    lease.renewed(until_ms)
+    assert lease.runs()
+    now_ms = 3_999
+    assert lease.runs()
+    now_ms = 4_000
+    assert not lease.runs()
+
+
+def test_a_lost_lease_does_not_run() -> None:
+    lease = Lease(lambda: 0, length_ms=3_000)
+    lease.renewed(lease.asked())
+    lease.lost()
+    assert not lease.runs()
+
+
+def test_a_complaint_is_said_once_until_things_are_well() -> None:
+    said: list[str] = []
+    complaints = Complaints(said.append)
+    for _ in range(3):
+        complaints.about("slot 7", OSError("no disk"))
+    complaints.well("slot 7")
+    complaints.well("slot 7")
+    complaints.about("slot 7", OSError("no disk"))
+    assert said == ["slot 7: no disk; trying again", "slot 7: well again", "slot 7: no disk; trying again"]

@@ -88,7 +88,7 @@ class Postgres(Engine):
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
     if request.param == "sqlite":
         return Sqlite(tmp_path / "c.db")
-    return Postgres(request.getfixturevalue("database"))
+    return Postgres(request.getfixturevalue("no_tables"))
 
 
 @asynccontextmanager

@@ -55,11 +55,11 @@ WITH renewed AS (
 SELECT slot, epoch, process_id, more FROM reading WHERE EXISTS (SELECT FROM renewed) ORDER BY slot, process_id
 """
 # The sum of what comes before keeps the bytes within their limit; `octet_length` does not read the data.
-READ = f"""
+READ = """
 SELECT sequence, data, checksum FROM (
     SELECT sequence, data, checksum, sum(octet_length(data)) OVER (ORDER BY sequence) - octet_length(data) AS before
-    FROM rota.batches WHERE slot = %s AND sequence > %s ORDER BY sequence LIMIT {READ_ROWS}
-) AS next WHERE before < {READ_BYTES} ORDER BY sequence
+    FROM rota.batches WHERE slot = %s AND sequence > %s ORDER BY sequence LIMIT %s
+) AS next WHERE before < %s ORDER BY sequence
 """
 
 
@@ -136,7 +136,7 @@ class PostgresStore:
 
     async def load(self, slot: int) -> Sequence[Record]:
         async def read(connection: Connection) -> list[tuple[int, bytes, int]]:
-            found = await connection.execute(READ, (slot, last), binary=True)
+            found = await connection.execute(READ, (slot, last, READ_ROWS, READ_BYTES), binary=True)
             return await found.fetchall()
 
         records: list[Record] = []

@@ -8,6 +8,7 @@ on the server, nobody knows.
 import asyncio
 import contextlib
 import os
+import select
 import socket
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
@@ -89,6 +90,9 @@ class Line:
             if self._closed:
                 raise StoreError(f"{self._server.name} is closed; nothing can be asked of it any more")
             connection, self._connection = self._connection, None
+            if connection is not None and has_spoken(connection):
+                await connection.close()
+                connection = None
             if connection is None:
                 connection, work = await self._connect(), self._prepared(work)
             working = asyncio.ensure_future(self._work(connection, work))
@@ -166,6 +170,13 @@ class Line:
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
             self._warnings.append(notice.message_primary or "without words")
+
+
+def has_spoken(connection: Connection) -> bool:
+    """Whether the server said something unasked, which is nearly always its last word: nothing need fail for that."""
+    incoming = select.poll()
+    incoming.register(connection.fileno(), select.POLLIN)
+    return bool(incoming.poll(0))
 
 
 def cut(connection: Connection) -> None:

@@ -1,0 +1,23 @@
+"""What the tests of the coordinator's store share."""
+
+import uuid
+
+import psycopg
+import pytest
+
+from tests.support.postgres import Postgres
+
+
+@pytest.fixture(scope="session")
+def stores_database(postgres: Postgres) -> str:
+    """One for all tests of the store: to make one takes longer than most of them."""
+    return postgres.new_database(f"stores_{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def no_tables(stores_database: str) -> str:
+    """How to connect to a database without Rota's tables."""
+    with psycopg.connect(stores_database) as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute("DROP SCHEMA IF EXISTS rota CASCADE")
+    return stores_database

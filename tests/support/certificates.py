@@ -64,10 +64,10 @@ class Authority:
         """What others trust."""
         return self._itself.certificate
 
-    def issue(self, name: str, names: Sequence[str] = LOOPBACK, *, days: int = 2) -> Issued:
+    def issue(self, name: str, names: Sequence[str] = LOOPBACK, *, days: int = 2, file: str = "") -> Issued:
         """A certificate with `name` as its common name and `names` as alternatives; of 0 days or less: expired."""
-        issued = self._pair(name)
-        request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        issued = self._pair(file or name)
+        request, extensions = (issued.key.with_suffix(f".{kind}") for kind in ("csr", "ext"))
         extensions.write_text(f"subjectAltName={','.join(names)}\n" if names else "")
         self._openssl("req", "-new", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", issued.key, "-out", request)
         self._openssl(
@@ -76,6 +76,12 @@ class Authority:
             *("-out", issued.certificate),
         )
         return issued
+
+    def lock(self, issued: Issued, passphrase: str) -> Path:
+        """The key of the pair, locked with a passphrase."""
+        locked = issued.key.with_suffix(".locked")
+        self._openssl("ec", "-in", issued.key, "-out", locked, "-aes256", "-passout", f"pass:{passphrase}")
+        return locked
 
     def _pair(self, name: str) -> Issued:
         return Issued(self._folder / f"{name}.crt", self._folder / f"{name}.key")

@@ -37,7 +37,7 @@ class Tier:
 
 TIERS = (
     Tier("unit"),
-    Tier("process", ("postgres", "prometheus")),
+    Tier("process", ("certificates", "postgres", "prometheus")),
     Tier("simulation"),
     Tier("kafka", ("kafka",)),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),

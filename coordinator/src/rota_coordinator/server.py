@@ -87,6 +87,8 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
     ) -> AsyncIterator[pb.SessionResponse]:
         caller = await self._door.admit(context)
+        # Says that the caller was let in. A client that writes before may take a refusal for a broken connection.
+        await context.send_initial_metadata(())
         session = Session(self._sessions, caller, client_host(context))
         async for frame in session.run(request_iterator):
             yield frame

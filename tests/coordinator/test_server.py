@@ -271,7 +271,7 @@ def test_offsets_of_an_empty_group_can_be_set(coordinator: Coordinator) -> None:
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "rota_coordinator", *arguments]
+    command = [sys.executable, "-m", "rota_coordinator", "--http-listen=127.0.0.1:0", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 

@@ -11,7 +11,8 @@ from tests.support.processes import Process
 from tests.support.workdir import logs
 
 START_S = 20
-READY = re.compile(r"listening on (\S+)")
+READY = re.compile(r"listening on ([^\s\"]+)")
+HTTP = re.compile(r"http on ([^\s\"]+)")
 # What makes a coordinator answer as fast as the cases expect, and as the reference broker is set up.
 QUICK = (
     "--group-min-session-timeout-ms=500",
@@ -30,6 +31,7 @@ class Coordinator:
         self.file = folder / "coordinator.db"
         self.address = ""
         self._store = store or f"sqlite:{self.file}"
+        self.http = ""
         self._logs = logs(folder)
         self._flags = flags
         self._starts = 0
@@ -44,6 +46,7 @@ class Coordinator:
             "-m",
             "rota_coordinator",
             "--listen=127.0.0.1:0",
+            "--http-listen=127.0.0.1:0",
             *self._flags,
             *more_flags,
         ]
@@ -53,6 +56,9 @@ class Coordinator:
         found = READY.search(log.read_text())
         assert found is not None
         self.address = found.group(1)
+        found = HTTP.search(log.read_text())
+        assert found is not None
+        self.http = found.group(1)
 
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
@@ -75,3 +81,9 @@ class Coordinator:
         assert self._process is not None
         self._process.stop()
         return self._process.exit_code
+
+    @property
+    def log(self) -> Path:
+        """What the running process has said."""
+        assert self._process is not None
+        return self._process.log

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 
+from rota_coordinator.health import CannotListen
 from rota_coordinator.options import parse, problem, secret_in
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.store.port import StoreError
@@ -19,7 +20,7 @@ def main() -> None:
 
     try:
         asyncio.run(serve(options))
-    except (SecurityError, StoreError) as error:
+    except (CannotListen, SecurityError, StoreError) as error:
         sys.exit(f"rota-coordinator: {error}")
     except RuntimeError as error:
         # gRPC's only word for a port that is taken.

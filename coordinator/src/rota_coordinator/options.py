@@ -11,6 +11,7 @@ from importlib.metadata import version
 from rota_coordinator import failpoints
 from rota_coordinator.group.config import MINUTE_MS, GroupConfig
 
+LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
 # In a PostgreSQL URL: before the host, where a slash ends the search as it does for libpq, or as a parameter.
 PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)", re.IGNORECASE)
@@ -63,6 +64,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--advertise", default="", metavar="HOST:PORT", help="what members dial, if not --listen"
+    )
+    parser.add_argument(
+        "--http-listen",
+        default="127.0.0.1:7071",
+        metavar="HOST:PORT",
+        help="where /livez, /readyz and /metrics are, as plain HTTP",
+    )
+    parser.add_argument(
+        "--log-format", choices=LOG_FORMATS, default="auto", help="auto: text on a terminal, else json"
     )
     add_security(parser)
     for field in fields(GroupConfig):
@@ -123,10 +133,11 @@ def problem(options: argparse.Namespace) -> str:
     """What is wrong with the options, in one sentence; empty when nothing is."""
     if not options.store.startswith(STORES) or options.store in STORES:
         return "--store: give sqlite:PATH or postgresql://USER@HOST/DATABASE"
-    host, _, port = options.listen.rpartition(":")
-    if not host or not port.isdecimal():
-        return f"--listen {options.listen}: give HOST:PORT, for example 127.0.0.1:7070"
-    return security_problem(options, host)
+    for flag, address in (("--listen", options.listen), ("--http-listen", options.http_listen)):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            return f"{flag} {address}: give HOST:PORT, for example 127.0.0.1:7070"
+    return security_problem(options, options.listen.rpartition(":")[0])
 
 
 def security_problem(options: argparse.Namespace, host: str) -> str:

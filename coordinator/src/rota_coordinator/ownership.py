@@ -45,9 +45,21 @@ class Ownership(Protocol):
         """Who serves the slot."""
         ...
 
+    def missing(self) -> str:
+        """Why this process does not serve all that is its own; empty when it does."""
+        ...
+
     async def leave(self) -> None:
         """Serve nothing more, and let others go on at once."""
         ...
+
+
+def unserved(slots: Collection[Slot]) -> str:
+    """Says how many of these slots are not served."""
+    waiting = [slot.number for slot in slots if slot.state is not SlotState.READY]
+    return (
+        f"{len(waiting)} of {len(slots)} slots are not served yet, slot {waiting[0]} first" if waiting else ""
+    )
 
 
 class Complaints:
@@ -94,6 +106,10 @@ class Sole(Ownership):
     @override
     def place_of(self, slot: Slot) -> Place:
         return Place("" if slot.state is SlotState.DOWN else self._address(), slot.epoch)
+
+    @override
+    def missing(self) -> str:
+        return unserved(self._slots)
 
     @override
     async def leave(self) -> None:
@@ -184,6 +200,12 @@ class Shared(Ownership):
             return Place(self._address(), slot.epoch)
         row = self.table.rows[slot.number]
         return Place("" if row.owner == self._me else self.table.address_of(row.owner), row.epoch)
+
+    @override
+    def missing(self) -> str:
+        if not self._lease.runs():
+            return "this process has no lease of the store"
+        return unserved([self._slots[number] for number in self.table.owned_by(self._me)])
 
     @override
     async def leave(self) -> None:

@@ -3,13 +3,18 @@
 import argparse
 import asyncio
 import signal
-import sys
 import uuid
 from dataclasses import fields
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 from rota_coordinator.failpoints import Failpoints
 from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.health import HealthServer, Page, probes
+from rota_coordinator.journal import RoundLog, set_up
+from rota_coordinator.metrics import CONTENT_TYPE, Metrics
+from rota_coordinator.observer import Observers
 from rota_coordinator.ownership import Lease, Shared, Voice
 from rota_coordinator.security.composition import secure
 from rota_coordinator.server import make_server
@@ -22,17 +27,14 @@ from rota_coordinator.watch import Watchers
 GRACE_S = 5
 
 
-def report(text: str) -> None:
-    """Tell whoever runs the coordinator."""
-    sys.stderr.write(f"rota-coordinator: {text}\n")
-    sys.stderr.flush()
-
-
 async def serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT."""
+    journal = set_up(options.log_format)
     sessions, watchers = Sessions(), Watchers()
-    security = secure(options, report)
-    failpoints = Failpoints(options.failpoints, report)
+    security = secure(options, journal.warn)
+    failpoints = Failpoints(options.failpoints, journal.warn)
+    metrics = Metrics(lambda: service.slots)
+    round_log = RoundLog(journal, asyncio.get_running_loop().time)
     now_ms = steady_clock_ms()
     lease = Lease(now_ms, options.slot_lease_ms)
     store, shared = await open_store(options)
@@ -43,13 +45,14 @@ async def serve(options: argparse.Namespace) -> None:
         fresh=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
         changed=watchers.changed,
-        report=report,
+        report=journal.warn,
         may_serve=lease.runs if shared else lambda: True,
         failpoints=failpoints,
+        observers=Observers([metrics, round_log], journal.warn),
     )
     service = Service(shell, options.advertise or options.listen)
     if shared:
-        voice = Voice(report, sessions.go_away)
+        voice = Voice(journal.warn, sessions.go_away)
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
     server = make_server(security.door(service), sessions, watchers)
     host = options.listen.rpartition(":")[0]
@@ -59,9 +62,18 @@ async def serve(options: argparse.Namespace) -> None:
     stopped = stop_signals()
     if failpoints.names:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, failpoints.arm)
+    health = HealthServer(
+        {
+            **probes(lambda: "stopping" if stopped.done() else service.missing()),
+            "/metrics": lambda: Page(HTTPStatus.OK, metrics.page(), CONTENT_TYPE),
+        }
+    )
+    address = await health.start(options.http_listen)
+    journal.tell("http", f"http on {address}", address=address)
     await server.start()
+    listening = partial(journal.tell, "listening", f"listening on {host}:{port}", address=f"{host}:{port}")
     tending = [
-        asyncio.create_task(service.tend(lambda: report(f"listening on {host}:{port}"))),
+        asyncio.create_task(service.tend(listening)),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
         asyncio.create_task(security.keep_current()),
     ]
@@ -71,10 +83,13 @@ async def serve(options: argparse.Namespace) -> None:
         if task.done():
             task.result()
         task.cancel()
+    journal.tell("stopping", "stopping")
     await service.leave()
     sessions.finish()
     await server.stop(GRACE_S)
     await store.close()
+    await health.stop()
+    journal.tell("stopped", "stopped")
 
 
 def stop_signals() -> "asyncio.Task[bool]":

@@ -17,6 +17,7 @@ class Service:
 
     def __init__(self, shell: Shell, address: str) -> None:
         self.address = address
+        self._observers = shell.observers
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
         # Until told otherwise this process has the store for itself.
         self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
@@ -28,6 +29,10 @@ class Service:
         while True:
             await asyncio.sleep(delay_s)
             delay_s = await self.ownership.turn()
+
+    def missing(self) -> str:
+        """What is not there yet for this process to serve all that it should; empty when it does."""
+        return self.ownership.missing()
 
     async def leave(self) -> None:
         """Answer what was decided, tell the rest to look elsewhere, and let others go on."""
@@ -55,9 +60,10 @@ class Service:
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Who coordinates these groups; any process knows."""
-        return pb.FindCoordinatorResponse(
-            coordinators=[self._found(group_id) for group_id in request.group_ids]
-        )
+        found = [self._found(group_id) for group_id in request.group_ids]
+        error = next((each.error_code for each in found if each.error_code), pb.NONE)
+        self._observers.answered(request, error, 0)
+        return pb.FindCoordinatorResponse(coordinators=found)
 
     def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
         slot = self.slot(group_id)

@@ -83,9 +83,9 @@ class Session:
         self._finishing = False
 
     def finish(self) -> None:
-        """End the stream from this side, after the frames that wait."""
+        """End the stream from this side, after the frames that wait, and the answers that were given just now."""
         self._finishing = True
-        self._outgoing.put_nowait(None)
+        asyncio.get_running_loop().call_soon(self._outgoing.put_nowait, None)
 
     def push(self, frame: pb.SessionResponse) -> None:
         """Send a frame, unless the other side has stopped to read."""

@@ -22,6 +22,7 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
+from rota_coordinator.observer import Observers, error_of
 from rota_coordinator.store.port import SlotLost, Store, StoreError
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -47,6 +48,7 @@ class Open(NamedTuple):
 
     request: Request
     answer: Answer
+    since_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Shell:
     # Whether this process's right to its slots still runs. On SQLite the file's lock is held for good.
     may_serve: Callable[[], bool] = lambda: True
     failpoints: Failpoints = field(default_factory=Failpoints)
+    observers: Observers = field(default_factory=Observers)
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
     compact_above: int = 1_000
 
@@ -148,8 +151,7 @@ class Slot:
         self._timers.clear()
         waiting, self._open = self._open, {}
         for open_call in waiting.values():
-            if not open_call.answer.done():
-                open_call.answer.set_result(refused(open_call.request, error))
+            self._settle(open_call, refused(open_call.request, error))
 
     def expire_offsets(self) -> None:
         """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
@@ -159,15 +161,16 @@ class Slot:
 
     def submit(self, request: Request, client_host: str) -> Answer:
         """Decide a request; its answer comes when it is durable."""
-        answer: Answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
         if self.shell.failpoints.held:
             return answer
         self._check_right()
         if self.state is not SlotState.READY:
-            answer.set_result(refused(request, self._unready_error(request)))
+            self._settle(Open(request, answer, loop.time()), refused(request, self._unready_error(request)))
             return answer
         call = Call(next(self._calls))
-        self._open[call] = Open(request, answer)
+        self._open[call] = Open(request, answer, loop.time())
         effects = self._decide(call, request, client_host)
         self._perform(group_of(request), effects, changes=not isinstance(request, Reading))
         if self.shell.failpoints.armed and self._some_joined(request):
@@ -210,6 +213,7 @@ class Slot:
         if effects.records:
             self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
             self._tail.add_done_callback(partial(self._appended, self._life))
+            self._tail.add_done_callback(partial(self._timed, asyncio.get_running_loop().time()))
         if changes:
             self._schedule(group_id)
         life = self._life
@@ -234,6 +238,9 @@ class Slot:
         self._restart = asyncio.ensure_future(self.start())
         self._restart.add_done_callback(self._restarted)
 
+    def _timed(self, since_s: float, append: "asyncio.Future[None]") -> None:
+        self.shell.observers.appended(append.get_loop().time() - since_s)
+
     def _restarted(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled() or task.exception() is None:
             return
@@ -247,15 +254,23 @@ class Slot:
             self._answer(effects.replies)
             self._answer((call, None) for call in effects.superseded)
             self._notify(effects.notices)
+            for change in effects.rounds:
+                self.shell.observers.round_changed(change)
 
     def _answer(self, replies: Iterable[tuple[Call, Message | None]]) -> None:
         for number, (call, reply) in enumerate(replies):
             if number and isinstance(reply, pb.SyncGroupResponse) and self._holds(failpoints.SOME_ANSWERED):
                 return
             open_call = self._open.pop(call, None)
-            # Whoever asked may have given up.
-            if open_call is not None and not open_call.answer.done():
-                open_call.answer.set_result(reply)
+            if open_call is not None:
+                self._settle(open_call, reply)
+
+    def _settle(self, open_call: Open, reply: Message | None) -> None:
+        """Give an answer, unless whoever asked has given up."""
+        request, answer, since_s = open_call
+        if not answer.done():
+            answer.set_result(reply)
+            self.shell.observers.answered(request, error_of(reply), answer.get_loop().time() - since_s)
 
     def _notify(self, notices: Sequence[pb.RebalanceNotice]) -> None:
         for number, notice in enumerate(notices):

@@ -1,5 +1,5 @@
 """
-Prometheus' programs, unpacked from Debian's package, and what promtool says about files of rules.
+Prometheus' programs, unpacked from Debian's package, and what promtool says about rules and metrics.
 
 `prepare` is what `make test` calls before the tests, and what every start of a server calls again.
 """
@@ -12,6 +12,10 @@ from tests.support import debian
 
 class RulesRefused(Exception):
     """promtool found the rules wrong, or not doing what their test expects; the message is what it said."""
+
+
+class MetricsRefused(Exception):
+    """promtool found metrics that break Prometheus' conventions; the message is what it said."""
 
 
 def prepare() -> debian.Unpacked:
@@ -27,6 +31,19 @@ def check_rules(*files: Path) -> None:
 def run_rule_tests(*files: Path) -> None:
     """Raise if rules do something else than these files expect (promtool's unit tests for rules)."""
     _promtool("test", *files)
+
+
+def check_metrics(page: str) -> None:
+    """Raise if a page of metrics does not parse, or is not as Prometheus wants metrics to be."""
+    done = subprocess.run(
+        [prepare().program("promtool"), "check", "metrics"],
+        input=page,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise MetricsRefused(f"promtool check metrics:\n{done.stdout.strip()}")
 
 
 def _promtool(verb: str, *files: Path) -> None:

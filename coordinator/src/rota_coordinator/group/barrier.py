@@ -4,7 +4,7 @@ The round of joins: how it opens, when it closes, who is in the generation that 
 Called by whatever makes a round necessary (join, leave, an expired session) and by the passing of time.
 """
 
-from rota_coordinator.group.effects import Effects
+from rota_coordinator.group.effects import Cause, Effects, RoundOpened, RoundSettled
 from rota_coordinator.group.members import Member
 from rota_coordinator.group.state import Barrier, Group, State, answer, subscribed_by
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -14,8 +14,8 @@ from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
 ABSENT_CHECK_MS_MIN = 100
 
 
-def rebalance(group: Group, effects: Effects, now_ms: int, reason: str) -> None:
-    """Something changed: open a round, or look whether the open one can close now."""
+def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason: str) -> None:
+    """Something changed: open a round, or look whether the open one can close now. The reason is for people."""
     if group.state is State.PREPARING:
         close_if_complete(group, effects, now_ms)
         return
@@ -27,6 +27,9 @@ def rebalance(group: Group, effects: Effects, now_ms: int, reason: str) -> None:
     group.sync_deadline_ms = None
     group.barrier = opened(group, now_ms)
     group.enter(State.PREPARING, now_ms)
+    effects.rounds.append(RoundOpened(group.group_id, group.generation, cause))
+    if group.unsettled_since_ms is None:
+        group.unsettled_since_ms = now_ms
     effects.notices += [
         pb.RebalanceNotice(
             group_id=group.group_id,
@@ -111,6 +114,16 @@ def empty(group: Group, effects: Effects, now_ms: int) -> None:
     group.members.leader = ""
     group.protocol_name = ""
     group.write(group.record({}, now_ms), effects)
+    settle(group, effects, now_ms)
+
+
+def settle(group: Group, effects: Effects, now_ms: int) -> None:
+    """The rounds since the group last had an assignment came to an end."""
+    if group.unsettled_since_ms is not None:
+        unsettled_ms = now_ms - group.unsettled_since_ms
+        settled = RoundSettled(group.group_id, group.generation, len(group.members), unsettled_ms)
+        effects.rounds.append(settled)
+        group.unsettled_since_ms = None
 
 
 def start_generation(group: Group, effects: Effects, now_ms: int) -> None:

@@ -1,7 +1,8 @@
-"""What a decision asks of the shell: the order of the three is part of their meaning."""
+"""What a decision asks of the shell: the order of the first three is part of their meaning."""
 
+import enum
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from google.protobuf.message import Message
 
@@ -10,6 +11,38 @@ from rota_proto.coordinator.v1.records_pb2 import Record
 
 # One open request. Given by the shell with the request; the core gives it back with the answer.
 Call = NewType("Call", int)
+
+
+class Cause(enum.Enum):
+    """Why a round of joins opened. Few and fixed, so that rounds can be counted by it."""
+
+    JOINED = "member_joined"
+    JOINED_AGAIN = "member_joined_again"  # the leader, or a member with other protocols
+    CAME_BACK = "static_member_came_back"
+    LEFT = "member_left"
+    SILENT = "session_ended"
+    NEVER_SYNCED = "never_synced"
+    TOO_LARGE = "group_too_large"
+
+
+class RoundOpened(NamedTuple):
+    """From here on the group has no settled assignment."""
+
+    group_id: str
+    generation: int  # the one that it had
+    cause: Cause
+
+
+class RoundSettled(NamedTuple):
+    """The group has an assignment again, or no members any more."""
+
+    group_id: str
+    generation: int
+    members: int
+    unsettled_ms: int
+
+
+Round = RoundOpened | RoundSettled
 
 
 @dataclass(slots=True)
@@ -26,3 +59,5 @@ class Effects:
     # Calls whose place a newer call of the same member took, or whose member is gone.
     superseded: list[Call] = field(default_factory=list)
     notices: list[RebalanceNotice] = field(default_factory=list)
+    # What became of the group's rounds, for people and their graphs.
+    rounds: list[Round] = field(default_factory=list)

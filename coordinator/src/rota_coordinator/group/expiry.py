@@ -1,7 +1,7 @@
 """What happens to a group because time passes, and when to look again."""
 
 from rota_coordinator.group import barrier
-from rota_coordinator.group.effects import Effects
+from rota_coordinator.group.effects import Cause, Effects
 from rota_coordinator.group.members import Member
 from rota_coordinator.group.round import remove
 from rota_coordinator.group.state import Group, State
@@ -57,7 +57,8 @@ def expire_session(group: Group, effects: Effects, member: Member, now_ms: int) 
         member.suspect_until_ms = now_ms + grace_ms
         return
     remove(group, effects, member)
-    barrier.rebalance(group, effects, now_ms, f"member {member.member_id} was silent for its session")
+    reason = f"member {member.member_id} was silent for its session"
+    barrier.rebalance(group, effects, now_ms, Cause.SILENT, reason)
 
 
 def expire_sync(group: Group, effects: Effects, now_ms: int) -> None:
@@ -69,4 +70,4 @@ def expire_sync(group: Group, effects: Effects, now_ms: int) -> None:
         if member is not None:
             remove(group, effects, member)
     group.unsynced.clear()
-    barrier.rebalance(group, effects, now_ms, f"{len(missing)} members never synced")
+    barrier.rebalance(group, effects, now_ms, Cause.NEVER_SYNCED, f"{len(missing)} members never synced")

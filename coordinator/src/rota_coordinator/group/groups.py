@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from rota_coordinator.group import admin, barrier, commit, expiry, round
 from rota_coordinator.group.answers import AdminRequest, group_of, refused
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
-from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.join import Joining, join, refuse
 from rota_coordinator.group.members import instance_of
 from rota_coordinator.group.offsets import Offsets
@@ -226,7 +226,8 @@ class Groups:
                 remaining_ms = left.get((group_id, member.member_id), member.session_timeout_ms)
                 member.session_deadline_ms = now_ms + min(remaining_ms, member.session_timeout_ms)
             if len(group.members) > self.config.members_max:
-                barrier.rebalance(group, effects[group_id], now_ms, "the group is larger than is allowed now")
+                reason = "the group is larger than is allowed now"
+                barrier.rebalance(group, effects[group_id], now_ms, Cause.TOO_LARGE, reason)
         return effects
 
     def _replay_group(self, group_id: str, record: Record) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rota_coordinator.group import barrier
-from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.members import Member, instance_of, offered
 from rota_coordinator.group.state import Group, State, answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -118,9 +118,8 @@ def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_
     group.members.add(member)
     if group.barrier is not None and group.barrier.is_initial:
         group.barrier.extended = True
-    barrier.rebalance(
-        group, effects, now_ms, f"member {member_id} joined: {request.reason or 'no reason given'}"
-    )
+    reason = f"member {member_id} joined: {request.reason or 'no reason given'}"
+    barrier.rebalance(group, effects, now_ms, Cause.JOINED, reason)
 
 
 def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: int) -> None:
@@ -134,8 +133,9 @@ def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now
             answer(effects, joining.call, barrier.joined(group, member))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             wait(effects, joining, member)
-            reason = "the leader joined again" if same else "its protocols changed"
-            barrier.rebalance(group, effects, now_ms, f"member {member.member_id}: {reason}")
+            why = "the leader joined again" if same else "its protocols changed"
+            reason = f"member {member.member_id}: {why}"
+            barrier.rebalance(group, effects, now_ms, Cause.JOINED_AGAIN, reason)
         case State.EMPTY:
             raise AssertionError(f"group {group.group_id} is empty and has member {member.member_id}")
 
@@ -168,4 +168,5 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
         answer(effects, joining.call, barrier.joined(group, member, skip_assignment=leads))
         return
     member.joining = joining.call
-    barrier.rebalance(group, effects, now_ms, f"static member {member.instance_id} came back")
+    reason = f"static member {member.instance_id} came back"
+    barrier.rebalance(group, effects, now_ms, Cause.CAME_BACK, reason)

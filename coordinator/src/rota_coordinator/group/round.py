@@ -1,7 +1,7 @@
 """What members say within a generation: SyncGroup, Heartbeat, LeaveGroup."""
 
 from rota_coordinator.group import barrier
-from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.state import Group, State, answer
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -51,6 +51,7 @@ def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms:
     """The leader has decided: write it down, then tell everybody who waits."""
     assignments = {each.member_id: each.assignment for each in request.assignments}
     group.write(group.record(assignments, now_ms), effects)
+    barrier.settle(group, effects, now_ms)
     for member in group.members:
         if member.syncing is not None:
             group.touch(member, now_ms)
@@ -95,7 +96,7 @@ def leave(group: Group, effects: Effects, call: Call, request: pb.LeaveGroupRequ
     gone = [result for result in results if result.error_code == pb.NONE]
     if gone and group.state is not State.EMPTY:
         reason = request.members[0].reason or "no reason given"
-        barrier.rebalance(group, effects, now_ms, f"{len(gone)} left: {reason}")
+        barrier.rebalance(group, effects, now_ms, Cause.LEFT, f"{len(gone)} left: {reason}")
 
 
 def leave_one(group: Group, effects: Effects, leaving: pb.LeavingMember) -> pb.ErrorCode.ValueType:

@@ -70,6 +70,8 @@ class Group:
     # Members of this generation that have not synced yet, and when they are given up.
     unsynced: set[str] = field(default_factory=set)
     sync_deadline_ms: int | None = None
+    # When the first round opened that no assignment followed yet.
+    unsettled_since_ms: int | None = None
 
     def enter(self, state: State, now_ms: int) -> None:
         """Change the state; the barrier exists in PREPARING only."""

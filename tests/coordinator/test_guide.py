@@ -1,0 +1,50 @@
+"""The guide says what the program says: flags, their defaults, metrics, events."""
+
+import re
+
+import pytest
+
+from rota_coordinator.group.effects import Cause
+from rota_coordinator.options import parse
+from tests.coordinator.test_metrics import NAMES
+from tests.support.tree import REPO
+
+GUIDE = (REPO / "docs/guide/coordinator.md").read_text()
+# A switch that is off and a text that is empty have nothing to show.
+NOTHING = {"", "False"}
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without their backticks."""
+    section = GUIDE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_flags_and_defaults_are_those_of_the_program(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    options = capsys.readouterr().out.split("\noptions:\n")[1]
+    real = dict(
+        re.findall(r"^  --(\S+) .*?\(default: ([^()]*)\)$", re.sub(r"\n {8,}", " ", options), re.MULTILINE)
+    )
+    told = {flag.removeprefix("--"): default for flag, default, _ in rows("Flags")}
+    assert len(real) > 15
+    assert told == {
+        flag: "" if default in NOTHING else default for flag, default in real.items() if flag != "insecure"
+    } | {"insecure": "off"}
+
+
+def test_metrics_and_their_labels_are_those_of_the_program() -> None:
+    told = {
+        name.removesuffix("_total"): set(re.findall(r"\w+", labels)) for name, labels, _ in rows("Metrics")
+    }
+    assert told == {name: labels - {"le"} for name, labels in NAMES.items()}
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_every_reason_of_a_rebalance_is_named(cause: Cause) -> None:
+    assert f"`{cause.value}`" in GUIDE

@@ -1,0 +1,144 @@
+"""
+A coordinator's service in virtual time, without a server: the shipping slots, on a store in memory that is as slow as
+a test wants, and a clock that can jump under the loop's feet.
+"""
+
+import asyncio
+import itertools
+import selectors
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from rota_coordinator.group.answers import Request
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.observer import Observers
+from rota_coordinator.service import Service
+from rota_coordinator.slot import Shell
+from rota_coordinator.store.port import Claim, Store
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import Record
+from tests.conformance.driver import FutureCall
+
+CONFIG = GroupConfig(session_timeout_ms_min=500, initial_rebalance_delay_ms=0, rebalance_coalesce_ms=0)
+LATENCY_S = 0.001
+
+
+class Jump(selectors.SelectSelector):
+    """Waits for nobody: the clock goes to where the wait would have ended."""
+
+    now_s = 0.0
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "everybody waits for something that will never come"
+        self.now_s += max(timeout, 0)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock is a number."""
+
+    def __init__(self) -> None:
+        self._clock = Jump()
+        super().__init__(self._clock)
+
+    @override
+    def time(self) -> float:
+        return self._clock.now_s
+
+    def stall(self, seconds: float) -> None:
+        """Time goes by and the loop does not turn, as when its process is stopped."""
+        self._clock.now_s += seconds
+
+
+def play(body: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run a test in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(body())
+
+
+@dataclass(slots=True)
+class Memory(Store):
+    """A store that writes one append after the other."""
+
+    latency_s: float = LATENCY_S
+    written: dict[int, list[Record]] = field(default_factory=dict)
+    appends: int = 0
+    _last: "asyncio.Task[None] | None" = None
+
+    @override
+    async def claim(self, slot: int) -> Claim:
+        return Claim(epoch=1, parcel=b"")
+
+    @override
+    async def load(self, slot: int) -> Sequence[Record]:
+        await asyncio.sleep(self.latency_s)
+        return list(self.written.get(slot, []))
+
+    @override
+    def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
+        self._last = asyncio.ensure_future(self._write(slot, records, self._last))
+        return self._last
+
+    @override
+    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+        self.written[slot] = list(snapshot)
+
+    @override
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _write(self, slot: int, records: Sequence[Record], before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await before
+        await asyncio.sleep(self.latency_s)
+        self.written.setdefault(slot, []).extend(records)
+        self.appends += 1
+
+
+@dataclass(slots=True)
+class Virtual:
+    """The service, and what it said besides its answers. A driver for the vocabulary of the cases."""
+
+    config: GroupConfig = CONFIG
+    observers: Observers = field(default_factory=Observers)
+    store: Memory = field(default_factory=Memory)
+    name: str = "service"
+    notices: list[pb.RebalanceNotice] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    service: Service = field(init=False)
+
+    def __post_init__(self) -> None:
+        fresh = itertools.count()
+        loop = asyncio.get_running_loop()
+        shell = Shell(
+            self.store,
+            self.config,
+            now_ms=lambda: int(loop.time() * 1000),
+            fresh=lambda: f"#{next(fresh)}",
+            notify=self.notices.append,
+            changed=lambda group_id: None,
+            report=self.reports.append,
+            observers=self.observers,
+        )
+        self.service = Service(shell, "virtual:7070")
+
+    async def start(self) -> "Virtual":
+        """Serve all slots."""
+        await self.service.ownership.turn()
+        return self
+
+    def send(self, request: Message) -> FutureCall:
+        return FutureCall(asyncio.ensure_future(self._answered(request)))
+
+    async def pass_time(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _answered(self, request: Message) -> Message:
+        reply = await self.service.submit(cast("Request", request), "/127.0.0.1")
+        assert reply is not None, "a newer call took its place"
+        return reply

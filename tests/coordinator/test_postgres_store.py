@@ -1,13 +1,15 @@
 """The shared store: leases by the database's clock, one owner for each slot, and nothing written by who lost it."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from rota_coordinator.slots.table import Row, Table
-from rota_coordinator.store import postgres
+from rota_coordinator.store import batches, postgres
 from rota_coordinator.store.port import LeaseLost, SlotLost
 from rota_coordinator.store.postgres import open_store
+from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.coordinator.postgres_processes import SHORT_MS, WAITING, administrator, process
 from tests.coordinator.records import numbers, record
 
@@ -37,6 +39,34 @@ def test_a_lease_that_is_not_renewed_ends_and_its_slots_are_vacant(no_tables: st
             assert row(after, 3) == Row(3, epoch, owner="", heir="")
             with pytest.raises(LeaseLost):
                 await dying.store.renew()
+
+    asyncio.run(body())
+
+
+def test_a_renewal_after_the_end_of_the_lease_is_too_late_though_nobody_noticed(no_tables: str) -> None:
+    async def body() -> None:
+        async with process(no_tables) as lost, administrator(no_tables) as admin:
+            await admin.end_lease(lost)
+            with pytest.raises(LeaseLost):
+                await lost.store.claim(1)
+            with pytest.raises(LeaseLost):
+                await lost.store.renew()
+
+    asyncio.run(body())
+
+
+def test_only_the_living_end_others(no_tables: str) -> None:
+    async def body() -> None:
+        async with (
+            process(no_tables) as one,
+            process(no_tables) as two,
+            administrator(no_tables) as admin,
+        ):
+            await admin.end_lease(one)
+            await admin.end_lease(two)
+            with pytest.raises(LeaseLost):
+                await one.store.renew()
+            assert await admin.do("SELECT count(*) FROM rota.processes") == [(2,)]
 
     asyncio.run(body())
 
@@ -115,6 +145,9 @@ def test_a_slot_of_the_living_is_not_given_away(no_tables: str) -> None:
             assert row(await other.store.renew(), 1) == Row(1, epoch, owner.id, heir="")
             again, _ = await owner.store.claim(1)
             assert again > epoch
+            with pytest.raises(SlotLost):
+                await owner.store.release(1, epoch, other.id, b"")
+            assert row(await other.store.renew(), 1).owner == owner.id
 
     asyncio.run(body())
 
@@ -270,7 +303,15 @@ def test_appends_that_wait_together_are_one_transaction(no_tables: str) -> None:
 def test_a_log_of_large_batches_is_read_a_few_at_a_time(
     no_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sizes: list[int] = []
+    decode = batches.decode_all
+
+    def decode_all(rows: Sequence[tuple[int, bytes, int]], where: str) -> list[Record]:
+        sizes.append(len(rows))
+        return decode(rows, where)
+
     monkeypatch.setattr(postgres, "READ_BYTES", 2_000)
+    monkeypatch.setattr(batches, "decode_all", decode_all)
 
     async def body() -> None:
         async with process(no_tables) as one:
@@ -278,6 +319,7 @@ def test_a_log_of_large_batches_is_read_a_few_at_a_time(
             for number in range(7):
                 await one.store.append(1, epoch, [record(number, group_id="g" * 900)])
             assert numbers(await one.store.load(1)) == list(range(7))
+            assert sizes == [3, 3, 1]
 
     asyncio.run(body())
 

@@ -33,7 +33,10 @@ class Store(Protocol):
     """A durable log for each slot."""
 
     async def claim(self, slot: int) -> Claim:
-        """Own the slot from now on; whoever owned it before is fenced. Fails with SlotLost when another has it."""
+        """
+        Own the slot from now on; whoever owned it before is fenced. Fails with SlotLost when another has it, with
+        LeaseLost when this process is not alive any more.
+        """
         ...
 
     async def load(self, slot: int) -> Sequence[Record]:
@@ -48,7 +51,10 @@ class Store(Protocol):
         ...
 
     async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
-        """Replace the slot's log by records that say the same."""
+        """
+        Replace by records that say the same what was appended before this call; what is appended later stays. When
+        nobody knows whether it took place, the log still says the same.
+        """
         ...
 
     async def close(self) -> None:
@@ -64,11 +70,17 @@ class SharedStore(Store, Protocol):
         ...
 
     async def renew(self) -> Table:
-        """Stay alive for one lease more; who is, and who owns what. Fails with LeaseLost when it was too late."""
+        """
+        Stay alive for one lease more; who is, and who owns what. Fails with LeaseLost when it was too late. A claim
+        that ended meanwhile may be missing; the epochs tell which is newer.
+        """
         ...
 
     async def release(self, slot: int, epoch: int, heir: str, parcel: bytes) -> None:
-        """Give the slot up, for the process `heir` if it is not empty; the next claim gets the parcel."""
+        """
+        Give the slot up, for the process `heir` if it is not empty; the next claim gets the parcel. Ends the epoch:
+        what is still on its way to the log is refused.
+        """
         ...
 
     async def leave(self) -> None:

@@ -105,3 +105,19 @@ def test_any_requests_are_answered_or_wait(requests: list[Message]) -> None:
 
 # A first contact is refused and makes a group all the same, as in Kafka.
 MAY_CHANGE_STATE = (pb.NONE, pb.MEMBER_ID_REQUIRED, pb.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def test_a_strategy_that_is_offered_twice_counts_once() -> None:
+    driver = CoreDriver(DEFAULT)
+    join = driver.send(
+        pb.JoinGroupRequest(
+            group_id="g",
+            group_instance_id="i",
+            session_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[pb.Protocol(name="range"), pb.Protocol(name="range")],
+        )
+    )
+    reply = driver.answers[join.call]
+    assert isinstance(reply, pb.JoinGroupResponse)
+    assert (reply.error_code, reply.protocol_name) == (pb.NONE, "range")

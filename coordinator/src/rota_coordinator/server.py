@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.admin_server import AdminServer
+from rota_coordinator.gate import Gate
 from rota_coordinator.group.answers import ProtocolRequest
 from rota_coordinator.security.door import Door
 from rota_coordinator.sessions import Session, Sessions
@@ -111,7 +112,7 @@ def client_host(context: Context) -> str:
 
 def make_server(door: Door, sessions: Sessions, watchers: Watchers) -> grpc.aio.Server:
     """A server with both services in it, not started and not listening yet."""
-    server = grpc.aio.server(options=OPTIONS)
+    server = grpc.aio.server(interceptors=[Gate(door.refused)], options=OPTIONS)
     pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
     add_AdminServicer_to_server(AdminServer(door, watchers), server)
     return server

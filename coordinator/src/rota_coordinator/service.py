@@ -17,7 +17,7 @@ class Service:
 
     def __init__(self, shell: Shell, address: str) -> None:
         self.address = address
-        self._observers = shell.observers
+        self.observers = shell.observers
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
         # Until told otherwise this process has the store for itself.
         self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
@@ -62,7 +62,7 @@ class Service:
         """Who coordinates these groups; any process knows."""
         found = [self._found(group_id) for group_id in request.group_ids]
         error = next((each.error_code for each in found if each.error_code), pb.NONE)
-        self._observers.answered(request, error, 0)
+        self.observers.answered(request, error, 0)
         return pb.FindCoordinatorResponse(coordinators=found)
 
     def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:

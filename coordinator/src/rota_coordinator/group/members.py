@@ -128,7 +128,8 @@ class Members:
 
     def candidates(self) -> set[str]:
         """The protocols that every member offers."""
-        counts = Counter(name for member in self for name, _ in member.protocols)
+        # By name: a member that offers one twice still is one member.
+        counts = Counter(name for member in self for name in dict(member.protocols))
         return {name for name, count in counts.items() if count == len(self)}
 
     def accept(self, protocols: Protocols) -> bool:

@@ -12,10 +12,12 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.state import Group
+from rota_coordinator.observer import Error
 from rota_coordinator.ownership import Place
 from rota_coordinator.security.authenticator import Authenticator, Peer, Principal, Unauthenticated
 from rota_coordinator.security.policy import Action, GroupPolicy
@@ -71,6 +73,7 @@ class Caller:
         """Hand a request to its group, if the caller may ask it."""
         if self._policy.may(self.principal, ACTIONS[type(request)], group_of(request)):
             return self._service.submit(request, client_host)
+        self.refused(request, pb.GROUP_AUTHORIZATION_FAILED)
         answer: Answer = asyncio.get_running_loop().create_future()
         answer.set_result(refused(request, pb.GROUP_AUTHORIZATION_FAILED))
         return answer
@@ -105,6 +108,10 @@ class Caller:
                 if self._may_see(group_id):
                     yield group
 
+    def refused(self, request: Message, error: Error) -> None:
+        """Have it counted that a request goes no further."""
+        tell_refused(self._service, request, error)
+
     def _may_see(self, group_id: str) -> bool:
         return self._policy.may(self.principal, Action.READ, group_id)
 
@@ -114,6 +121,12 @@ def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
     return pb.FindCoordinatorResponse.Coordinator(group_id=group_id, error_code=pb.GROUP_AUTHORIZATION_FAILED)
 
 
+def tell_refused(service: Service, request: Message, error: Error) -> None:
+    """Tell whoever counts requests; what lists or watches groups is not counted."""
+    if isinstance(request, Request | pb.FindCoordinatorRequest):
+        service.observers.answered(request, error, 0)
+
+
 class Door:
     """Lets callers in."""
 
@@ -121,6 +134,10 @@ class Door:
         self._service = service
         self._authenticator = authenticator
         self._policy = policy
+
+    def refused(self, request: Message, error: Error) -> None:
+        """Have it counted that a request goes no further."""
+        tell_refused(self._service, request, error)
 
     async def admit(self, context: Context) -> Caller:
         """The caller; ends the call with UNAUTHENTICATED when nobody knows who that is."""

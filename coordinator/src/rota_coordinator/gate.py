@@ -1,0 +1,120 @@
+"""
+Where bytes from outside become requests: what cannot be read, or is not well formed, goes no further.
+
+The interceptor stands before every call. On a stream only the frame that is wrong is refused, so that one client
+with a bad string does not cut off the members that share its stream.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+from typing_extensions import override
+
+from rota_coordinator.wellformed import fault
+
+if TYPE_CHECKING:
+    Handler = grpc.RpcMethodHandler[Any, Any]
+else:
+    Handler = grpc.RpcMethodHandler
+Context = grpc.aio.ServicerContext[Any, Any]
+# Told of each request that is refused here, and why: the name of a gRPC status.
+Refused = Callable[[Message, str], None]
+MALFORMED = grpc.StatusCode.INVALID_ARGUMENT
+UNREADABLE = "the bytes are not the message that this method takes"
+# The first bytes of a frame are its request_id, as every client writes them: the field's tag, and a number.
+REQUEST_ID_TAG = 0x08
+NUMBER_BYTES_MAX = 10
+
+
+class Unreadable(NamedTuple):
+    """What came in place of a message."""
+
+    # Of a frame, where it can be told; else 0.
+    request_id: int
+
+
+class Gate(grpc.aio.ServerInterceptor):
+    """Before all calls of a server."""
+
+    def __init__(self, refused: Refused) -> None:
+        self._refused = refused
+        self._handlers: dict[str, Handler] = {}
+
+    @override
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        method = handler_call_details.method
+        if method not in self._handlers:
+            # None for a method that nobody has; not to be remembered, there are many such names.
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            self._handlers[method] = self._guarded(handler)
+        return self._handlers[method]
+
+    def _guarded(self, handler: Handler) -> Handler:
+        reader = readable(handler.request_deserializer)
+        if handler.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(
+                handler.stream_stream, reader, handler.response_serializer
+            )
+        if handler.unary_stream is not None:
+            stream = self._guarded_stream(handler.unary_stream)
+            return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
+        assert handler.unary_unary is not None, "Rota has no calls that stream requests only"
+        call = self._guarded_call(handler.unary_unary)
+        return grpc.unary_unary_rpc_method_handler(call, reader, handler.response_serializer)
+
+    def _guarded_call(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(request: Message | Unreadable, context: Context) -> Message:
+            await self._check(request, context)
+            return cast("Message", await behaviour(request, context))
+
+        return call
+
+    def _guarded_stream(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        async def stream(request: Message | Unreadable, context: Context) -> AsyncIterator[Message]:
+            await self._check(request, context)
+            async for reply in behaviour(request, context):
+                yield reply
+
+        return stream
+
+    async def _check(self, request: Message | Unreadable, context: Context) -> None:
+        if isinstance(request, Unreadable):
+            await context.abort(MALFORMED, UNREADABLE)
+        wrong = fault(request)
+        if wrong:
+            self._refused(request, MALFORMED.name)
+            await context.abort(MALFORMED, wrong)
+
+
+def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Message | Unreadable]:
+    """The same, but bytes that are no message are a value: gRPC would end the stream, and log a traceback for each."""
+    assert deserialize is not None
+
+    def read(data: bytes) -> Message | Unreadable:
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return Unreadable(request_id_of(data))
+
+    return read
+
+
+def request_id_of(data: bytes) -> int:
+    """The number of a frame whose rest may be anything; 0 when it does not begin with one."""
+    if not data or data[0] != REQUEST_ID_TAG:
+        return 0
+    number = 0
+    for place, byte in enumerate(data[1 : 1 + NUMBER_BYTES_MAX]):
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return number & 0xFFFF_FFFF_FFFF_FFFF
+    return 0

@@ -1,0 +1,182 @@
+"""
+What no request may be, whoever sends it: beyond its bounds, or about numbers that cannot be.
+
+Asked by `gate` for every call and by `sessions` for every frame, before anything looks at a group. Kafka bounds texts
+by how it writes them (32,767 bytes), and lets numbers be what they are.
+"""
+
+from collections.abc import Iterable, Sized
+
+from google.protobuf.message import Message
+
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# Every id, name and reason. Group ids have a narrower bound in the core, the metadata of offsets one of its own.
+TEXT_LENGTH_MAX = 1_024
+# What one request may be about. To decide on so many takes some dozen milliseconds, and all others wait meanwhile.
+PARTITIONS_MAX = 10_000
+GROUPS_MAX = 1_000
+MEMBERS_MAX = 10_000
+PROTOCOLS_MAX = 100
+TOPIC_ID_LENGTHS = (0, 16)
+
+# Those that speak for a member of a generation.
+Bound = pb.HeartbeatRequest | pb.SyncGroupRequest | pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
+
+
+def fault(request: Message) -> str:
+    """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
+    match request:
+        case pb.HeartbeatRequest():
+            return identity(request)
+        case pb.CommitOffsetsRequest():
+            return identity(request) or offsets(request.topics)
+        case pb.TxnCommitOffsetsRequest():
+            return identity(request) or producer(request) or offsets(request.topics)
+        case pb.FetchOffsetsRequest() | admin.DeleteOffsetsRequest():
+            return text("group_id", request.group_id) or partitions(request.topics)
+        case pb.JoinGroupRequest() | pb.SyncGroupRequest() | pb.LeaveGroupRequest():
+            return membership(request)
+        case admin.AlterOffsetsRequest():
+            return text("group_id", request.group_id) or offsets(request.topics)
+        case _:
+            return about_groups(request)
+
+
+def membership(request: pb.JoinGroupRequest | pb.SyncGroupRequest | pb.LeaveGroupRequest) -> str:
+    """Who comes, stays or goes."""
+    match request:
+        case pb.JoinGroupRequest():
+            return joining(request)
+        case pb.SyncGroupRequest():
+            return identity(request) or syncing(request)
+        case pb.LeaveGroupRequest():
+            return text("group_id", request.group_id) or leaving(request)
+
+
+def about_groups(request: Message) -> str:
+    """What is asked about groups from outside."""
+    match request:
+        case pb.FindCoordinatorRequest() | admin.DescribeGroupsRequest() | admin.DeleteGroupsRequest():
+            ids = request.group_ids
+            return number_of("group_ids", ids, GROUPS_MAX) or first(text("a group id", each) for each in ids)
+        case admin.WatchGroupRequest():
+            return text("group_id", request.group_id)
+        case admin.ListGroupsRequest():
+            known = admin.GroupState.values()
+            return first(f"{state} is no state of a group" for state in request.states if state not in known)
+        case _:
+            return ""
+
+
+def identity(request: Bound) -> str:
+    """The group, the member, and its generation."""
+    if request.generation_id < -1:
+        return f"generation_id is {request.generation_id}; -1 stands for none"
+    return (
+        text("group_id", request.group_id)
+        or text("member_id", request.member_id)
+        or text("group_instance_id", request.group_instance_id)
+    )
+
+
+def joining(request: pb.JoinGroupRequest) -> str:
+    """What a member says when it joins."""
+    named = ("group_id", "member_id", "group_instance_id", "client_id", "protocol_type", "reason")
+    if request.rebalance_timeout_ms < 0:
+        return f"rebalance_timeout_ms is {request.rebalance_timeout_ms}; it cannot be negative"
+    return (
+        first(text(name, getattr(request, name)) for name in named)
+        or number_of("protocols", request.protocols, PROTOCOLS_MAX)
+        or first(text("a protocol's name", protocol.name) for protocol in request.protocols)
+    )
+
+
+def syncing(request: pb.SyncGroupRequest) -> str:
+    """What a leader hands in."""
+    return (
+        text("protocol_type", request.protocol_type)
+        or text("protocol_name", request.protocol_name)
+        or number_of("assignments", request.assignments, MEMBERS_MAX)
+        or first(text("a member_id", each.member_id) for each in request.assignments)
+    )
+
+
+def leaving(request: pb.LeaveGroupRequest) -> str:
+    """Who goes."""
+    return number_of("members", request.members, MEMBERS_MAX) or first(
+        text("a member_id", each.member_id)
+        or text("a group_instance_id", each.group_instance_id)
+        or text("a reason", each.reason)
+        for each in request.members
+    )
+
+
+def producer(request: pb.TxnCommitOffsetsRequest) -> str:
+    """Whose transaction it is."""
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        return f"producer {request.producer_id} at epoch {request.producer_epoch}: neither can be negative"
+    return text("transactional_id", request.transactional_id)
+
+
+def offsets(topics: Iterable[pb.TopicOffsets]) -> str:
+    """Offsets that somebody wants to have stored."""
+    total = 0
+    for topic in topics:
+        total += len(topic.partitions)
+        wrong = named_topic(topic) or too_many_partitions(total)
+        if wrong:
+            return wrong
+        for partition in topic.partitions:
+            if partition.index < 0 or partition.offset < 0 or partition.leader_epoch < -1:
+                return (
+                    f"partition {partition.index}, offset {partition.offset}, "
+                    f"leader epoch {partition.leader_epoch}: negative numbers name nothing; "
+                    "only an epoch may be -1, for not known"
+                )
+    return ""
+
+
+def partitions(topics: Iterable[pb.TopicPartitions]) -> str:
+    """Partitions that somebody asks about."""
+    total = 0
+    for topic in topics:
+        total += len(topic.partitions)
+        wrong = named_topic(topic) or too_many_partitions(total)
+        if wrong:
+            return wrong
+        lowest = min(topic.partitions, default=0)
+        if lowest < 0:
+            return f"partition {lowest}: a partition's number is not negative"
+    return ""
+
+
+def named_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
+    """A topic's name and id."""
+    if len(topic.topic_id) not in TOPIC_ID_LENGTHS:
+        return f"topic_id has {len(topic.topic_id)} bytes; it has 16, or none when it is not checked"
+    return text("a topic's name", topic.name)
+
+
+def too_many_partitions(total: int) -> str:
+    if total <= PARTITIONS_MAX:
+        return ""
+    return f"{total} partitions and more in one request; send at most {PARTITIONS_MAX}"
+
+
+def text(name: str, value: str) -> str:
+    """A text that is too long."""
+    if len(value) <= TEXT_LENGTH_MAX:
+        return ""
+    return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are taken"
+
+
+def number_of(name: str, values: Sized, most: int) -> str:
+    """Too many of something."""
+    return "" if len(values) <= most else f"{len(values)} {name} in one request; send at most {most}"
+
+
+def first(faults: Iterable[str]) -> str:
+    """The first of several faults; empty when there is none."""
+    return next(filter(None, faults), "")

@@ -12,7 +12,7 @@ from rota_coordinator.store.postgres_line import Connection
 
 WITHIN_S = 20
 # Of a process that is to fail soon: its appends have half of it.
-SHORT_MS = 1_000
+SHORT_MS = 1_500
 COORDINATORS = "application_name = 'rota-coordinator' AND datname = current_database()"
 WAITING = "wait_event_type = 'Lock'"
 COMMITTING = "wait_event = 'SyncRep'"

@@ -10,7 +10,7 @@ from rota_coordinator.store import batches, postgres
 from rota_coordinator.store.port import LeaseLost, SlotLost
 from rota_coordinator.store.postgres import open_store
 from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.coordinator.postgres_processes import SHORT_MS, WAITING, administrator, process
+from tests.coordinator.postgres_processes import WAITING, administrator, process
 from tests.coordinator.records import numbers, record
 
 pytestmark = pytest.mark.process
@@ -23,7 +23,7 @@ def row(table: Table, slot: int) -> Row:
 def test_a_lease_that_is_not_renewed_ends_and_its_slots_are_vacant(no_tables: str) -> None:
     async def body() -> None:
         async with (
-            process(no_tables, lease_ms=SHORT_MS) as dying,
+            process(no_tables) as dying,
             process(no_tables) as other,
             administrator(no_tables) as admin,
         ):
@@ -31,6 +31,11 @@ def test_a_lease_that_is_not_renewed_ends_and_its_slots_are_vacant(no_tables: st
             before = await dying.store.renew()
             assert {each.process_id for each in before.processes} == {dying.id, other.id}
             assert row(before, 3) == Row(3, epoch, owner=dying.id, heir="")
+            await admin.do(
+                "UPDATE rota.processes SET lease_until = clock_timestamp() + interval '300 ms' "
+                "WHERE process_id = %s",
+                dying.id,
+            )
             await admin.do(
                 "SELECT pg_sleep_until(lease_until) FROM rota.processes WHERE process_id = %s", dying.id
             )

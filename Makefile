@@ -80,8 +80,8 @@ soak: $(VENV)/.all ## Run a suite over and over, resumable: make soak SUITE=clus
 	@$(BIN)/python -m tests.support.soak --rounds $(ROUNDS) $(SUITE)
 
 .PHONY: bench
-bench: $(VENV)/.all ## Measure each claim beside its peer
-	@for script in benchmarks/*.py; do $(BIN)/python $$script; done
+bench: $(VENV)/.all ## Measure each claim beside its peer; ARGUMENTS=--record keeps the result
+	@for script in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) $(ARGUMENTS); done
 
 .PHONY: pins
 pins: ## Write constraints.txt anew, with the newest versions (needs uv)

@@ -60,6 +60,11 @@ class Coordinator:
         assert found is not None
         self.http = found.group(1)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
         assert self._process is not None

@@ -1,0 +1,147 @@
+"""
+Commits per second and how long one takes, each of ten partitions and flushed to the disk, beside a Kafka broker.
+
+The claim: group commit makes durable commits fast. Every member has one commit open, and sends the next one as soon
+as it is answered. Kafka answers when all copies have the commit, of which there is one here, and does not flush; so
+the second table line says what flushing costs on this disk.
+"""
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from benchmarks.peers import page, rota, servers, teams, wire
+from benchmarks.peers.lanes import Lane, drive
+from benchmarks.peers.servers import Server
+from benchmarks.peers.teams import Size
+from benchmarks.peers.voice import check
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.support.workdir import workdir
+
+SIZE = Size(groups=10, members=10, lanes=25, partitions_each=10)
+ROUNDS = 5
+SECONDS = 3.0
+# Long enough for the members of a group to be in one round.
+INITIAL_DELAY_MS = 1_000
+FLUSHES = 200
+RATE_GOAL = page.at_least(5_000)
+SLOWEST_GOAL = page.at_most(30)
+
+
+class Round(NamedTuple):
+    """What one server did in one round."""
+
+    rate: float
+    p50_ms: float
+    p99_ms: float
+
+
+def look_at_frame(data: bytes) -> None:
+    """Rota's answer."""
+    reply = pb.SessionResponse.FromString(data).commit_offsets
+    errors = {partition.error_code for topic in reply.topics for partition in topic.partitions}
+    if errors != {pb.NONE}:
+        raise RuntimeError(f"instead of a commit's answer came {pb.SessionResponse.FromString(data)}")
+
+
+def look_at_answer(data: bytes) -> None:
+    """Kafka's answer."""
+    for error in wire.commit_errors(data):
+        check(error, "a commit")
+
+
+async def one_round(lanes: Sequence[Lane], look: Callable[[bytes], None]) -> Round:
+    """Commits of everybody, for one round."""
+    tally = await drive(lanes, SECONDS, look)
+    return Round(tally.rate, tally.quantile_ms(0.5), tally.quantile_ms(0.99))
+
+
+async def in_turn(coordinator: Server, broker: Server) -> list[tuple[Round, Round]]:
+    """Rota, Kafka, Rota, Kafka."""
+    own_team, other_team = await asyncio.gather(
+        teams.on_rota(coordinator.address, SIZE), teams.on_kafka(broker.address, SIZE)
+    )
+    rounds = []
+    for _ in range(ROUNDS):
+        async with teams.streams(
+            coordinator.address,
+            SIZE,
+            own_team,
+            lambda seat: {"commit_offsets": rota.commit_request(seat.group, seat.joined, seat.partitions)},
+        ) as streams:
+            ours = await one_round(streams, look_at_frame)
+        async with teams.wires(
+            broker.address,
+            SIZE,
+            other_team,
+            lambda seat: wire.commit_request(seat.group, seat.joined, seat.partitions),
+        ) as wires:
+            rounds.append((ours, await one_round(wires, look_at_answer)))
+    return rounds
+
+
+def flush_ms() -> float:
+    """What it takes to get a page onto the disk that the coordinator's file lies on."""
+    with workdir("flush") as folder, (folder / "page").open("wb") as file:
+        times = []
+        for _ in range(FLUSHES):
+            file.write(bytes(4096))
+            file.flush()
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1000
+
+
+def main() -> None:
+    """Print the table."""
+    result = page.Page(
+        "commits",
+        f"{SIZE.partitions_each} partitions each, {SIZE.groups * SIZE.members} open at a time on {SIZE.lanes} streams; "
+        f"medians of {ROUNDS} rounds",
+    )
+    with ExitStack() as stack:
+        delay = f"--group-initial-rebalance-delay-ms={INITIAL_DELAY_MS}"
+        coordinator = stack.enter_context(servers.rota([delay]))
+        partitions = SIZE.members * SIZE.partitions_each
+        broker = stack.enter_context(servers.kafka(INITIAL_DELAY_MS, partitions))
+        rounds = asyncio.run(in_turn(coordinator, broker))
+    rate, p50_ms, p99_ms = (
+        statistics.median(values) for values in zip(*(mine for mine, _ in rounds), strict=True)
+    )
+    theirs = Round(
+        *(statistics.median(values) for values in zip(*(other for _, other in rounds), strict=True))
+    )
+    result.show(
+        [
+            page.Line(
+                "commits/s, flushed",
+                f"{rate:,.0f}",
+                f"Kafka {theirs.rate:,.0f}, not flushed",
+                rate / theirs.rate,
+                page.judged(RATE_GOAL, rate),
+            ),
+            page.Line(
+                "half of them within",
+                f"{p50_ms:.1f} ms",
+                f"Kafka {theirs.p50_ms:.1f} ms",
+                p50_ms / theirs.p50_ms,
+            ),
+            page.Line(
+                "99 of 100 within",
+                f"{p99_ms:.1f} ms",
+                f"Kafka {theirs.p99_ms:.1f} ms",
+                p99_ms / theirs.p99_ms,
+                page.judged(SLOWEST_GOAL, p99_ms),
+            ),
+            page.Line("one flush of the disk", f"{flush_ms():.1f} ms"),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""
+A server that does nothing but answer each frame of a Session stream: what gRPC and Python cost without a coordinator.
+
+Run as `python -m benchmarks.peers.echo`; says where it listens, as the coordinator does.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+SERVICE = "rota.coordinator.v1.Coordinator"
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+async def session(
+    frames: AsyncIterator[pb.SessionRequest], context: Context
+) -> AsyncIterator[pb.SessionResponse]:
+    """Answer heartbeats without a thought."""
+    async for frame in frames:
+        yield pb.SessionResponse(request_id=frame.request_id, heartbeat=pb.HeartbeatResponse())
+
+
+async def main() -> None:
+    """Serve until killed."""
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(
+        session,
+        request_deserializer=pb.SessionRequest.FromString,
+        response_serializer=pb.SessionResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"listening on 127.0.0.1:{port}", file=sys.stderr, flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

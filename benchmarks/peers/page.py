@@ -1,0 +1,98 @@
+"""What the benchmarks print, and what they add to docs/measurements when they are told to keep it."""
+
+import argparse
+import datetime
+import os
+import statistics
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MEASUREMENTS = Path(__file__).parents[2] / "docs" / "measurements"
+HEADER = "| date | commit | cores, load | what | Rota | beside it | ratio | goal |\n|---|---|---|---|---|---|---|---|\n"
+WIDTHS = (46, 16, 34, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure should be."""
+
+    text: str
+    met: Callable[[float], bool]
+
+
+def at_least(bound: float) -> Goal:
+    """The goal that a figure reaches a bound."""
+    return Goal(f"≥ {bound:,g}", lambda figure: figure >= bound)
+
+
+def at_most(bound: float) -> Goal:
+    """The goal that a figure stays below a bound."""
+    return Goal(f"≤ {bound:,g}", lambda figure: figure <= bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure of Rota, and what was measured beside it in the same run."""
+
+    what: str
+    rota: str
+    beside: str = ""
+    # Of the two; the median over the rounds, each of which measures both.
+    ratio: float | None = None
+    # What is wanted, and whether it came.
+    goal: str = ""
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """As it is printed."""
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        return self.what, self.rota, self.beside, ratio, self.goal
+
+
+def judged(goal: Goal, figure: float) -> str:
+    """The goal, and whether the figure meets it."""
+    return f"{goal.text}: {'met' if goal.met(figure) else 'missed'}"
+
+
+def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
+    """The ratio of what was measured side by side: a machine that is slow for a while is so for both."""
+    return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+class Page:
+    """The result of one benchmark; made first, so that a wrong flag is refused before anything is measured."""
+
+    def __init__(self, name: str, explanation: str) -> None:
+        parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=explanation)
+        parser.add_argument("--record", action="store_true", help="add the result to docs/measurements")
+        self._keep = parser.parse_args().record
+        self._name = name
+        self._explanation = explanation
+        # Before the benchmark adds its own.
+        self._load = os.getloadavg()[0]
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Print the table, and keep it when that was asked for."""
+        head = ("", "Rota", "beside it", "ratio", "goal")
+        print(f"\n{self._name}: {self._explanation}; {os.cpu_count()} cores, load {self._load:.1f} before")
+        for cells in (head, *(line.cells() for line in lines)):
+            padded = [f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=False)]
+            print(" ".join([*padded, cells[-1]]).rstrip(), flush=True)
+        if self._keep:
+            self._record(lines)
+
+    def _record(self, lines: Sequence[Line]) -> None:
+        page = MEASUREMENTS / f"bench-{self._name}.md"
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        first = (today, commit, f"{os.cpu_count()}, {self._load:.1f}")
+        rows = [f"| {' | '.join((*first, *line.cells()))} |\n" for line in lines]
+        before = (
+            page.read_text()
+            if page.exists()
+            else f"# Benchmark: {self._name}\n\n{self._explanation}\n\n{HEADER}"
+        )
+        page.write_text(before + "".join(rows))
+        print(f"written to {page.relative_to(MEASUREMENTS.parents[1])}")

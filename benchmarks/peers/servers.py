@@ -1,0 +1,66 @@
+"""The servers that are measured, each a process of its own, and what they cost the processor."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.peers.voice import TOPIC
+from tests.support.coordinator import Coordinator
+from tests.support.kafka import running
+from tests.support.processes import Process
+from tests.support.workdir import workdir
+
+READY = re.compile(r"listening on (\S+)")
+START_S = 30
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server(NamedTuple):
+    """A running server."""
+
+    address: str
+    pid: int
+
+    def processor_s(self) -> float:
+        """The time that it has computed, in all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+@contextmanager
+def rota(flags: Sequence[str] = ()) -> Iterator[Server]:
+    """Rota's coordinator on a new file, as it is set up when nobody says otherwise."""
+    with workdir("coordinator") as folder:
+        coordinator = Coordinator(folder, flags)
+        coordinator.start()
+        try:
+            yield Server(coordinator.address, coordinator.pid)
+        finally:
+            coordinator.kill()
+
+
+@contextmanager
+def echo() -> Iterator[Server]:
+    """A server that only answers."""
+    with workdir("echo") as folder:
+        log = folder / "echo.log"
+        process = Process.start("echo", [sys.executable, "-m", "benchmarks.peers.echo"], log=log)
+        try:
+            process.wait_until(lambda: READY.search(log.read_text()) is not None, within_s=START_S)
+            found = READY.search(log.read_text())
+            assert found is not None
+            yield Server(found.group(1), process.pid)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def kafka(initial_delay_ms: int, partitions: int) -> Iterator[Server]:
+    """One Kafka broker with a topic; its clients' commits are acknowledged by all copies, of which there is one."""
+    with running(settings={"group.initial.rebalance.delay.ms": str(initial_delay_ms)}) as cluster:
+        cluster.create_topic(TOPIC, partitions=partitions)
+        yield Server(cluster.bootstrap, cluster.broker(1).pid)

@@ -1,88 +1,280 @@
-"""What was said and done in a run, and the invariants over it. A broken one fails at the step that broke it."""
+"""
+What was said, done and written of one group, and the invariants over it. A broken one fails at the step that broke it.
+
+Every commit carries its number as metadata, so that the log itself says which commit was applied, and when.
+"""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from rota_coordinator.group.consumer_protocol import assigned_partitions
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
+from rota_proto.coordinator.v1.records_pb2 import GroupRecord, OffsetCommitted, Record
+from tests.simulation.invariants import Violation
+from tests.simulation.plan import SESSION_S
+
+# (incarnation, generation): rises as long as the group's name is used.
+Token = tuple[int, int]
 
 
-class Violation(AssertionError):
-    """An invariant was broken; the message begins with its name."""
+@dataclass(slots=True)
+class Commit:
+    """A commit that somebody sent."""
+
+    number: int
+    member_id: str
+    # -1: of somebody who is in no group, as are administrators who set offsets.
+    generation: int
+    offsets: dict[int, int]
+    arrivals: int = 0
+    # By partition: how often it was applied.
+    applied: "Counter[int]" = field(default_factory=Counter)
+
+
+class Stored(NamedTuple):
+    """The last commit of a partition in the log."""
+
+    commit: Commit
+    incarnation: int
+    offset: int
+    position: int
+
+
+class Ticket(NamedTuple):
+    """What was known when a request was decided."""
+
+    incarnation: int
+    # By partition: the place in the log of the last commit that was acknowledged then.
+    acknowledged: dict[int, int]
+    wrote: bool
 
 
 @dataclass(slots=True)
 class History:
-    """Facts as the members learn them."""
+    """Facts in the order in which they came to be."""
 
-    # By generation: who leads it, and who owns which partition in it.
-    leaders: dict[int, str] = field(default_factory=dict)
-    owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    # Whether only members speak for themselves. A late copy of a join gives up what its sender has anew by then, and
+    # so does a second process of the same instance; only fencing helps against those.
+    own_words: bool = True
+    # By member's process: when a heartbeat was last believed without a look, because the log was being read.
+    unseen: dict[object, float] = field(default_factory=dict)
+    # What members were told: who leads, who owns, and whose each id is.
+    leaders: dict[Token, str] = field(default_factory=dict)
+    newest: Token = (0, 0)
+    owners: dict[tuple[Token, int], str] = field(default_factory=dict)
+    ids: dict[str, object] = field(default_factory=dict)
+    commits: dict[int, Commit] = field(default_factory=dict)
+    # By partition: the place in the log that the last acknowledged commit has; how many were.
     acknowledged: dict[int, int] = field(default_factory=dict)
-    sent: set[tuple[int, int]] = field(default_factory=set)
-    # By partition, as the disk has it; and how many of its records were read.
-    stored: dict[int, int] = field(default_factory=dict)
-    looked_at: int = 0
-    situations: "Counter[str]" = field(default_factory=Counter)
+    acknowledgements: "Counter[int]" = field(default_factory=Counter)
+    # By partition and member's process: until when it owns it, by its own clock.
+    holders: dict[int, dict[object, tuple[str, float]]] = field(default_factory=dict)
+    # What is written.
+    group: GroupRecord = field(default_factory=GroupRecord)
+    members: frozenset[str] = frozenset()
+    assigned: dict[int, str] = field(default_factory=dict)
+    parts: dict[tuple[Token, str], bytes] = field(default_factory=dict)
+    reserved: Token = (0, 0)
+    stored: dict[int, Stored] = field(default_factory=dict)
+    position: int = 0
+    # Where in the log a commit of a partition is, by number and partition; and where a partition was forgotten.
+    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    forgotten: dict[int, int] = field(default_factory=dict)
 
-    def told(self, reply: pb.JoinGroupResponse) -> None:
-        """The coordinator tells a member a generation: a new one comes after all earlier ones, and is told once."""
-        newest = max(self.leaders, default=0)
-        known = self.leaders.get(reply.generation_id)
-        leader = instance_of(reply.leader)
-        if known is None and reply.generation_id <= newest:
-            raise Violation(f"S3: generation {reply.generation_id} is told first after {newest} was")
-        if known not in (None, leader):
-            raise Violation(f"S3: generation {reply.generation_id} was {known}'s and is {leader}'s now")
-        self.leaders[reply.generation_id] = leader
+    # What members do.
 
-    def assigned(self, generation: int, member_id: str, partitions: set[int]) -> None:
-        """A member was told what it owns. A static member keeps what it owns under a new id."""
-        for partition in partitions:
-            owner = self.owners.setdefault((generation, partition), member_id)
-            if owner != member_id and instance_of(owner) != instance_of(member_id):
+    def committing(self, member_id: str, generation: int, offsets: dict[int, int]) -> Commit:
+        """A commit is about to be sent."""
+        commit = Commit(len(self.commits) + 1, member_id, generation, offsets)
+        self.commits[commit.number] = commit
+        return commit
+
+    def holds(self, holder: object, member_id: str, partition: int, now_s: float, until_s: float) -> None:
+        """A member takes it that it owns a partition for so long, because its heartbeat was answered."""
+        if until_s < now_s or not self.own_words or self.unseen.get(holder, -1) > until_s - SESSION_S:
+            return
+        self.holders.setdefault(partition, {})[holder] = (member_id, until_s)
+        self._check_holders(partition, now_s)
+
+    def _check_holders(self, partition: int, now_s: float) -> None:
+        """Who has a partition by what is written, and who owns it by its own clock, must be the same member."""
+        owner = self.assigned.get(partition)
+        for member_id, until_s in self.holders.get(partition, {}).values():
+            # Who takes a static member's place has its partitions at once; the old one is fenced at its next word.
+            same = owner is None or instance_of(owner) == instance_of(member_id)
+            if not same and until_s > now_s:
                 raise Violation(
-                    f"S1: {owner} and {member_id} both own {partition} in generation {generation}"
+                    "S2", f"{partition} is {owner}'s at {now_s}, and {member_id}'s until {until_s}"
                 )
 
-    def committing(self, partition: int, offset: int) -> None:
-        """A commit is sent."""
-        self.sent.add((partition, offset))
+    def gives_up(self, holder: object) -> None:
+        """A member owns nothing any more."""
+        for others in self.holders.values():
+            others.pop(holder, None)
 
-    def committed(self, partition: int, offset: int, written: list[Record]) -> None:
-        """A commit was acknowledged: it must be written by now, and stay."""
-        self.read(written)
-        if offset > self.stored.get(partition, -1):
-            raise Violation(f"S12: {partition}@{offset} is acknowledged and not written")
-        self.acknowledged[partition] = max(self.acknowledged.get(partition, -1), offset)
+    # What the coordinator says, at the moment when it leaves.
 
-    def read(self, written: list[Record]) -> None:
-        """What was written since the last look contradicts nothing that was said."""
-        for record in written[self.looked_at :]:
-            self.looked_at += 1
-            if record.WhichOneof("record") != "offset_committed":
-                continue
-            partition, offset = record.offset_committed.partition, record.offset_committed.offset
-            if (partition, offset) not in self.sent:
-                raise Violation(f"S7: nobody sent {partition}@{offset}")
-            if offset < self.stored.get(partition, -1):
-                raise Violation(f"S5: {partition} falls from {self.stored[partition]} to {offset}")
-            self.stored[partition] = offset
+    def joined(self, ticket: Ticket, reply: pb.JoinGroupResponse) -> None:
+        """A member is told a generation: a new one comes after all earlier ones, and has one leader."""
+        token = (ticket.incarnation, reply.generation_id)
+        if token > self.reserved:
+            raise Violation("S12", f"generation {token} is told, and written is {self.reserved}")
+        if token < self.newest and token not in self.leaders:
+            raise Violation("S3", f"generation {token} is told first after {self.newest} was")
+        self.newest = max(self.newest, token)
+        leader = instance_of(reply.leader)
+        known = self.leaders.setdefault(token, leader)
+        if known != leader:
+            raise Violation("S3", f"generation {token} was {known}'s and is {leader}'s now")
 
-    def compacted(self) -> None:
-        """The log begins anew; the commits in it are the last ones."""
-        self.looked_at = 0
+    def identified(self, member_id: str, whose: object) -> None:
+        """A member id is told."""
+        if self.ids.setdefault(member_id, whose) is not whose:
+            raise Violation("S3", f"{member_id} is given to two")
 
-    def check_end(self, written: list[Record]) -> None:
-        """Read from the start, as a restart would: nothing that was acknowledged is lost."""
-        self.looked_at = 0
-        self.stored.clear()
-        self.read(written)
-        for partition, acknowledged in self.acknowledged.items():
-            if self.stored.get(partition, -1) < acknowledged:
-                raise Violation(f"S6: {partition}@{acknowledged} was acknowledged and is lost")
+    def synced(self, ticket: Ticket, request: pb.SyncGroupRequest, reply: pb.SyncGroupResponse) -> None:
+        """A member is told what it owns."""
+        token = (ticket.incarnation, request.generation_id)
+        member_id = request.member_id
+        if self.parts.get((token, member_id)) != reply.assignment:
+            raise Violation(
+                "S12", f"{member_id} is told another part of generation {token} than what is written"
+            )
+        for partition in partitions_of(reply.assignment):
+            owner = self.owners.setdefault((token, partition), member_id)
+            if instance_of(owner) != instance_of(member_id):
+                raise Violation(
+                    "S1", f"{owner} and {member_id} are both told {partition} of generation {token}"
+                )
+
+    def acknowledges(self, commit: Commit, partition: int) -> None:
+        """A commit is acknowledged: it is written by now."""
+        if not commit.applied[partition]:
+            raise Violation("S12", f"{partition}@{commit.offsets[partition]} is acknowledged and not written")
+        self.acknowledgements[partition] += 1
+        self.acknowledged[partition] = max(
+            self.acknowledged.get(partition, 0), self.places[commit.number, partition]
+        )
+
+    def refused(self, ticket: Ticket, what: str) -> None:
+        """A request was refused as a whole."""
+        if ticket.wrote:
+            raise Violation("S4", f"{what} was refused, and something was written for it")
+
+    def fetched(self, ticket: Ticket, found: pb.FetchedPartition) -> None:
+        """A committed offset is read: a durable one, and none that is older than what was acknowledged before."""
+        place = self.places.get((int(found.metadata or 0), found.index), self.forgotten.get(found.index, 0))
+        if found.metadata and (int(found.metadata), found.index) not in self.places:
+            raise Violation("S12", f"{found.index}@{found.offset} is read and not written")
+        if place < ticket.acknowledged.get(found.index, 0):
+            raise Violation("S6", f"{found.index}@{found.offset} is read, and a later one was acknowledged")
+
+    # What is written, in the order of the log.
+
+    def wrote(self, record: Record, now_s: float = 0) -> None:
+        """A record became durable."""
+        self.position += 1
+        match record.WhichOneof("record"):
+            case "group":
+                self._wrote_group(record.group)
+                for partition in self.assigned:
+                    self._check_holders(partition, now_s)
+            case "generation_reserved":
+                self._wrote_generation((self.reserved[0], record.generation_reserved.generation_id))
+            case "offset_committed":
+                self._wrote_offset(record.offset_committed)
+            case "offset_removed":
+                self._removed(record.offset_removed.partition)
+            case "group_removed":
+                for partition in list(self.stored):
+                    self._removed(partition)
+            case _:
+                pass
+
+    def _wrote_group(self, group: GroupRecord) -> None:
+        token = (group.incarnation, group.generation_id)
+        if token < (self.group.incarnation, self.group.generation_id):
+            raise Violation("S3", f"generation {token} is written after {self.reserved}")
+        self.group = group
+        self.reserved = max(self.reserved, token)
+        self.members = frozenset(member.member_id for member in group.members)
+        self.assigned = {}
+        for member in group.members:
+            self.parts[token, member.member_id] = member.assignment
+            for partition in partitions_of(member.assignment):
+                other = self.assigned.setdefault(partition, member.member_id)
+                if other != member.member_id:
+                    raise Violation("S1", f"{other} and {member.member_id} both have {partition} in {token}")
+
+    def _wrote_generation(self, token: Token) -> None:
+        if token <= self.reserved:
+            raise Violation("S3", f"generation {token} is issued after {self.reserved}")
+        self.reserved = token
+
+    def _wrote_offset(self, written: OffsetCommitted) -> None:
+        partition, offset = written.partition, written.offset
+        commit = self.commits.get(int(written.metadata or 0))
+        if commit is None or commit.offsets.get(partition) != offset:
+            raise Violation("S7", f"nobody sent {partition}@{offset}")
+        commit.applied[partition] += 1
+        if commit.applied[partition] > commit.arrivals:
+            raise Violation(
+                "S7", f"{partition}@{offset} came {commit.arrivals} times and was applied more often"
+            )
+        self._check_right(commit, partition)
+        self._check_order(commit, partition, offset)
+        self.stored[partition] = Stored(commit, self.group.incarnation, offset, self.position)
+        self.places[commit.number, partition] = self.position
+
+    def _check_right(self, commit: Commit, partition: int) -> None:
+        """Whether who committed may."""
+        if commit.generation < 0:
+            if self.members:
+                raise Violation("S4", f"{partition} is set from outside while the group has members")
+            return
+        owner = self.assigned.get(partition)
+        is_member = commit.generation == self.group.generation_id and commit.member_id in self.members
+        if not is_member or owner not in (None, commit.member_id):
+            raise Violation(
+                "S4",
+                f"{commit.member_id} commits {partition} in generation {commit.generation}; "
+                f"in {self.group.generation_id} it is {owner}'s",
+            )
+
+    def _check_order(self, commit: Commit, partition: int, offset: int) -> None:
+        """Whether the commit may follow the last one."""
+        last = self.stored.get(partition)
+        if last is None or commit.generation < 0:
+            return
+        later = (last.incarnation, last.commit.generation)
+        if (self.group.incarnation, commit.generation) < later:
+            raise Violation("S5", f"{partition} is committed in generation {commit.generation} after {later}")
+        own = last.commit.member_id == commit.member_id and commit.number < last.commit.number
+        if offset < last.offset and not own:
+            raise Violation("S5", f"{partition} falls from {last.offset} to {offset}")
+
+    def _removed(self, partition: int) -> None:
+        """An offset is forgotten, which may be while nobody is in the group."""
+        if self.members:
+            raise Violation("S5", f"{partition} is forgotten while the group has members")
+        self.stored.pop(partition, None)
+        self.forgotten[partition] = self.position
+
+    def check_log(self, records: Iterable[OffsetCommitted]) -> None:
+        """What a restart reads of offsets is what was written last."""
+        read = {each.partition: each.offset for each in records}
+        known = {partition: stored.offset for partition, stored in self.stored.items()}
+        if read != known:
+            raise Violation("S6", f"the log says {read}, and {known} was written")
 
 
 def instance_of(member_id: str) -> str:
     """A static member's id begins with its instance; any other one is its own."""
     return member_id.split("#")[0] if member_id.startswith("instance-") else member_id
+
+
+def partitions_of(assignment: bytes) -> Sequence[int]:
+    """The partitions that an assignment names."""
+    return sorted(each.partition for each in assigned_partitions(assignment) or ())

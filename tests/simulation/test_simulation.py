@@ -9,30 +9,23 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.run import simulate
-from tests.simulation.zoo import ZOO, Bug
+from tests.simulation.situations import FAULTS, SITUATIONS
+from tests.simulation.zoo import CANARY, LIVENESS, ZOO, Bug
 from tests.support.tree import REPO, files
 
 pytestmark = pytest.mark.simulation
 
-# Of one run, and of each round of a soak.
-SEEDS = 25
+# Of one run, and of each round of a soak: half a second each.
+SEEDS = 80
 # Further apart than the seeds of one run.
 SEEDS_APART = 1_000_000
-ZOO_SEEDS = 100
-ZOO_STEPS = 1_000
 # What a run must have met to mean anything.
-FAULTS = ("coordinator crash", "connection reset", "store error", "kill", "leave", "pause", "compaction")
-FAULTS_MIN = 30
-SITUATIONS = (
-    "a static leader came back",
-    "commit refused: NOT_COORDINATOR",
-    "commit refused: UNKNOWN_MEMBER_ID",
-    "crash between write and answer",
-    "leave got lost",
-    "notice",
-)
-SITUATIONS_MIN = 10
+FAULTS_MIN = 1_000
+SITUATIONS_MIN = 100
+ZOO_SEEDS = 200
+ZOO_STEPS = 1_000
 
 
 @pytest.fixture(autouse=True)
@@ -52,36 +45,56 @@ def first_seed() -> int:
 
 
 @pytest.mark.soak("simulation")
-def test_no_seed_breaks_an_invariant(seed: int) -> None:
+def test_no_seed_breaks_an_invariant(seed: int, report: list[str]) -> None:
     met: Counter[str] = Counter()
+    steps = 0
     first = first_seed() + seed * SEEDS_APART
     for current in range(first, first + SEEDS):
         outcome = simulate(current)
-        met.update(outcome.fired)
-        met.update(outcome.history.situations)
+        met.update(outcome.met)
+        steps += outcome.steps
+    report.append(f"{SEEDS} seeds from {first}, {steps} steps")
+    report += [f"{met[name]:>7} {name}" for name in (*FAULTS, *SITUATIONS)]
     rare = {name: met[name] for name in FAULTS if met[name] < FAULTS_MIN}
     rare |= {name: met[name] for name in SITUATIONS if met[name] < SITUATIONS_MIN}
     assert rare == {}, f"{SEEDS} seeds passed, and hardly met what they are for"
 
 
 @pytest.mark.parametrize("bug", ZOO.values(), ids=ZOO.keys())
-def test_a_known_bug_is_caught(bug: Bug) -> None:
-    with bug():
-        for seed in range(1, ZOO_SEEDS + 1):
-            try:
-                simulate(seed, ZOO_STEPS)
-            except (AssertionError, KeyError):
-                break
-        else:
-            pytest.fail(f"{ZOO_SEEDS} seeds passed with this bug in the code")
+def test_a_known_bug_is_caught(bug: Bug, report: list[str], request: pytest.FixtureRequest) -> None:
+    seed, caught = hunt(bug)
+    report.append(f"caught at seed {seed:>3}: {request.node.callspec.id} ({str(caught)[:80]})")
     # The same seed passes without the bug: it is the bug that was caught.
     simulate(seed, ZOO_STEPS)
 
 
+@pytest.mark.parametrize(("invariant", "bug"), LIVENESS.items(), ids=LIVENESS.keys())
+def test_liveness_can_fail(invariant: str, bug: str) -> None:
+    _, caught = hunt(ZOO[bug])
+    assert isinstance(caught, Violation)
+    assert caught.name == invariant
+
+
+def test_a_false_invariant_is_reported() -> None:
+    seed, caught = hunt(CANARY)
+    assert isinstance(caught, Violation)
+    assert caught.name in INVARIANTS
+    assert caught.__notes__ == [f"again: .venv/bin/python -m tests.simulation {seed}"]
+
+
+def hunt(bug: Bug) -> tuple[int, BaseException]:
+    """The first seed that fails with a bug in the code, and how."""
+    with bug():
+        for seed in range(1, ZOO_SEEDS + 1):
+            try:
+                simulate(seed, ZOO_STEPS)
+            except (AssertionError, KeyError) as caught:
+                return seed, caught
+    pytest.fail(f"{ZOO_SEEDS} seeds passed with this bug in the code")
+
+
 def test_a_seed_does_the_same_in_every_process() -> None:
-    program = (
-        "from tests.simulation.run import simulate; print([simulate(s, 1000).trace for s in range(1, 4)])"
-    )
+    program = "from tests.simulation.run import simulate\nfor seed in range(1, 9): print(simulate(seed, 1000).trace)"
     traces = set()
     for hash_seed in ("0", "1"):
         done = subprocess.run(
@@ -94,3 +107,4 @@ def test_a_seed_does_the_same_in_every_process() -> None:
         )
         traces.add(done.stdout)
     assert len(traces) == 1
+    assert len(set(traces.pop().splitlines())) == 8

@@ -1,228 +1,113 @@
 """
-One coordinator, its disk, a network and some members, in virtual time, from one seed.
+Coordinators, a disk and a network in virtual time, from one seed.
 
-The coordinator is the shipping code (service, slot, core). The members are simple clients of the protocol; what they
-learn goes into the history, which checks it.
+What is said and written goes into the histories, which check it; a watch looks into each coordinator after its turns.
 """
 
-import asyncio
+import hashlib
 import random
 from collections import Counter
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Sequence
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request
 from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.service import Service
-from rota_coordinator.slot import Shell
-from rota_coordinator.slots.table import SLOTS
-from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.simulation.disk import Disk, DiskStore
-from tests.simulation.history import History, Violation
-
-GROUP = "simulated"
-SLOT = slot_of(GROUP, SLOTS)
-CALM_DELAY_S = 0.01
-Result = TypeVar("Result")
+from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, Record
+from tests.simulation.claims import group_named
+from tests.simulation.disk import Disk
+from tests.simulation.history import History
+from tests.simulation.host import SLOT, Host
+from tests.simulation.loop import Process, VirtualLoop
+from tests.simulation.network import Network
+from tests.simulation.plan import Plan
+from tests.simulation.situations import Situations
+from tests.simulation.watch import Mirror, Watch
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a seed draws; each fault is left out in some runs, so that its absence is tried too."""
-
-    members: int
-    statics: int
-    partitions: int
-    delay_s: float
-    reset_rate: float
-    disk_latency_s: float
-    disk_error_rate: float
-    coalesce_ms: int
-    compact_above: int
-    calm_s: float  # between two acts of the nemesis
-    steps: int
-
-    @classmethod
-    def draw(cls, chance: random.Random, steps: int) -> "Plan":
-        members = chance.randint(1, 6)
-        return cls(
-            members=members,
-            statics=chance.randint(0, members) if chance.random() < 0.5 else 0,
-            partitions=chance.randint(1, 8),
-            delay_s=chance.choice([0.001, 0.02, 0.2]),
-            reset_rate=chance.choice([0, 0.01, 0.05]),
-            disk_latency_s=chance.choice([0.0005, 0.01, 0.1]),
-            disk_error_rate=chance.choice([0, 0, 0.02]),
-            coalesce_ms=chance.choice([0, 250]),
-            compact_above=chance.choice([0, 1_000]),
-            calm_s=chance.choice([1, 5, 20]),
-            steps=steps,
-        )
-
-
-@dataclass(slots=True)
 class World:
     """Everything of a run."""
 
-    seed: int
-    plan: Plan
-    chance: random.Random
-    history: History = field(default_factory=History)
-    fired: "Counter[str]" = field(default_factory=Counter)
-    host: "Host" = field(init=False)
-    steps: int = 0
-    calm: bool = False
-    _ids: int = 0
+    def __init__(self, loop: VirtualLoop, plan: Plan, chance: random.Random) -> None:
+        self.loop = loop
+        self.plan = plan
+        self.chance = chance
+        self.fired: Counter[str] = Counter()
+        self.situations = Situations()
+        own_words = not plan.copy_rate and not (plan.statics and "double" in plan.acts)
+        self.histories = {group_id: History(own_words=own_words) for group_id in plan.groups}
+        self.config = GroupConfig(
+            session_timeout_ms_min=100,
+            initial_rebalance_delay_ms=plan.initial_delay_ms,
+            rebalance_coalesce_ms=plan.coalesce_ms,
+            members_max=plan.members_max,
+            offsets_retention_ms=plan.retention_ms,
+        )
+        self.mirror = Mirror(self.config)
+        self.disk = Disk(loop, plan, chance, self.fired, reader=self, slots=frozenset({SLOT}))
+        self.network = Network(loop, plan, chance, self.fired, self.step)
+        self.hosts = [Host(self, f"coordinator-{number}:7070") for number in range(plan.hosts)]
+        self.steps = 0
+        self.calm = False
+        self._trace = hashlib.blake2b(digest_size=16)
+        self._ids = 0
+        loop.after_turn = self._after_turn
 
-    def __post_init__(self) -> None:
-        disk = Disk(self.chance, self.plan.disk_latency_s, self.plan.disk_error_rate, self.fired)
-        disk.on_compaction = self.history.compacted
-        self.host = Host(self, disk)
+    def host_at(self, address: str) -> Host:
+        """The host that members are sent to."""
+        return next(host for host in self.hosts if host.address == address)
 
     def fresh(self) -> str:
+        """A part of an id that nobody has had."""
         self._ids += 1
         return f"#{self._ids}"
 
-    def step(self) -> None:
-        """Something happened."""
+    def step(self, kind: str, message: Message | None = None) -> None:
+        """Something happened: it is counted, and part of the trace."""
         self.steps += 1
+        said = b"" if message is None else message.SerializeToString(deterministic=True)
+        self._trace.update(f"{self.loop.now_s:.6f} {kind} ".encode() + said)
+
+    def fault(self, name: str) -> None:
+        """The nemesis has done something."""
+        self.fired[name] += 1
+        self.step(name)
 
     @property
-    def written(self) -> list[Record]:
-        return self.host.disk.records.get(SLOT, [])
+    def trace(self) -> str:
+        """Two runs with the same trace did the same, at the same times."""
+        return f"{self._trace.hexdigest()} after {self.steps} steps, {self.loop.now_s:.6f} s"
 
+    def heal(self) -> None:
+        """No more faults from here on; who is down comes back."""
+        self.calm = self.network.calm = self.disk.calm = True
+        self.network.cuts.clear()
+        for host in self.hosts:
+            host.heal()
 
-class Host:
-    """The coordinator's process: it can die and come back."""
+    def wrote(self, slot: int, epoch: int, records: Sequence[Record]) -> None:
+        """Of the disk: records are durable."""
+        for record in records:
+            self.step("write", record)
+            self.histories[group_named(record)].wrote(record, self.loop.now_s)
+        self.mirror.wrote(epoch, records)
 
-    def __init__(self, world: World, disk: Disk) -> None:
-        self.world = world
-        self.disk = disk
-        self.service: Service | None = None
-        self.died = asyncio.Event()
-        self._store = DiskStore(disk)
+    def compacted(self, slot: int) -> None:
+        """Of the disk: the log is another one."""
+        self.step("compaction")
+        self.situations.compacted(self.mirror.groups)
+        self.mirror.compacted(self.disk.logs[slot])
 
-    async def start(self) -> None:
-        """Start on what the disk has."""
-        self.died = asyncio.Event()
-        self._store = DiskStore(self.disk)
-        loop = asyncio.get_running_loop()
-        config = GroupConfig(
-            session_timeout_ms_min=100,
-            initial_rebalance_delay_ms=self.world.chance.choice([0, 500]),
-            rebalance_coalesce_ms=self.world.plan.coalesce_ms,
-        )
-        shell = Shell(
-            store=self._store,
-            config=config,
-            now_ms=lambda: int(loop.time() * 1000),
-            fresh=self.world.fresh,
-            notify=lambda notice: self.world.fired.update(["notice"]),
-            changed=lambda group_id: None,
-            report=lambda text: None,
-            compact_above=self.world.plan.compact_above,
-        )
-        self.service = Service(shell, "simulated:7070")
-        # Only the group's slot: reading fifty empty ones would be most of what a run does.
-        await self.service.slots[SLOT].start()
+    def check_log(self) -> None:
+        """At the end: what a restart reads is what was written."""
+        mirror = Mirror(self.config)
+        mirror.wrote(0, self.disk.logs.get(SLOT, []))
+        for group_id, history in self.histories.items():
+            offsets = mirror.groups.offsets.get(group_id)
+            committed: list[OffsetCommitted] = (
+                [] if offsets is None else [stored.offset for stored in offsets.committed.values()]
+            )
+            history.check_log(committed)
 
-    def crash(self) -> None:
-        """SIGKILL."""
-        if self.service is None:
-            return
-        self.world.fired["coordinator crash"] += 1
-        service, self.service = self.service, None
-        self.died.set()
-        self._store.crash()
-        service.stop()
-
-    def size(self) -> int:
-        """How many members the coordinator counts."""
-        group = self.service.slots[SLOT].groups.groups.get(GROUP) if self.service else None
-        return 0 if group is None else len(group.members)
-
-    def check_replay(self) -> None:
-        """S10: what a restart would read is what the running coordinator says, whole and compacted."""
-        assert self.service is not None
-        live = self.service.slots[SLOT].groups
-        read = Groups(live.config)
-        for record in self.world.written:
-            read.replay(record)
-        if read.snapshot() != live.snapshot():
-            raise Violation("S10: the disk and the coordinator say different things")
-
-
-class Connection:
-    """A member's connection: in order, with delay, and broken at times; what is under way is then lost."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._arrival_s = 0.0
-        self._open = True
-
-    def close(self) -> None:
-        self._open = False
-
-    async def call(self, request: Request, within_s: float) -> Message:
-        """Send a request, wait for its answer."""
-        async with asyncio.timeout(within_s):
-            await self._travel()
-            service = self._world.host.service
-            if service is None:
-                raise ConnectionError("nobody listens")
-            died = self._world.host.died
-            self._world.step()
-            reply = await first(service.submit(request, "/127.0.0.1"), died)
-            if reply is None:
-                raise ConnectionError("a newer call took its place")
-            if isinstance(reply, pb.JoinGroupResponse) and reply.error_code == pb.NONE:
-                self._world.history.told(reply)
-            await self._travel()
-            return reply
-
-    async def _travel(self) -> None:
-        world = self._world
-        loop = asyncio.get_running_loop()
-        if not world.calm and world.chance.random() < world.plan.reset_rate:
-            world.fired["connection reset"] += 1
-            self.close()
-        # A healed network is faster than heartbeats: else members are silent for their session by chance.
-        delay_s = CALM_DELAY_S if world.calm else world.plan.delay_s
-        arrives_s = loop.time() + world.chance.expovariate(1 / delay_s)
-        self._arrival_s = max(self._arrival_s + 1e-6, arrives_s)
-        await asyncio.sleep(self._arrival_s - loop.time())
-        if not self._open:
-            raise ConnectionError("the connection was reset")
-
-
-async def first(answer: Awaitable[Result], died: asyncio.Event) -> Result:
-    """The answer, unless the coordinator dies before it comes."""
-    waiting = asyncio.ensure_future(answer)
-    death = asyncio.ensure_future(died.wait())
-    try:
-        await asyncio.wait({waiting, death}, return_when=asyncio.FIRST_COMPLETED)
-        if died.is_set():
-            raise ConnectionError("the coordinator died")
-        return waiting.result()
-    finally:
-        death.cancel()
-
-
-def join_request(member_id: str, instance: str | None, session_ms: int) -> pb.JoinGroupRequest:
-    """What every simulated member says when it joins."""
-    return pb.JoinGroupRequest(
-        group_id=GROUP,
-        member_id=member_id,
-        group_instance_id=instance,
-        client_id="member",
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=3 * session_ms,
-        protocol_type="consumer",
-        protocols=[pb.Protocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
-    )
+    def _after_turn(self, process: Process, by_timer: bool) -> None:
+        if isinstance(process.owner, Watch):
+            process.owner.turn(by_timer=by_timer)

@@ -11,15 +11,19 @@ from unittest.mock import patch
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group import commit, expiry, round
-from rota_coordinator.group.effects import Effects
+from rota_coordinator.group import admin, commit, expiry, join, round, state
+from rota_coordinator.group.answers import copied
+from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.members import Member, Members
-from rota_coordinator.group.offsets import Offsets
-from rota_coordinator.group.state import Group
+from rota_coordinator.group.join import Joining
+from rota_coordinator.group.members import Member, Members, instance_of
+from rota_coordinator.group.offsets import Offsets, removed
+from rota_coordinator.group.state import Group, answer, described
 from rota_coordinator.slot import Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
+from rota_proto.coordinator.v1.records_pb2 import GroupMember, Record
+from tests.simulation.history import History, Ticket
+from tests.simulation.invariants import Violation
 
 # Puts a bug in place, for as long as its block lasts.
 Bug = Callable[[], AbstractContextManager[object]]
@@ -104,6 +108,105 @@ def leaders_are_not_replaced(self: Members, member: Member) -> None:
         del self.instances[member.instance_id]
 
 
+def old_generations_may_commit(group: Group, request: commit.Request, now_ms: int) -> int:
+    found = group.members.identify(request.member_id, instance_of(request))
+    return pb.NONE if isinstance(found, Member) else found
+
+
+def lost_partitions_may_be_committed(
+    group: Group, request: commit.Request, partition: object, metadata: str
+) -> int:
+    return pb.NONE
+
+
+def instances_are_not_written(member: Member, protocol_name: str, assignment: bytes) -> GroupMember:
+    written = described(member, protocol_name, assignment)
+    written.ClearField("group_instance_id")
+    return written
+
+
+def the_old_one_speaks_for_its_instance(self: Members, member_id: str, instance_id: str | None) -> object:
+    holder = self.instances.get(instance_id or "", member_id)
+    return self.by_id.get(holder, pb.UNKNOWN_MEMBER_ID)
+
+
+def who_waits_is_forgotten_with_its_member(group: Group, effects: Effects, member: Member) -> None:
+    group.unsynced.discard(member.member_id)
+    group.members.remove(member)
+
+
+def copies_of_joins_both_wait(effects: Effects, joining: Joining, member: Member) -> None:
+    member.update(joining.request)
+    member.joining = joining.call
+
+
+def offsets_of_living_groups_expire(group: Group, offsets: Offsets, effects: Effects, now_ms: int) -> None:
+    for partition in list(offsets.committed):
+        offsets.write(removed(group.group_id, partition), effects)
+
+
+def suspicions_stay(self: Group, member: Member, now_ms: int) -> None:
+    member.session_deadline_ms = now_ms + member.session_timeout_ms
+
+
+def sessions_go_on_while_nobody_serves(self: Groups, now_ms: int, parcel: object) -> dict[str, Effects]:
+    return {group_id: Effects() for group_id in self.groups}
+
+
+def ids_stay_handed_out(group: Group, effects: Effects, now_ms: int) -> None:
+    pass
+
+
+def anybody_may_assign(
+    group: Group, effects: Effects, call: Call, request: pb.SyncGroupRequest, now_ms: int
+) -> None:
+    match round.check_member(group, request.member_id, instance_of(request), request.generation_id):
+        case Member() as member if not round.sync_error(group, request):
+            member.syncing = call
+            group.unsynced.discard(member.member_id)
+            round.assign(group, effects, request, now_ms)
+        case _:
+            answer(effects, call, pb.SyncGroupResponse(error_code=pb.REBALANCE_IN_PROGRESS))
+
+
+def reads_do_not_wait_for_writes(
+    self: Slot, group_id: str, effects: Effects, *, changes: bool = True
+) -> None:
+    if effects.records or changes:
+        PERFORM(self, group_id, effects, changes=changes)
+    else:
+        self._deliver(self._life, effects)
+
+
+def the_log_forgets_which_incarnations_were(self: Groups) -> list[Record]:
+    return SNAPSHOT(self)[1:]
+
+
+def those_who_wait_are_not_told(self: Slot, error: pb.ErrorCode.ValueType) -> None:
+    self._open.clear()
+    STOP(self, error)
+
+
+def refused_commits_are_kept(
+    group: Group, offsets: Offsets, effects: Effects, request: commit.Request, now_ms: int
+) -> tuple[pb.ErrorCode.ValueType, list[pb.TopicErrors]]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            offsets.write(commit.to_record(request, topic, partition, now_ms), effects)
+    error = commit.refusal(group, request, now_ms)
+    return error, copied(request, error)
+
+
+def the_next_group_is_changed_too(self: Groups, record: Record) -> None:
+    REPLAY(self, record)
+    if record.WhichOneof("record") == "offset_committed":
+        for offsets in self.offsets.values():
+            offsets.replay(record)
+
+
+# What is replaced, for those that only change a part of it.
+PERFORM, STOP, SNAPSHOT, REPLAY = Slot._perform, Slot.stop, Groups.snapshot, Groups.replay
+
 ZOO: dict[str, Bug] = {
     "answers before it is written": replaced(Slot, "_perform", answers_before_it_is_written),
     "goes on after an unknown outcome": replaced(Slot, "_appended", goes_on_after_an_unknown_outcome),
@@ -118,4 +221,39 @@ ZOO: dict[str, Bug] = {
     "serves before it has read": replaced(Slot, "start", serves_before_it_has_read),
     "rounds wait for nobody": replaced(Group, "all_joined", rounds_wait_for_nobody),
     "leaders are not replaced": replaced(Members, "remove", leaders_are_not_replaced),
+    "old generations may commit": replaced(commit, "refusal", old_generations_may_commit),
+    "lost partitions may be committed": replaced(commit, "partition_error", lost_partitions_may_be_committed),
+    "instances are not written": replaced(state, "described", instances_are_not_written),
+    "the old one speaks for its instance": replaced(Members, "identify", the_old_one_speaks_for_its_instance),
+    "who waits is forgotten with its member": replaced(
+        round, "remove", who_waits_is_forgotten_with_its_member
+    ),
+    "copies of joins both wait": replaced(join, "wait", copies_of_joins_both_wait),
+    "offsets of living groups expire": replaced(admin, "expire_offsets", offsets_of_living_groups_expire),
+    "suspicions stay": replaced(Group, "touch", suspicions_stay),
+    "sessions go on while nobody serves": replaced(Groups, "loaded", sessions_go_on_while_nobody_serves),
+    "ids stay handed out": replaced(expiry, "expire_pending", ids_stay_handed_out),
+    "anybody may assign": replaced(round, "sync", anybody_may_assign),
+    "reads do not wait for writes": replaced(Slot, "_perform", reads_do_not_wait_for_writes),
+    "the log forgets which incarnations were": replaced(
+        Groups, "snapshot", the_log_forgets_which_incarnations_were
+    ),
+    "those who wait are not told": replaced(Slot, "stop", those_who_wait_are_not_told),
+    "refused commits are kept": replaced(commit, "commit", refused_commits_are_kept),
+    "the next group is changed too": replaced(Groups, "replay", the_next_group_is_changed_too),
 }
+# Rules that only come true in the end are broken by these.
+LIVENESS = {
+    "L1": "silence is not noticed",
+    "L3": "anybody may assign",
+    "L6": "who waits is forgotten with its member",
+}
+
+
+def no_member_is_the_second_one(self: History, ticket: Ticket, reply: pb.JoinGroupResponse) -> None:
+    if len(reply.members) == 2:
+        raise Violation("S14", "a group has two members, which this canary forbids")
+
+
+# Nothing is wrong with the code; the rule is. It shows that a broken rule is heard of.
+CANARY: Bug = replaced(History, "joined", no_member_is_the_second_one)

@@ -1,0 +1,102 @@
+"""What an answer claims, held against what was written. Called at the moment when the answer leaves its coordinator."""
+
+from collections.abc import Sequence
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group.answers import Request
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import Record
+from tests.simulation.history import Commit, History, Ticket
+from tests.simulation.invariants import Violation
+
+# These say nothing of what was written: after the second one not even the coordinator knows.
+UNDECIDED = (pb.NONE, pb.NOT_COORDINATOR)
+# Of one decision: one for each partition, and what makes the group.
+RECORDS_MAX = 10
+
+
+def check(history: History, ticket: Ticket, request: Request, reply: Message, whose: object) -> None:
+    """Everything that an answer may claim; `whose` is the process that asked."""
+    match request, reply:
+        case pb.JoinGroupRequest(), pb.JoinGroupResponse():
+            check_join(history, ticket, reply, whose)
+        case pb.SyncGroupRequest(), pb.SyncGroupResponse():
+            check_sync(history, ticket, request, reply)
+        case pb.HeartbeatRequest(), pb.HeartbeatResponse():
+            check_refusal(history, ticket, reply.error_code, "a heartbeat")
+        case pb.CommitOffsetsRequest(), pb.CommitOffsetsResponse():
+            check_commit(history, ticket, request, reply)
+        case pb.FetchOffsetsRequest(), pb.FetchOffsetsResponse():
+            check_fetch(history, ticket, reply)
+        case _:
+            pass
+
+
+def check_join(history: History, ticket: Ticket, reply: pb.JoinGroupResponse, whose: object) -> None:
+    """An id, a generation, or both."""
+    if reply.error_code in (pb.NONE, pb.MEMBER_ID_REQUIRED):
+        history.identified(reply.member_id, whose)
+    if reply.error_code == pb.NONE:
+        history.joined(ticket, reply)
+
+
+def check_sync(
+    history: History, ticket: Ticket, request: pb.SyncGroupRequest, reply: pb.SyncGroupResponse
+) -> None:
+    """A part."""
+    check_refusal(history, ticket, reply.error_code, "a sync")
+    if reply.error_code == pb.NONE:
+        history.synced(ticket, request, reply)
+
+
+def check_fetch(history: History, ticket: Ticket, reply: pb.FetchOffsetsResponse) -> None:
+    """Offsets."""
+    for topic in reply.topics:
+        for each in topic.partitions:
+            history.fetched(ticket, each)
+
+
+def check_refusal(history: History, ticket: Ticket, error: pb.ErrorCode.ValueType, what: str) -> None:
+    """Whoever is refused has changed nothing."""
+    if error not in UNDECIDED:
+        history.refused(ticket, what)
+
+
+def check_commit(
+    history: History, ticket: Ticket, request: pb.CommitOffsetsRequest, reply: pb.CommitOffsetsResponse
+) -> None:
+    """Partition by partition."""
+    check_refusal(history, ticket, reply.error_code, "a commit")
+    commit = commit_of(request, history)
+    if commit is None or reply.error_code != pb.NONE:
+        return
+    for topic in reply.topics:
+        for each in topic.partitions:
+            if each.error_code == pb.NONE:
+                history.acknowledges(commit, each.index)
+
+
+def check_decision(deciding: str, records: Sequence[Record]) -> None:
+    """S13 and S14: what one decision wants to have written is about its group, and not much."""
+    named = {group_named(record) for record in records}
+    if len(named) > 1 or (deciding and named != {deciding}):
+        raise Violation("S13", f"a decision for {deciding or 'one group'} changes {sorted(named)}")
+    if len(records) > RECORDS_MAX:
+        raise Violation("S14", f"one decision made {len(records)} records")
+
+
+def commit_of(request: Request, history: History) -> Commit | None:
+    """The commit that a request carries; every one has its number in its metadata."""
+    if not isinstance(request, pb.CommitOffsetsRequest | admin.AlterOffsetsRequest):
+        return None
+    metadata = [each.metadata for topic in request.topics for each in topic.partitions]
+    return history.commits[int(metadata[0])] if metadata else None
+
+
+def group_named(record: Record) -> str:
+    """The group that a record is about."""
+    body = getattr(record, record.WhichOneof("record") or "")
+    name: str = body.group_id
+    return name

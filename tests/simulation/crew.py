@@ -1,0 +1,213 @@
+"""The members that are alive, those that trouble them, and the nemesis that troubles all."""
+
+import asyncio
+from collections.abc import Callable
+
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.conformance.members import TOPIC
+from tests.simulation.loop import Process
+from tests.simulation.member import REBALANCE_MS, REQUEST_S, SimulatedMember, commit_request
+from tests.simulation.network import Request
+from tests.simulation.plan import SESSION_MS, SESSION_S
+from tests.simulation.world import World
+
+
+class Crew:
+    """The members that are alive, by number."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.members: dict[int, SimulatedMember] = {}
+        # Second processes of static members, that somebody started by mistake.
+        self.doubles: list[SimulatedMember] = []
+
+    def member(self, number: int) -> SimulatedMember:
+        """A new process with this number; a static one has its number as its instance."""
+        plan = self.world.plan
+        group_id = plan.groups[number % len(plan.groups)]
+        instance = f"instance-{number}" if number < plan.statics else None
+        return SimulatedMember(self.world, group_id, f"member-{number}", instance)
+
+    def start(self, number: int) -> None:
+        """Start a member, if it is not there."""
+        if number not in self.members:
+            self.members[number] = self.member(number)
+            self.members[number].start()
+
+    def double(self, number: int) -> None:
+        """Start a second process of the same static member; they fence each other until one is gone."""
+        double = self.member(number)
+        if double.instance is not None and not self.doubles:
+            self.world.fault("a double started")
+            self.doubles.append(double)
+            double.start()
+            self.world.loop.outside(2 * SESSION_S, self._end_double)
+
+    def kill(self, number: int) -> None:
+        """SIGKILL: nobody is told."""
+        if number in self.members:
+            self.world.fault("member killed")
+            self.members.pop(number).kill()
+
+    def leave(self, number: int) -> None:
+        """A clean stop; the process ends when that is said, or a little later."""
+        member = self.members.pop(number, None)
+        if member is not None:
+            self.world.fault("member left")
+            member.process.spawn(member.leave())
+            self.world.loop.outside(self.world.chance.uniform(0.05, 1), member.kill)
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP: for about a session, or for so long that others have taken over and gone on when it wakes."""
+        if number in self.members:
+            self.world.fault("member paused")
+            sessions = self.world.chance.choice([(0.7, 1.2), (0, 5)])
+            self.members[number].process.pause(SESSION_S * self.world.chance.uniform(*sessions))
+
+    def wake(self) -> None:
+        """Everybody runs."""
+        for member in self.members.values():
+            member.process.wake()
+        self._end_double()
+
+    def stop(self) -> None:
+        """All members end."""
+        for member in self.members.values():
+            member.kill()
+        self.members.clear()
+
+    def _end_double(self) -> None:
+        while self.doubles:
+            self.doubles.pop().kill()
+
+
+class Nemesis:
+    """Breaks things, one after the other."""
+
+    def __init__(self, world: World, crew: Crew) -> None:
+        self.world = world
+        self.crew = crew
+        self._acts: dict[str, Callable[[int], None]] = {
+            "pause a member": crew.pause,
+            "kill a member": crew.kill,
+            "leave": crew.leave,
+            "double": crew.double,
+            "pause the coordinator": self._pause_coordinator,
+            "cut": self._cut,
+            "rejoin": self._rejoin,
+            "all leave": self._all_leave,
+        }
+
+    def act(self) -> None:
+        """One act; as often as not somebody comes back."""
+        chance, plan = self.world.chance, self.world.plan
+        self.crew.start(chance.randrange(plan.members))
+        if plan.acts:
+            self._acts[chance.choice(plan.acts)](chance.randrange(plan.members))
+
+    def _pause_coordinator(self, _number: int) -> None:
+        host = self.world.chance.choice(self.world.hosts)
+        if host.process is not None:
+            self.world.fault("coordinator paused")
+            host.process.pause(self.world.chance.uniform(0.01, 3 * SESSION_S))
+
+    def _cut(self, number: int) -> None:
+        """Between one member and the coordinator nothing arrives for a while, or in one direction."""
+        member = self.crew.members.get(number)
+        if member is None:
+            return
+        chance, network = self.world.chance, self.world.network
+        directions = chance.choice([(0,), (1,), (0, 1)])
+        cuts = {(member.process, host, direction) for host in self.world.hosts for direction in directions}
+        network.cuts |= cuts
+        self.world.fault("connection cut")
+        self.world.loop.outside(chance.uniform(0.1, 2 * SESSION_S), network.cuts.difference_update, cuts)
+
+    def _rejoin(self, number: int) -> None:
+        if number in self.crew.members:
+            self.world.step("rejoin")
+            self.crew.members[number].rejoin()
+
+    def _all_leave(self, _number: int) -> None:
+        if self.world.chance.random() < 0.1:
+            for number in list(self.crew.members):
+                self.crew.leave(number)
+
+
+class Stranger:
+    """Somebody who says what no member would, and administrators: whatever is not allowed must change nothing."""
+
+    def __init__(self, world: World, crew: Crew) -> None:
+        self.world = world
+        self.crew = crew
+        self.process = Process(world.loop)
+
+    def start(self) -> None:
+        """Trouble them until the world is healed."""
+        self.process.spawn(self._live())
+
+    async def _live(self) -> None:
+        while not self.world.calm:
+            await asyncio.sleep(self.world.chance.expovariate(1))
+            host = self.world.chance.choice(self.world.hosts)
+            connection = host.connect(self.process, lambda notice: None)
+            try:
+                await self.world.network.ask(connection, self._request(), REQUEST_S)
+            except (ConnectionError, TimeoutError):
+                self.world.step("a stranger is not answered")
+
+    def _request(self) -> Request:
+        chance, plan = self.world.chance, self.world.plan
+        group_id = chance.choice(plan.groups)
+        known = [member for member in self.crew.members.values() if member.group_id == group_id]
+        member_id = chance.choice(known).member_id if known and chance.random() < 0.7 else "nobody"
+        generation = max((member.generation for member in known), default=0) + chance.randint(-2, 1)
+        history = self.world.histories[group_id]
+        offsets = {chance.randrange(plan.partitions): chance.randrange(100)}
+        match chance.randrange(7):
+            case 0:
+                commit = history.committing(member_id, generation, offsets)
+                # Not as the member that is meant: its own commits could be told from this one by nobody.
+                return commit_request(group_id, commit, instance="instance-nobody")
+            case 1:
+                commit = history.committing("", -1, offsets)
+                return commit_request(group_id, commit)
+            case 2:
+                commit = history.committing("", -1, offsets)
+                return alter_request(group_id, offsets, commit.number)
+            case 3:
+                return pb.SyncGroupRequest(
+                    group_id=group_id,
+                    generation_id=generation,
+                    member_id="nobody",
+                    protocol_type="consumer",
+                    protocol_name="range",
+                )
+            case 4:
+                return pb.HeartbeatRequest(
+                    group_id=group_id, generation_id=generation + 1, member_id=member_id
+                )
+            case 5:
+                return admin.DeleteGroupsRequest(group_ids=[group_id])
+            case _:
+                # Kept by no client: an id that will never be used.
+                return pb.JoinGroupRequest(
+                    group_id=group_id,
+                    client_id="stranger",
+                    session_timeout_ms=SESSION_MS,
+                    rebalance_timeout_ms=REBALANCE_MS,
+                    protocol_type="consumer",
+                    protocols=[pb.Protocol(name=chance.choice(["range", "other"]))],
+                )
+
+
+def alter_request(group_id: str, offsets: dict[int, int], number: int) -> admin.AlterOffsetsRequest:
+    """A reset of offsets, numbered as a commit is."""
+    partitions = [
+        pb.PartitionOffset(index=index, offset=offset, metadata=str(number))
+        for index, offset in offsets.items()
+    ]
+    return admin.AlterOffsetsRequest(
+        group_id=group_id, topics=[pb.TopicOffsets(name=TOPIC, partitions=partitions)]
+    )

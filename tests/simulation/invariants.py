@@ -1,0 +1,34 @@
+"""What must hold in every run, each rule under its name. Who finds one broken raises Violation, which ends the run."""
+
+INVARIANTS = {
+    # Safety, at every step or over all that was said and written (history.py, watch.py).
+    "S1": "in one generation a partition has at most one owner: as it is written, and as members are told",
+    "S2": "a member owns what it was given until it gives it up or its session is over by its own clock, counted "
+    "from the last heartbeat that the group saw; the times of two members never overlap",
+    "S3": "incarnations and generations only rise, none is issued twice, and no member id is given to two",
+    "S4": "a commit is applied only for a member to which the written generation that it names gives the "
+    "partition; a request that is refused as a whole writes nothing",
+    "S5": "an offset falls only by a late copy of its owner's own commit, or by a reset or expiry of an empty "
+    "group; no commit of an earlier tenure is applied after one of a later tenure",
+    "S6": "what was acknowledged is read by everybody who asks later, across crashes and compaction",
+    "S7": "every offset in the log was sent for its partition, and applied no more often than it arrived",
+    "S10": "the running coordinator says what a restart would read; a compacted log says what the whole one said",
+    "S11": "along a log the epoch never falls; a process that is not the owner answers nothing",
+    "S12": "no success is answered before it is durable, and nothing is read that is not",
+    "S13": "what is done for one group changes no other one",
+    "S14": "members, ids that were handed out, records of one decision and a compacted log stay within bounds",
+    "S17": "a group changes its state along Kafka's table only, and what it holds fits its state",
+    # Liveness, after all is healed (run.py).
+    "L1": "the group is whole again in time: one generation, every partition owned once, commits rise",
+    "L3": "where nothing happens there is no new generation",
+    "L6": "every request is answered, or its connection ended",
+}
+
+
+class Violation(AssertionError):
+    """An invariant was broken; the message begins with its name."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {what}")
+        assert name in INVARIANTS
+        self.name = name

@@ -1,0 +1,96 @@
+"""What a seed draws. Each kind of fault is left out in a part of the seeds, so that its absence is tried too."""
+
+import random
+from dataclasses import dataclass
+
+SESSION_MS = 3_000
+SESSION_S = SESSION_MS / 1000
+# Those that share a slot: what happens to one must not be seen in the other.
+GROUPS = ("simulated-0", "simulated-20")
+# A copy of a request arrives at most so much later.
+LATE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One seed's share of what can happen."""
+
+    steps: int
+    hosts: int
+    groups: tuple[str, ...]
+    members: int  # of all groups together
+    statics: int
+    partitions: int  # of each group
+    # The network: rates are for each message.
+    delay_s: float
+    reset_rate: float
+    loss_rate: float
+    copy_rate: float
+    reorder_rate: float
+    delay_rate: float
+    # The store.
+    latency_s: float
+    error_rate: float
+    slow_rate: float
+    compact_above: int
+    # The coordinator.
+    coalesce_ms: int
+    initial_delay_ms: int
+    members_max: int
+    retention_ms: int
+    turns_to_live: int  # between two crashes, on average; 0 = for ever
+    crash_rate: float  # while something is written
+    # What the nemesis does, and how long it waits in between.
+    acts: tuple[str, ...]
+    calm_s: float
+    # How often a member commits for a partition that it lost.
+    late_verdict_rate: float
+    strangers: bool
+
+    @classmethod
+    def draw(cls, chance: random.Random, steps: int) -> "Plan":
+        def sometimes(rate: float) -> float:
+            return chance.choice([0, rate / 3, rate, rate])
+
+        groups = GROUPS[: chance.choice([1, 1, 2])]
+        members = chance.randint(len(groups), 7)
+        return cls(
+            steps=steps,
+            hosts=1,
+            groups=groups,
+            members=members,
+            statics=chance.randint(0, members) if chance.random() < 0.5 else 0,
+            partitions=chance.randint(1, 6),
+            delay_s=chance.choice([0.001, 0.02, 0.1]),
+            reset_rate=sometimes(0.02),
+            loss_rate=sometimes(0.02),
+            copy_rate=sometimes(0.04),
+            reorder_rate=sometimes(0.1),
+            delay_rate=sometimes(0.01),
+            latency_s=chance.choice([0.0005, 0.01, 0.1]),
+            error_rate=sometimes(0.1),
+            slow_rate=sometimes(0.08),
+            compact_above=chance.choice([0, 0, 200]),
+            coalesce_ms=chance.choice([0, 250, 1_000, 1_000]),
+            initial_delay_ms=chance.choice([0, 500]),
+            members_max=chance.choice([2**31 - 1, 2**31 - 1, members - 1 or 1]),
+            retention_ms=chance.choice([8_000, 10**9]),
+            turns_to_live=chance.choice([0, 300, 1_000]),
+            crash_rate=sometimes(0.05),
+            acts=tuple(act for act in ACTS if chance.random() < 0.7),
+            calm_s=chance.choice([0.5, 1, 2]),
+            late_verdict_rate=sometimes(0.2),
+            strangers=chance.random() < 0.4,
+        )
+
+
+ACTS = (
+    "pause a member",
+    "kill a member",
+    "leave",
+    "pause the coordinator",
+    "cut",
+    "rejoin",
+    "double",
+    "all leave",
+)

@@ -1,0 +1,297 @@
+"""Every invariant of the simulation can fail: a false history or a false state for each of them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.groups import Groups
+from rota_coordinator.group.state import Barrier, Group, State
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import (
+    GenerationReserved,
+    GroupMember,
+    GroupRecord,
+    OffsetCommitted,
+    OffsetRemoved,
+    Record,
+)
+from tests.conformance.members import assignment
+from tests.simulation.claims import check_decision
+from tests.simulation.history import Commit, History, Ticket
+from tests.simulation.invariants import INVARIANTS, Violation
+from tests.simulation.situations import Look
+from tests.simulation.watch import Mirror, check_bounds, check_change, check_shape
+from tests.simulation.zoo import LIVENESS
+
+FIRST = Ticket(incarnation=1, acknowledged={}, wrote=False)
+A, B = "member-#1", "member-#2"
+
+
+def history(**parts: int) -> History:
+    """A group that is in its first generation, with who has which partition in it."""
+    told = History()
+    told.wrote(reserved(1))
+    told.wrote(group(1, **parts))
+    return told
+
+
+def reserved(generation: int) -> Record:
+    return Record(generation_reserved=GenerationReserved(group_id="g", generation_id=generation))
+
+
+def group(generation: int, incarnation: int = 1, **parts: int) -> Record:
+    members = [
+        GroupMember(member_id=f"member-#{name.removeprefix('m')}", assignment=assignment(partition))
+        for name, partition in parts.items()
+    ]
+    record = GroupRecord(group_id="g", incarnation=incarnation, generation_id=generation, members=members)
+    return Record(group=record)
+
+
+def offset(partition: int, value: int, number: int) -> Record:
+    return Record(
+        offset_committed=OffsetCommitted(
+            group_id="g", partition=partition, offset=value, metadata=str(number)
+        )
+    )
+
+
+def committed(told: History, member_id: str, generation: int, value: int) -> Commit:
+    """A commit of partition 0 that is sent, arrives, and is written."""
+    commit = told.committing(member_id, generation, {0: value})
+    commit.arrivals = 1
+    told.wrote(offset(0, value, commit.number))
+    return commit
+
+
+def joined(leader: str, generation: int) -> pb.JoinGroupResponse:
+    return pb.JoinGroupResponse(generation_id=generation, leader=leader)
+
+
+def one_partition_is_written_for_two() -> None:
+    history(m1=0, m2=0)
+
+
+def one_partition_is_told_to_two() -> None:
+    told = history(m1=0, m2=1)
+    for member_id in (A, B):
+        told.parts[(1, 1), member_id] = assignment(0)
+        request = pb.SyncGroupRequest(generation_id=1, member_id=member_id)
+        told.synced(FIRST, request, pb.SyncGroupResponse(assignment=assignment(0)))
+
+
+def a_state_has_a_partition_twice() -> None:
+    groups = Groups(GroupConfig())
+    groups.replay(group(1, m1=0, m2=0))
+    check_bounds(groups.groups["g"])
+
+
+def two_own_a_partition_at_once() -> None:
+    told = history(m1=0)
+    told.holds("process 1", A, 0, now_s=0, until_s=3)
+    told.wrote(group(2, m2=0), now_s=2)
+
+
+def one_owns_what_was_given_away() -> None:
+    history(m2=0).holds("process 1", A, 0, now_s=0, until_s=3)
+
+
+def a_generation_is_issued_twice() -> None:
+    history(m1=0).wrote(reserved(1))
+
+
+def a_generation_is_told_late() -> None:
+    told = history(m1=0)
+    told.reserved = (1, 5)
+    told.joined(FIRST, joined(A, 5))
+    told.joined(FIRST, joined(A, 4))
+
+
+def a_generation_has_two_leaders() -> None:
+    told = history(m1=0)
+    told.joined(FIRST, joined(A, 1))
+    told.joined(FIRST, joined(B, 1))
+
+
+def an_older_group_is_written() -> None:
+    history(m1=0).wrote(group(0))
+
+
+def two_are_given_one_id() -> None:
+    told = History()
+    told.identified(A, "process 1")
+    told.identified(A, "process 2")
+
+
+def somebody_else_commits() -> None:
+    committed(history(m1=0, m2=1), B, 1, 5)
+
+
+def an_old_generation_commits() -> None:
+    committed(history(m1=0), A, 0, 5)
+
+
+def an_outsider_commits() -> None:
+    committed(history(m1=0), "", -1, 5)
+
+
+def a_refused_request_is_written() -> None:
+    History().refused(FIRST._replace(wrote=True), "a heartbeat")
+
+
+def an_offset_falls() -> None:
+    told = history(m1=0)
+    committed(told, A, 1, 5)
+    committed(told, A, 1, 4)
+
+
+def an_earlier_tenure_comes_later() -> None:
+    told = history(m1=0)
+    told.wrote(reserved(2))
+    told.wrote(group(2, m1=0))
+    committed(told, A, 2, 5)
+    # The log goes back to the first generation, which no coordinator may write.
+    told.group.generation_id = 1
+    committed(told, A, 1, 9)
+
+
+def an_offset_of_a_living_group_is_forgotten() -> None:
+    history(m1=0).wrote(Record(offset_removed=OffsetRemoved(group_id="g", partition=0)))
+
+
+def a_read_is_older_than_an_acknowledgement() -> None:
+    told = history(m1=0)
+    first = committed(told, A, 1, 5)
+    second = committed(told, A, 1, 6)
+    told.acknowledges(second, 0)
+    ticket = Ticket(1, dict(told.acknowledged), wrote=False)
+    told.fetched(ticket, pb.FetchedPartition(index=0, offset=5, metadata=str(first.number)))
+
+
+def the_log_loses_an_offset() -> None:
+    told = history(m1=0)
+    committed(told, A, 1, 5)
+    told.check_log([])
+
+
+def nobody_sent_an_offset() -> None:
+    history(m1=0).wrote(offset(0, 5, 1))
+
+
+def a_commit_is_applied_twice() -> None:
+    told = history(m1=0)
+    commit = committed(told, A, 1, 5)
+    told.wrote(offset(0, 5, commit.number))
+
+
+def a_compacted_log_says_something_else() -> None:
+    mirror = Mirror(GroupConfig())
+    mirror.wrote(1, [group(1, m1=0)])
+    mirror.compacted([group(2, m1=0)])
+
+
+def an_old_owner_writes() -> None:
+    mirror = Mirror(GroupConfig())
+    mirror.wrote(2, [group(1, m1=0)])
+    mirror.wrote(1, [group(2, m1=0)])
+
+
+def a_decision_changes_another_group() -> None:
+    check_decision("another", [group(1, m1=0)])
+
+
+def a_decision_is_long() -> None:
+    check_decision("g", [group(1, m1=0)] * 100)
+
+
+def a_commit_is_acknowledged_too_soon() -> None:
+    told = history(m1=0)
+    told.acknowledges(told.committing(A, 1, {0: 5}), 0)
+
+
+def a_generation_is_told_too_soon() -> None:
+    history(m1=0).joined(FIRST, joined(A, 2))
+
+
+def a_part_is_told_that_is_not_written() -> None:
+    request = pb.SyncGroupRequest(generation_id=1, member_id=A)
+    history(m1=0).synced(FIRST, request, pb.SyncGroupResponse(assignment=assignment(1)))
+
+
+def a_read_shows_what_is_not_written() -> None:
+    told = history(m1=0)
+    told.committing(A, 1, {0: 5})
+    told.fetched(FIRST, pb.FetchedPartition(index=0, offset=5, metadata="1"))
+
+
+def ids_are_handed_out_without_end() -> None:
+    busy = Group("g", GroupConfig(), 1)
+    busy.pending = {f"member-#{number}": 0 for number in range(1_000)}
+    check_bounds(busy)
+
+
+def a_compacted_log_is_long() -> None:
+    mirror = Mirror(GroupConfig())
+    records = [group(1, m1=0)] * 5
+    mirror.wrote(1, records)
+    mirror.compacted(records)
+
+
+def an_empty_group_has_a_round() -> None:
+    empty = Group("g", GroupConfig(), 1)
+    empty.barrier = Barrier(deadline_ms=0, open_until_ms=0)
+    check_shape(empty)
+
+
+def an_empty_group_is_stable_at_once() -> None:
+    found = Group("g", GroupConfig(), 1)
+    before = Look.at(found)
+    check_change(found, before, before._replace(state=State.STABLE))
+
+
+FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
+    ("S1", one_partition_is_written_for_two),
+    ("S1", one_partition_is_told_to_two),
+    ("S1", a_state_has_a_partition_twice),
+    ("S2", two_own_a_partition_at_once),
+    ("S2", one_owns_what_was_given_away),
+    ("S3", a_generation_is_issued_twice),
+    ("S3", a_generation_is_told_late),
+    ("S3", a_generation_has_two_leaders),
+    ("S3", an_older_group_is_written),
+    ("S3", two_are_given_one_id),
+    ("S4", somebody_else_commits),
+    ("S4", an_old_generation_commits),
+    ("S4", an_outsider_commits),
+    ("S4", a_refused_request_is_written),
+    ("S5", an_offset_falls),
+    ("S5", an_earlier_tenure_comes_later),
+    ("S5", an_offset_of_a_living_group_is_forgotten),
+    ("S6", a_read_is_older_than_an_acknowledgement),
+    ("S6", the_log_loses_an_offset),
+    ("S7", nobody_sent_an_offset),
+    ("S7", a_commit_is_applied_twice),
+    ("S10", a_compacted_log_says_something_else),
+    ("S11", an_old_owner_writes),
+    ("S12", a_commit_is_acknowledged_too_soon),
+    ("S12", a_generation_is_told_too_soon),
+    ("S12", a_part_is_told_that_is_not_written),
+    ("S12", a_read_shows_what_is_not_written),
+    ("S13", a_decision_changes_another_group),
+    ("S14", a_decision_is_long),
+    ("S14", ids_are_handed_out_without_end),
+    ("S14", a_compacted_log_is_long),
+    ("S17", an_empty_group_has_a_round),
+    ("S17", an_empty_group_is_stable_at_once),
+)
+
+
+@pytest.mark.parametrize(("name", "story"), FALSE, ids=lambda each: getattr(each, "__name__", each))
+def test_a_false_history_is_refused(name: str, story: Callable[[], None]) -> None:
+    with pytest.raises(Violation, match=f"^{name}: "):
+        story()
+
+
+def test_every_invariant_can_fail() -> None:
+    assert {name for name, _ in FALSE} | LIVENESS.keys() == INVARIANTS.keys()

@@ -24,7 +24,7 @@ def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason:
             member.assignment = b""
             answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.REBALANCE_IN_PROGRESS))
             member.syncing = None
-    group.sync_deadline_ms = None
+    group.unsynced, group.sync_deadline_ms = set(), None
     group.barrier = opened(group, now_ms)
     group.enter(State.PREPARING, now_ms)
     effects.rounds.append(RoundOpened(group.group_id, group.generation, cause))

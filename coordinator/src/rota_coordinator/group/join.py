@@ -158,6 +158,9 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
     answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.FENCED_INSTANCE_ID))
     member.syncing = None
     group.members.rename(member, f"{member.instance_id}-{joining.fresh}")
+    if old_id in group.unsynced:
+        # It has to sync in the old one's place; waited for under an id that nobody has, it could not.
+        group.unsynced = group.unsynced - {old_id} | {member.member_id}
     group.touch(member, now_ms)  # with the session of the old one, until the new one is heard again
     member.update(joining.request)
     member.client_host = joining.client_host

@@ -6,6 +6,7 @@ written before it is durable; if writing fails nobody knows what is, so the slot
 """
 
 import asyncio
+import contextlib
 import enum
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -235,17 +236,15 @@ class Slot:
             return
         self.shell.report(f"slot {self.number}: {error}; reading it anew")
         self.state = SlotState.CATCH_UP
-        self._restart = asyncio.ensure_future(self.start())
-        self._restart.add_done_callback(self._restarted)
+        self._restart = asyncio.ensure_future(self._read_anew())
+
+    async def _read_anew(self) -> None:
+        """At once; if that fails too, whoever sees to the slots says so, and tries again and again."""
+        with contextlib.suppress(StoreError):
+            await self.start()
 
     def _timed(self, since_s: float, append: "asyncio.Future[None]") -> None:
         self.shell.observers.appended(append.get_loop().time() - since_s)
-
-    def _restarted(self, task: "asyncio.Task[None]") -> None:
-        if task.cancelled() or task.exception() is None:
-            return
-        self.state = SlotState.DOWN
-        self.shell.report(f"slot {self.number}: {task.exception()}; out of service")
 
     def _deliver(self, life: int, effects: Effects) -> None:
         """Let the answers and notices of a decision out, unless the slot was dropped since: everybody was told then."""

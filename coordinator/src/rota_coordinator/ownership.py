@@ -196,7 +196,7 @@ class Shared(Ownership):
 
     @override
     def place_of(self, slot: Slot) -> Place:
-        if slot.state is not SlotState.DOWN:
+        if slot.state is not SlotState.DOWN and self._lease.runs():
             return Place(self._address(), slot.epoch)
         row = self.table.rows[slot.number]
         return Place("" if row.owner == self._me else self.table.address_of(row.owner), row.epoch)

@@ -1,11 +1,19 @@
 """What the simulation has found in the coordinator, each as the shortest story that shows it. They stay for ever."""
 
+import asyncio
+from collections.abc import Sequence
+
+from typing_extensions import override
+
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_coordinator.group.state import State
+from rota_coordinator.slot import Shell, Slot
+from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import Record
 
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
 
@@ -93,3 +101,59 @@ def test_a_static_member_that_comes_back_and_never_syncs_is_given_up() -> None:
     story.join("b")
     story.wait(REBALANCE_MS, "a", "b")
     assert story.groups.groups["g"].members.instances.keys() == {"a"}
+
+
+class FailingStore(Store):
+    """Empty, and lets its appends end as a test says."""
+
+    def __init__(self) -> None:
+        self.appends: list[asyncio.Future[None]] = []
+
+    @override
+    async def claim(self, slot: int) -> Claim:
+        return Claim(1, b"")
+
+    @override
+    async def load(self, slot: int) -> Sequence[Record]:
+        return []
+
+    @override
+    def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
+        self.appends.append(asyncio.get_running_loop().create_future())
+        return self.appends[-1]
+
+    @override
+    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+        raise AssertionError("nothing here is long")
+
+    @override
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_heard() -> None:
+    # The write had failed, its slot did not know yet, and a request that came just then was answered from memory.
+    async def story() -> pb.FetchOffsetsResponse:
+        store = FailingStore()
+        shell = Shell(
+            store=store,
+            config=GroupConfig(),
+            now_ms=lambda: 0,
+            fresh=lambda: "",
+            notify=lambda notice: None,
+            changed=lambda group_id: None,
+            report=lambda text: None,
+        )
+        slot = Slot(0, shell)
+        await slot.start()
+        topics = [pb.TopicOffsets(name="t", partitions=[pb.PartitionOffset(index=0, offset=5)])]
+        commit = pb.CommitOffsetsRequest(group_id="g", generation_id=-1, topics=topics)
+        slot.submit(commit, "/127.0.0.1")
+        for append in store.appends:
+            append.set_exception(StoreError("nobody knows"))
+        read = await slot.submit(pb.FetchOffsetsRequest(group_id="g", all=True), "/127.0.0.1")
+        slot.stop(pb.NOT_COORDINATOR)
+        assert isinstance(read, pb.FetchOffsetsResponse)
+        return read
+
+    assert asyncio.run(story()).error_code == pb.NOT_COORDINATOR

@@ -218,7 +218,7 @@ class Slot:
         if changes:
             self._schedule(group_id)
         life = self._life
-        if self._tail is None or self._tail.done():
+        if self._tail is None or is_durable(self._tail):
             self._deliver(life, effects)
         else:
             self._tail.add_done_callback(lambda _: self._deliver(life, effects))
@@ -304,3 +304,8 @@ class Slot:
         if self.state is not SlotState.READY or self.shell.failpoints.held:
             return
         self._perform(group_id, self.groups.pass_time(group_id, self.shell.now_ms()))
+
+
+def is_durable(append: "asyncio.Future[None]") -> bool:
+    """Whether it is known to be written. One that failed is done too, a moment before this process hears of it."""
+    return append.done() and not append.cancelled() and append.exception() is None

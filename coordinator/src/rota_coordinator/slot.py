@@ -42,6 +42,7 @@ class SlotState(enum.Enum):
 Answer = asyncio.Future[Message | None]
 # What leaves a group as it is. A heartbeat only moves times that are awaited further away.
 Reading = pb.HeartbeatRequest | pb.FetchOffsetsRequest | admin.DescribeGroupsRequest
+Committing = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
 class Open(NamedTuple):
@@ -173,7 +174,7 @@ class Slot:
         call = Call(next(self._calls))
         self._open[call] = Open(request, answer, loop.time())
         effects = self._decide(call, request, client_host)
-        self._perform(group_of(request), effects, changes=not isinstance(request, Reading))
+        self._perform(group_of(request), effects, changes=may_change_its_group(request))
         if self.shell.failpoints.armed and self._some_joined(request):
             self._holds(failpoints.SOME_JOINED)
         return answer
@@ -309,3 +310,10 @@ class Slot:
 def is_durable(append: "asyncio.Future[None]") -> bool:
     """Whether it is known to be written. One that failed is done too, a moment before this process hears of it."""
     return append.done() and not append.cancelled() and append.exception() is None
+
+
+def may_change_its_group(request: Request) -> bool:
+    """Whether the group may be another afterwards; a commit makes one at most, and not in a generation's name."""
+    if isinstance(request, Committing):
+        return request.generation_id < 0
+    return not isinstance(request, Reading)

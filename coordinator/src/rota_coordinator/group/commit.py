@@ -7,7 +7,7 @@ from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, State
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, OffsetPending, Record
+from rota_proto.coordinator.v1.records_pb2 import Record
 
 Request = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
@@ -39,13 +39,18 @@ def partition_error(
     group: Group, request: Request, partition: TopicPartition, metadata: str
 ) -> pb.ErrorCode.ValueType:
     """Why one partition is refused."""
-    if len(metadata.encode("utf-16-le")) // 2 > group.config.offset_metadata_length_max:
+    if is_longer(metadata, group.config.offset_metadata_length_max):
         return pb.OFFSET_METADATA_TOO_LARGE
     owner = group.owners.get(partition)
     # Kafka looks at member and generation only; a late verdict for a partition that moved would pass there.
-    if request.generation_id >= 0 and owner is not None and owner != request.member_id:
+    if owner is not None and owner != request.member_id and request.generation_id >= 0:
         return pb.ILLEGAL_GENERATION
     return pb.NONE
+
+
+def is_longer(text: str, most: int) -> bool:
+    """Whether a text has more UTF-16 units than that; they are counted only where it is near."""
+    return 2 * len(text) > most and len(text.encode("utf-16-le")) // 2 > most
 
 
 def commit(
@@ -55,37 +60,36 @@ def commit(
     error = refusal(group, request, now_ms)
     if error:
         return error, copied(request, error)
-
-    def decide(topic: pb.TopicOffsets, partition: pb.PartitionOffset) -> pb.PartitionError:
-        where = TopicPartition(topic.name, partition.index)
-        refused = partition_error(group, request, where, partition.metadata)
-        if not refused:
-            offsets.write(to_record(request, topic, partition, now_ms), effects)
-        return pb.PartitionError(index=partition.index, error_code=refused)
-
-    return pb.NONE, [
-        pb.TopicErrors(
-            name=topic.name, partitions=[decide(topic, partition) for partition in topic.partitions]
-        )
-        for topic in request.topics
-    ]
+    outcomes = []
+    for topic in request.topics:
+        name = topic.name
+        outcome = pb.TopicErrors(name=name)
+        for partition in topic.partitions:
+            where = TopicPartition(name, partition.index)
+            refused = partition_error(group, request, where, partition.metadata)
+            if not refused:
+                offsets.write_at(where, to_record(request, topic, partition, now_ms), effects)
+            outcome.partitions.add(index=partition.index, error_code=refused)
+        outcomes.append(outcome)
+    return pb.NONE, outcomes
 
 
 def to_record(request: Request, topic: pb.TopicOffsets, partition: pb.PartitionOffset, now_ms: int) -> Record:
-    """What is written for one partition."""
-    offset = OffsetCommitted(
-        group_id=request.group_id,
-        topic=topic.name,
-        partition=partition.index,
-        topic_id=topic.topic_id,
-        offset=partition.offset,
-        leader_epoch=partition.leader_epoch,
-        metadata=partition.metadata,
-        committed_at_ms=now_ms,
-    )
+    """What is written for one partition; filled in place, because a commit is made of many."""
+    record = Record()
     if isinstance(request, pb.TxnCommitOffsetsRequest):
-        held = OffsetPending(
-            offset=offset, producer_id=request.producer_id, producer_epoch=request.producer_epoch
-        )
-        return Record(offset_pending=held)
-    return Record(offset_committed=offset)
+        held = record.offset_pending
+        held.producer_id = request.producer_id
+        held.producer_epoch = request.producer_epoch
+        offset = held.offset
+    else:
+        offset = record.offset_committed
+    offset.group_id = request.group_id
+    offset.topic = topic.name
+    offset.partition = partition.index
+    offset.topic_id = topic.topic_id
+    offset.offset = partition.offset
+    offset.leader_epoch = partition.leader_epoch
+    offset.metadata = partition.metadata
+    offset.committed_at_ms = now_ms
+    return record

@@ -165,7 +165,7 @@ class Groups:
         match record.WhichOneof("record"):
             case "offset_committed":
                 offset = record.offset_committed
-                self._offsets_of(offset.group_id).put(offset)
+                self._offsets_of(offset.group_id).replay_commit(offset)
             case "group":
                 self._replay_group(record.group.group_id, record)
                 self.incarnation = max(self.incarnation, record.group.incarnation)

@@ -1,6 +1,10 @@
 """Java's string hash, which decides where Kafka puts a group and how it breaks a tie."""
 
+from functools import lru_cache
+
 HASH_TABLE_SLOTS = 16
+# As many groups as a coordinator is made for: each request asks for the slot of its group.
+REMEMBERED_SLOTS = 10_000
 
 
 def java_string_hash(text: str) -> int:
@@ -12,6 +16,7 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+@lru_cache(REMEMBERED_SLOTS)
 def slot_of(group_id: str, slots: int) -> int:
     """The slot of a group; Kafka defines the absolute value of the smallest integer as 0."""
     value = java_string_hash(group_id)

@@ -56,11 +56,19 @@ class Offsets:
         effects.records.append(record)
         self.replay(record)
 
+    def write_at(self, partition: TopicPartition, record: Record, effects: Effects) -> None:
+        """Change the offset of a partition, which the record names again."""
+        effects.records.append(record)
+        if record.HasField("offset_committed"):
+            self._put(partition, record.offset_committed)
+        else:
+            self.replay(record)
+
     def replay(self, record: Record) -> None:
         """Take over what a record says of offsets; others are not ours."""
         match record.WhichOneof("record"):
             case "offset_committed":
-                self.put(record.offset_committed)
+                self.replay_commit(record.offset_committed)
             case "offset_removed":
                 removed = record.offset_removed
                 self._remove(TopicPartition(removed.topic, removed.partition))
@@ -71,10 +79,13 @@ class Offsets:
             case _:
                 pass
 
-    def put(self, offset: OffsetCommitted) -> None:
-        """Replay a commit: nearly all that a log holds are these, and loading brings a million of them."""
+    def replay_commit(self, offset: OffsetCommitted) -> None:
+        """Take over a commit: nearly all that a log holds are these, and loading brings a million of them."""
+        self._put(TopicPartition(offset.topic, offset.partition), offset)
+
+    def _put(self, partition: TopicPartition, offset: OffsetCommitted) -> None:
         self._position += 1
-        self.committed[TopicPartition(offset.topic, offset.partition)] = Committed(self._position, offset)
+        self.committed[partition] = Committed(self._position, offset)
 
     def _hold(self, pending: OffsetPending) -> None:
         self._position += 1

@@ -10,14 +10,15 @@ import asyncio
 import fcntl
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import apsw
 
 from rota_coordinator.store import batches
-from rota_coordinator.store.appends import Append, append_of, lost, settle
+from rota_coordinator.store.appends import Append, Outcome, append_of, lost, settle, settle_all
 from rota_coordinator.store.port import Claim, StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record
 
@@ -33,6 +34,13 @@ CREATE TABLE batches (
     PRIMARY KEY (slot, sequence)
 ) STRICT, WITHOUT ROWID;
 """
+
+
+class Owned(NamedTuple):
+    """A slot, and the epoch at which somebody takes it to be theirs."""
+
+    slot: int
+    epoch: int
 
 
 class Job(NamedTuple):
@@ -135,26 +143,26 @@ class SqliteStore:
                     return
 
     def _commit(self, appends: Sequence[Append]) -> None:
-        """Write all of them in one transaction; one whose epoch is old is refused, the others go on."""
-        old: set[int] = set()
+        """Write all of them, with one flush; one whose epoch is old is refused, the others go on."""
+        together: dict[Owned, list[bytes]] = {}
+        for append in appends:
+            if append.slot not in self._broken:
+                together.setdefault(Owned(append.slot, append.epoch), []).append(append.data)
         error: Exception | None = None
+        written: Collection[Owned] = ()
         try:
-            with self._connection as connection:
-                for number, append in enumerate(appends):
-                    if append.slot in self._broken or epoch_of(connection, append.slot) != append.epoch:
-                        old.add(number)
-                        continue
-                    connection.execute(
-                        "INSERT INTO batches SELECT ?1, coalesce(max(sequence), 0) + 1, ?2, ?3 "
-                        "FROM batches WHERE slot = ?1",
-                        (append.slot, append.data, append.checksum),
-                    )
+            written = write(self._connection, {owned: b"".join(data) for owned, data in together.items()})
         except apsw.Error as broken:
             error = StoreError(f"{self._path} could not be written ({broken}); see to the disk")
             self._broken.update(append.slot for append in appends)
-        for number, append in enumerate(appends):
-            refused = lost(append.slot, append.epoch) if number in old else error
-            self._loop.call_soon_threadsafe(settle, append.done, None, refused)
+        outcomes: list[Outcome] = []
+        for append in appends:
+            owned = Owned(append.slot, append.epoch)
+            refused = error if owned in together else None
+            if refused is None and owned not in written:
+                refused = lost(append.slot, append.epoch)
+            outcomes.append((append.done, None, refused))
+        self._loop.call_soon_threadsafe(settle_all, outcomes)
 
     def _finish(self, job: Job) -> None:
         result, error = None, None
@@ -165,6 +173,29 @@ class SqliteStore:
         except StoreError as broken:
             error = broken
         self._loop.call_soon_threadsafe(settle, job.done, result, error)
+
+
+def write(connection: apsw.Connection, data: Mapping[Owned, bytes]) -> Collection[Owned]:
+    """
+    Append one batch to each slot that is owned at that epoch; which ones these are.
+
+    One statement, and a transaction by itself: this thread gives Python's lock away at each step of a statement, and
+    gets it back only when the loop's thread, which has much to do just then, next lets it go.
+    """
+    if not data:
+        return ()
+    rows = [value for owned, batch in data.items() for value in (*owned, batch, zlib.crc32(batch))]
+    connection.execute(
+        f"WITH new (slot, epoch, data, checksum) AS (VALUES {', '.join(['(?, ?, ?, ?)'] * len(data))}) "
+        "INSERT INTO batches "
+        "SELECT slot, coalesce((SELECT max(sequence) FROM batches WHERE slot = new.slot), 0) + 1, data, checksum "
+        "FROM new JOIN slots USING (slot, epoch)",
+        rows,
+    )
+    if connection.changes() == len(data):
+        return data.keys()
+    # Epochs are raised by this thread only: those that count now counted then.
+    return {owned for owned in data if epoch_of(connection, owned.slot) == owned.epoch}
 
 
 def epoch_of(connection: apsw.Connection, slot: int) -> int | None:

@@ -6,6 +6,7 @@ request are broken, cut off, or were none of one.
 """
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
@@ -34,8 +35,11 @@ INT32 = (-(2**31), -2, -1, 0, 1, 5, 300, 10_000, 2**31 - 1)
 INT64 = (-(2**63), -1, 0, 1, 2**31, 2**63 - 1)
 ENUMS = (-1, 0, 1, 7, 2**31 - 1)
 ELEMENTS_MAX = 3
+MEMBERS_KEPT = 20
+# The share of values that are drawn from the edges.
+EDGES = 0.1
 # So many requests to one that carries a text of a megabyte.
-PER_MEGABYTE = 1_500
+PER_MEGABYTE = 8_000
 
 
 def fields_of(message: Message) -> Sequence[FieldDescriptor]:
@@ -54,6 +58,11 @@ class Garbage:
     def __init__(self, seed: int, groups: Sequence[str]) -> None:
         self.chance = random.Random(seed)
         self._groups = groups
+        self._members = deque(["", "m"], MEMBERS_KEPT)
+
+    def learn(self, member_id: str) -> None:
+        """There is such a member; now and then there is none that is meant."""
+        self._members.extend((member_id, ""))
 
     def message(self, kind: type[Message]) -> Message:
         """A message with some of its fields set."""
@@ -104,7 +113,11 @@ class Garbage:
     def _value(self, field: FieldDescriptor) -> object:
         if field.name in ("group_id", "group_ids"):
             return self.chance.choice(self._groups)
-        return self.chance.choice(VALUES[field.type])
+        if self.chance.random() < EDGES:
+            return self.chance.choice(VALUES[field.type])
+        if field.name == "member_id":
+            return self.chance.choice(self._members)
+        return self.chance.choice(USUAL_BY_NAME.get(field.name, USUAL[field.type]))
 
     def _set_megabyte(self, message: Message) -> None:
         texts = [field for field in fields_of(message) if field.type == FieldDescriptor.TYPE_STRING]
@@ -117,7 +130,6 @@ class Garbage:
                 setattr(message, field.name, value)
 
 
-FRAMES = [field for field in fields_of(pb.SessionRequest()) if field.message_type is not None]
 VALUES: dict[int, Sequence[object]] = {
     FieldDescriptor.TYPE_STRING: TEXTS,
     FieldDescriptor.TYPE_BYTES: BLOBS,
@@ -126,3 +138,19 @@ VALUES: dict[int, Sequence[object]] = {
     FieldDescriptor.TYPE_INT64: INT64,
     FieldDescriptor.TYPE_ENUM: ENUMS,
 }
+# What a client may well say; edges alone would mostly be refused before anything else is looked at.
+USUAL: dict[int, Sequence[object]] = {
+    **VALUES,
+    FieldDescriptor.TYPE_STRING: ("", "consumer", "range", TOPIC),
+    FieldDescriptor.TYPE_BYTES: (b"", b"\0" * 16, subscription(), assignment(0, 1)),
+    FieldDescriptor.TYPE_INT32: (0, 1, 2, 3, 300),
+    FieldDescriptor.TYPE_INT64: (0, 1, 2**31),
+}
+USUAL_BY_NAME: dict[str, Sequence[object]] = {
+    "session_timeout_ms": (500, 10_000),
+    "protocol_type": ("consumer",),
+    "protocol_name": ("range",),
+    "name": ("range", TOPIC),
+    "topic_id": (b"", b"\0" * 16),
+}
+FRAMES = [field for field in fields_of(pb.SessionRequest()) if field.message_type is not None]

@@ -18,6 +18,7 @@ from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.conformance.members import subscription, topic_offsets
 from tests.coordinator.callers import METHODS, Stream, bearer, call, channel, error_of, refusal, session
 from tests.support.coordinator import QUICK, Coordinator
+from tests.support.web import get
 
 pytestmark = pytest.mark.process
 TOKENS = {name: f"token-of-{name}-canary" for name in ("member", "reader", "admin", "stranger")}
@@ -311,6 +312,39 @@ def test_what_is_taken_away_is_gone_on_open_streams_too(tmp_path: Path) -> None:
     assert not running.has_said("first-token")
     assert not running.has_said("second-token")
     assert running.stop() == 0
+
+
+def test_what_is_refused_is_counted(guarded: Coordinator) -> None:
+    async def body() -> None:
+        async with channel(guarded.address) as over, session(over, TOKENS["stranger"]) as stream:
+            foreign = pb.HeartbeatRequest(group_id="shop.x")
+            assert error_of(await stream.ask(foreign)) == pb.GROUP_AUTHORIZATION_FAILED
+            too_long = pb.HeartbeatRequest(group_id="x" * 2_000)
+            assert isinstance(await stream.ask(too_long), pb.Failure)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call(over, too_long, TOKENS["stranger"])
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    def counted(error: str) -> float:
+        line = f'rota_coordinator_requests_total{{api="Heartbeat",error="{error}"}} '
+        page = get(guarded.http, "/metrics").page.splitlines()
+        return sum(float(each.removeprefix(line)) for each in page if each.startswith(line))
+
+    errors = {"GROUP_AUTHORIZATION_FAILED": 1, "INVALID_ARGUMENT": 2}
+    before = {error: counted(error) for error in errors}
+    run(body())
+    assert {error: counted(error) - before[error] for error in errors} == errors
+
+
+def test_metadata_has_a_bound(guarded: Coordinator) -> None:
+    async def body() -> None:
+        async with channel(guarded.address) as over:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call(over, admin.DescribeSlotsRequest(), "x" * 100_000)
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            await call(over, admin.DescribeSlotsRequest(), TOKENS["admin"])
+
+    run(body())
 
 
 def test_no_token_is_in_the_log(guarded: Coordinator) -> None:

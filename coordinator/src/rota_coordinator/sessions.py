@@ -94,6 +94,10 @@ class Session:
     def finish(self) -> None:
         """End the stream from this side, after the frames that wait, and the answers that were given just now."""
         self._finishing = True
+        self._end()
+
+    def _end(self) -> None:
+        # The answers that were given just now are on their way into the queue.
         asyncio.get_running_loop().call_soon(self._outgoing.put_nowait, None)
 
     def notify(self, notice: pb.SessionResponse) -> None:
@@ -135,7 +139,7 @@ class Session:
                 if not self._has_room.is_set():
                     await self._has_room.wait()
         finally:
-            self._outgoing.put_nowait(None)
+            self._end()
 
     def _receive(self, frame: Frame) -> None:
         if isinstance(frame, Unreadable):

@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX
+from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, PENDING_MEMBERS_MAX
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver
@@ -121,3 +121,25 @@ def test_a_strategy_that_is_offered_twice_counts_once() -> None:
     reply = driver.answers[join.call]
     assert isinstance(reply, pb.JoinGroupResponse)
     assert (reply.error_code, reply.protocol_name) == (pb.NONE, "range")
+
+
+def test_ids_that_nobody_uses_are_handed_out_up_to_a_bound() -> None:
+    driver = CoreDriver(DEFAULT)
+    request = pb.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[pb.Protocol(name="range")],
+    )
+
+    def join() -> int:
+        reply = driver.answers[driver.send(request).call]
+        assert isinstance(reply, pb.JoinGroupResponse)
+        return reply.error_code
+
+    group = driver.groups.groups
+    assert join() == pb.MEMBER_ID_REQUIRED
+    group["g"].pending.update({f"m{number}": driver.now_ms + 1 for number in range(PENDING_MEMBERS_MAX - 1)})
+    assert join() == pb.GROUP_MAX_SIZE_REACHED
+    driver.run_until(driver.now_ms + 10)
+    assert join() == pb.MEMBER_ID_REQUIRED, "those that were not used in time make room"

@@ -25,3 +25,5 @@ class GroupConfig:
 
 
 GROUP_ID_LENGTH_MAX = 249
+# Of a group: ids that were handed out, and with which nobody has joined yet.
+PENDING_MEMBERS_MAX = 10_000

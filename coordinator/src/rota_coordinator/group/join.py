@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rota_coordinator.group import barrier
+from rota_coordinator.group.config import PENDING_MEMBERS_MAX
 from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.members import Member, instance_of, offered
 from rota_coordinator.group.state import Group, State, answer
@@ -76,6 +77,9 @@ def is_compatible(group: Group, request: pb.JoinGroupRequest) -> bool:
 def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: int) -> None:
     """A first contact: a dynamic member is given an id to join again with, a static one enters or returns."""
     request = joining.request
+    if joining.instance_id is None and len(group.pending) >= PENDING_MEMBERS_MAX:
+        refuse(effects, joining, pb.GROUP_MAX_SIZE_REACHED, "")
+        return
     if joining.instance_id is None:
         member_id = f"{request.client_id}-{joining.fresh}"
         group.pending[member_id] = now_ms + request.session_timeout_ms

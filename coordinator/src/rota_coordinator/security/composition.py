@@ -28,10 +28,11 @@ class Security:
     policy: GroupPolicy
     credentials: grpc.ServerCredentials | None
     tokens: TokensFile | None
+    report: Callable[[str], None]
 
     def door(self, service: Service) -> Door:
         """The way to the service."""
-        return Door(service, self.authenticator, self.policy)
+        return Door(service, self.authenticator, self.policy, self.report)
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
         """Open the server's port, and say which it is."""
@@ -56,6 +57,6 @@ def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Securi
         credentials = Certificates(files, report).credentials()
     if options.tokens_file:
         tokens = TokensFile(Path(options.tokens_file), report)
-        return Security(Static(tokens), Granted(tokens.grants_of), credentials, tokens)
+        return Security(Static(tokens), Granted(tokens.grants_of), credentials, tokens, report)
     authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
-    return Security(authenticator, AllowAll(), credentials, None)
+    return Security(authenticator, AllowAll(), credentials, None, report)

@@ -7,7 +7,8 @@ whether there is such a group.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -27,6 +28,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 Context = grpc.aio.ServicerContext[Any, Any]
+REPORT_EVERY_S = 10
 
 ACTIONS: dict[type[Request], Action] = {
     pb.JoinGroupRequest: Action.MEMBER,
@@ -127,13 +129,37 @@ def tell_refused(service: Service, request: Message, error: Error) -> None:
         service.observers.answered(request, error, 0)
 
 
+class TurnedAway:
+    """Says that callers are turned away: a wrong token is to be noticed, and who tries many must not fill the log."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._count = 0
+        self._silent_until_s = -math.inf
+
+    def add(self, peer: str, why: str, now_s: float) -> None:
+        """One more, from there."""
+        self._count += 1
+        if now_s >= self._silent_until_s:
+            self._report(f"{self._count} calls were refused, the last one from {peer}: {why}")
+            self._count = 0
+            self._silent_until_s = now_s + REPORT_EVERY_S
+
+
 class Door:
     """Lets callers in."""
 
-    def __init__(self, service: Service, authenticator: Authenticator, policy: GroupPolicy) -> None:
+    def __init__(
+        self,
+        service: Service,
+        authenticator: Authenticator,
+        policy: GroupPolicy,
+        report: Callable[[str], None],
+    ) -> None:
         self._service = service
         self._authenticator = authenticator
         self._policy = policy
+        self._turned_away = TurnedAway(report)
 
     def refused(self, request: Message, error: Error) -> None:
         """Have it counted that a request goes no further."""
@@ -144,5 +170,6 @@ class Door:
         try:
             principal = await self._authenticator.authenticate(CallingPeer(context))
         except Unauthenticated as unknown:
+            self._turned_away.add(context.peer(), str(unknown), asyncio.get_running_loop().time())
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(unknown))
         return Caller(self._service, self._policy, principal)

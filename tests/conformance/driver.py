@@ -61,7 +61,7 @@ class Settings:
     """How the coordinator is set up for a case."""
 
     initial_rebalance_delay_ms: int = 0
-    members_max: int = 2**31 - 1
+    members_max: int = 10_000
 
 
 DEFAULT = Settings()

@@ -257,6 +257,7 @@ def test_metrics_that_fail_fail_no_request() -> None:
         assert sorted(text.split(" ")[0] for text in said) == [
             "Broken.answered",
             "Broken.appended",
+            "Broken.lagged",
             "Broken.round_changed",
         ]
         assert values(metrics.page().decode())["rota_coordinator_requests_total", "Heartbeat", "NONE"] == 1
@@ -266,7 +267,7 @@ def test_metrics_that_fail_fail_no_request() -> None:
 
 def test_ten_thousand_groups_are_counted() -> None:
     async def run() -> None:
-        virtual = Virtual()
+        virtual = await Virtual().start()
         for number in range(10_000):
             slot = virtual.service.slots[number % 50]
             slot.groups.groups[f"g-{number}"] = Group(f"g-{number}", CONFIG, incarnation=1)

@@ -1,115 +1,453 @@
-"""A stream whose other side reads slowly, or not at all: nothing that was asked is lost, and little is kept."""
+"""The streams: who is told on which, what one may hold, and what becomes of one that does not read."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 
+import grpc
+import grpc.aio
 import pytest
-from typing_extensions import override
+from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request
+from rota_coordinator import overload, sessions
+from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.security.authenticator import Anonymous
-from rota_coordinator.security.door import Caller
-from rota_coordinator.sessions import UNREAD_BYTES_MAX, UNREAD_FRAMES_MAX, Session, Sessions
-from rota_coordinator.slot import Answer
+from rota_coordinator.security.door import Caller, Door
+from rota_coordinator.security.policy import AllowAll
+from rota_coordinator.server import make_server
+from rota_coordinator.sessions import UNREAD_S, Session, Sessions
+from rota_coordinator.watch import Watchers
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from tests.conformance.driver import FutureCall
+from tests.conformance.members import Member, form
+from tests.conformance.server import FRAMES
+from tests.coordinator.virtual import Virtual, play
 
-SPEAKER = ("group", "member")
+HOST = "/127.0.0.1"
 
 
-class Known(Caller):
-    """A caller who is answered at once: a sync with what the test says, a heartbeat with nothing."""
+@dataclass(slots=True)
+class Stream:
+    """The client's side of one stream: what it sends, and what it has read. A driver for the vocabulary of the cases."""
 
-    def __init__(self, assignment_bytes: int) -> None:
-        self.principal = Anonymous.PRINCIPAL
-        self._synced = pb.SyncGroupResponse(assignment=bytes(assignment_bytes))
+    sessions: Sessions
+    caller: Caller
+    name: str = "stream"
+    read: list[pb.SessionResponse] = field(default_factory=list)
+    # Cleared: it reads nothing.
+    reads: asyncio.Event = field(default_factory=asyncio.Event)
+    session: Session = field(init=False)
+    running: "asyncio.Task[None]" = field(init=False)
+    _frames: "asyncio.Queue[pb.SessionRequest | None]" = field(default_factory=asyncio.Queue)
+    _open: "dict[int, asyncio.Future[pb.SessionResponse]]" = field(default_factory=dict)
+    _last_id: int = 0
 
-    @override
-    def submit(self, request: Request, client_host: str) -> Answer:
-        answer: Answer = asyncio.get_running_loop().create_future()
-        answer.set_result(
-            self._synced if isinstance(request, pb.SyncGroupRequest) else pb.HeartbeatResponse()
-        )
+    def __post_init__(self) -> None:
+        self.reads.set()
+        self.session = Session(self.sessions, self.caller, HOST)
+        self.running = asyncio.ensure_future(self.session.run(self._sent(), self._receive))
+
+    def ask(self, request: Message) -> "asyncio.Future[pb.SessionResponse]":
+        """Send a frame; the frame that answers it."""
+        self._last_id += 1
+        frame = pb.SessionRequest(request_id=self._last_id)
+        getattr(frame, FRAMES[type(request)]).CopyFrom(request)
+        self._open[self._last_id] = asyncio.get_running_loop().create_future()
+        self._frames.put_nowait(frame)
+        return self._open[self._last_id]
+
+    def send(self, request: Message) -> FutureCall:
+        return FutureCall(asyncio.ensure_future(self._answer(request)))
+
+    async def pass_time(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self._frames.put_nowait(None)
+
+    @property
+    def notices(self) -> list[pb.RebalanceNotice]:
+        return [each.rebalance_notice for each in self.read if each.HasField("rebalance_notice")]
+
+    @property
+    def members(self) -> set[str]:
+        """Who is told on this stream."""
+        return {member_id for _, member_id in self.session.speakers}
+
+    async def _answer(self, request: Message) -> Message:
+        frame = await self.ask(request)
+        kind = frame.WhichOneof("response")
+        assert kind is not None
+        answer: Message = getattr(frame, kind)
         return answer
 
-    @override
-    def is_member(self, group_id: str, member_id: str) -> bool:
-        return (group_id, member_id) == SPEAKER
+    async def _sent(self) -> AsyncIterator[pb.SessionRequest]:
+        while (frame := await self._frames.get()) is not None:
+            yield frame
+            await asyncio.sleep(0)  # as from a network: what is due comes between two frames
+
+    async def _receive(self, frame: pb.SessionResponse) -> None:
+        await self.reads.wait()
+        self.read.append(frame)
+        if frame.request_id:
+            self._open.pop(frame.request_id).set_result(frame)
 
 
-class Other:
-    """The other side of a stream: what it has sent, and what it reads."""
+def streams(body: Callable[[Virtual, Callable[[], Stream]], Coroutine[None, None, None]]) -> None:
+    """Run a body with a service, and a way to open streams to it."""
 
-    def __init__(self, frames: int, assignment_bytes: int) -> None:
-        self.sent = 0
-        self.sessions = Sessions()
-        session = Session(self.sessions, Known(assignment_bytes), "/127.0.0.1")
-        self.answers = session.run(self._send(frames))
+    async def run() -> None:
+        registry = Sessions()
+        virtual = Virtual(notify=registry.notify, gone=registry.forget)
+        await virtual.start()
+        opened: list[Stream] = []
 
-    async def _send(self, frames: int) -> AsyncIterator[pb.SessionRequest]:
-        group_id, member_id = SPEAKER
-        for number in range(1, frames + 1):
-            self.sent = number
-            sync = pb.SyncGroupRequest(group_id=group_id, member_id=member_id)
-            yield pb.SessionRequest(request_id=number, sync_group=sync)
-            await asyncio.sleep(0)
+        def stream() -> Stream:
+            caller = Caller(virtual.service, AllowAll(), Anonymous.PRINCIPAL)
+            opened.append(Stream(registry, caller))
+            return opened[-1]
 
-    async def until_nothing_moves(self) -> None:
-        """What can go on without being read has gone on."""
-        before = -1
-        while self.sent != before:
-            before = self.sent
-            for _ in range(10):
-                await asyncio.sleep(0)
+        await body(virtual, stream)
+        for each in opened:
+            each.reads.set()
+            each.close()
+        await asyncio.gather(*(each.running for each in opened), return_exceptions=True)
+
+    play(run)
+
+
+def test_a_member_is_told_on_the_stream_on_which_it_last_spoke_and_on_no_other() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        first, second = stream(), stream()
+        member = Member(first, "g")
+        await form(member)
+        assert first.members == {member.member_id}
+        member.driver = second
+        await member.heartbeat()
+        assert (first.members, second.members) == (set(), {member.member_id})
+        await Member(virtual, "g").send_second_join()
+        await asyncio.sleep(0.1)
+        assert (len(first.notices), len(second.notices)) == (0, 1)
+
+    streams(body)
 
 
 @pytest.mark.parametrize(
-    ("assignment_bytes", "unread_max"),
-    [(0, UNREAD_FRAMES_MAX), (1024 * 1024, UNREAD_BYTES_MAX // (1024 * 1024))],
-    ids=["many", "large"],
+    "goes",
+    [
+        lambda member: member.leave(),
+        lambda member: member.driver.pass_time(20),  # silent
+    ],
 )
-def test_a_stream_that_is_not_read_is_not_read_from_either(assignment_bytes: int, unread_max: int) -> None:
-    """And as soon as it is read again everything is answered, in order."""
+def test_who_left_its_group_is_no_speaker_any_more(
+    goes: Callable[[Member], Coroutine[None, None, object]],
+) -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        member = Member(one, "g")
+        await form(member)
+        await goes(member)
+        assert one.members == set()
 
-    async def body() -> None:
-        other = Other(3 * unread_max, assignment_bytes)
-        first = await anext(other.answers)
-        await other.until_nothing_moves()
-        assert unread_max <= other.sent <= unread_max + 2
-        rest = [frame.request_id async for frame in other.answers]
-        assert [first.request_id, *rest] == list(range(1, 3 * unread_max + 1))
-
-    asyncio.run(body())
-
-
-def test_who_does_not_read_is_told_nothing_new() -> None:
-    """A notice may be missed, a heartbeat says the same; kept ones would fill the memory."""
-    notice = pb.RebalanceNotice(group_id=SPEAKER[0], member_id=SPEAKER[1])
-
-    async def body() -> None:
-        other = Other(2 * UNREAD_FRAMES_MAX, 0)
-        await anext(other.answers)
-        other.sessions.notify(notice)
-        await other.until_nothing_moves()
-        other.sessions.notify(notice)
-        kinds = [frame.WhichOneof("response") async for frame in other.answers]
-        assert kinds.count("rebalance_notice") == 1
-        assert kinds.count("sync_group") == 2 * UNREAD_FRAMES_MAX - 1
-
-    asyncio.run(body())
+    streams(body)
 
 
-def test_a_stream_hears_members_only() -> None:
-    """What somebody says under a name that no member has is answered, and leaves no trace."""
+def test_a_member_that_missed_its_round_is_no_speaker_any_more() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        late, new = Member(one, "g", rebalance_ms=1_000), Member(one, "g", rebalance_ms=1_000)
+        await form(late)
+        await new.joined(await new.send_second_join())
+        assert one.members == {new.member_id}
 
-    async def body() -> None:
-        session = Session(Sessions(), Known(0), "/127.0.0.1")
+    streams(body)
 
-        async def frames() -> AsyncIterator[pb.SessionRequest]:
-            for number, member_id in enumerate(("stranger", "member", "x"), 1):
-                heartbeat = pb.HeartbeatRequest(group_id="group", member_id=member_id)
-                yield pb.SessionRequest(request_id=number, heartbeat=heartbeat)
 
-        assert len([frame async for frame in session.run(frames())]) == 3
-        assert session.speakers == {SPEAKER}
+def test_the_old_id_of_a_static_member_is_no_speaker_any_more() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        member = Member(one, "g", instance="i")
+        await form(member)
+        again = Member(one, "g", instance="i")
+        await again.joined(again.send_join())
+        assert one.members == {again.member_id} != {member.member_id}
 
-    asyncio.run(body())
+    streams(body)
+
+
+def test_strangers_and_ids_that_were_only_handed_out_are_no_speakers() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        await Member(one, "g").take_id()
+        assert await Member(one, "g", member_id="who").heartbeat() == pb.UNKNOWN_MEMBER_ID
+        assert one.members == set()
+
+    streams(body)
+
+
+def test_members_that_are_sent_away_are_no_speakers_any_more() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        staying, going = Member(one, "stays"), Member(one, "goes")
+        await form(staying)
+        await form(going)
+        one.session._sessions.go_away({"goes"}, "other:7070")
+        await asyncio.sleep(0.1)
+        assert one.read[-1].go_away == pb.GoAway(group_id="goes", address="other:7070")
+        virtual.service.slot("stays").stop(pb.NOT_COORDINATOR)
+        assert await staying.heartbeat() == pb.NOT_COORDINATOR
+        assert one.members == set()
+
+    streams(body)
+
+
+def test_a_refused_commit_is_a_failure_frame_and_the_stream_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "COMMITS_MAX", 1)
+
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        member = Member(one, "g")
+        await form(member)
+        first, second = (one.ask(member.commit_request({0: offset})) for offset in (1, 2))
+        failure = (await second).failure
+        assert failure.grpc_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        assert failure.message == "1 commits wait for the store; nothing was committed, try again in a moment"
+        assert (await first).commit_offsets.error_code == pb.NONE
+        assert await member.heartbeat() == pb.NONE
+
+    streams(body)
+
+
+def large_commits(member: Member) -> Iterator[pb.CommitOffsetsRequest]:
+    """Together they are more than one answer can tell."""
+    for start in range(0, 50_000, 10_000):
+        request = member.commit_request(dict.fromkeys(range(start, start + 10_000), 1))
+        for partition in request.topics[0].partitions:
+            partition.metadata = "x" * 100
+        yield request
+
+
+def test_an_answer_that_is_too_large_is_a_failure_frame_and_the_stream_lives() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        member = Member(one, "g")
+        for request in large_commits(member):
+            assert (await one.ask(request)).commit_offsets.error_code == pb.NONE
+        failure = (await one.ask(pb.FetchOffsetsRequest(group_id="g", all=True))).failure
+        assert failure.grpc_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        assert f"at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time" in failure.message
+        assert await member.commit({0: 2}) == pb.NONE
+
+    streams(body)
+
+
+def test_too_many_open_requests_are_refused_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "OPEN_REQUESTS_MAX", 2)
+
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        member = Member(one, "g")
+        answers = [one.ask(member.commit_request({0: offset})) for offset in range(3)]
+        kinds = [(await each).WhichOneof("response") for each in answers]
+        assert kinds == ["commit_offsets", "commit_offsets", "failure"]
+
+    streams(body)
+
+
+def test_a_stream_that_leaves_too_much_unread_is_ended_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "UNREAD_FRAMES_MAX", 5)
+
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        member = Member(one, "g")
+        await form(member)
+        one.reads.clear()
+        for _ in range(7):
+            one.session.push(pb.SessionResponse(rebalance_notice=pb.RebalanceNotice(group_id="g")))
+        with pytest.raises(Refusal, match="frames wait unread on this stream; open another one") as refused:
+            await one.running
+        assert refused.value.code == "RESOURCE_EXHAUSTED"
+        assert one.members == set()
+        # Losing the stream is not leaving.
+        other = stream()
+        member.driver = other
+        assert await member.heartbeat() == pb.NONE
+
+    streams(body)
+
+
+def test_bytes_count_as_much_as_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "UNREAD_BYTES_MAX", 10_000)
+
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        one.reads.clear()
+        for _ in range(3):
+            one.session.push(pb.SessionResponse(failure=pb.Failure(message="x" * 4_000)))
+        with pytest.raises(Refusal):
+            await one.running
+
+    streams(body)
+
+
+def test_a_stream_that_reads_nothing_for_long_is_ended() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        loop = asyncio.get_running_loop()
+        one = stream()
+        one.reads.clear()
+        one.session.push(pb.SessionResponse(failure=pb.Failure(message="one")))
+        began_s = loop.time()
+        with pytest.raises(Refusal):
+            await one.running
+        assert UNREAD_S <= loop.time() - began_s <= 2 * UNREAD_S
+
+    streams(body)
+
+
+def test_a_stream_on_which_nothing_happens_stays_and_so_does_a_slow_reader() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        await asyncio.sleep(10.5 * UNREAD_S)
+        for _ in range(5):
+            one.reads.clear()
+            one.session.push(pb.SessionResponse(failure=pb.Failure(message="one")))
+            await asyncio.sleep(UNREAD_S - 1)
+            one.reads.set()
+            await asyncio.sleep(1)
+        assert not one.running.done()
+        assert len(one.read) == 5
+
+    streams(body)
+
+
+def test_nothing_more_is_read_from_a_stream_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "HELD_FRAMES", 4)
+
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        one.reads.clear()
+        answers = [one.ask(pb.FetchOffsetsRequest(group_id="g")) for _ in range(20)]
+        await asyncio.sleep(1)
+        assert len(one.session._outgoing) < 6
+        one.reads.set()
+        assert len(await asyncio.gather(*answers)) == 20
+
+    streams(body)
+
+
+def test_so_many_streams_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "STREAMS_MAX", 1)
+
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        first, second = stream(), stream()
+        with pytest.raises(Refusal, match="1 streams are open"):
+            await second.running
+        assert await Member(first, "g").commit({0: 1}) == pb.NONE
+        first.close()
+        await first.running
+        assert await Member(stream(), "g").commit({0: 1}) == pb.NONE
+
+    streams(body)
+
+
+def served(body: Callable[[Virtual, grpc.aio.Channel], Coroutine[None, None, None]]) -> None:
+    """Run a body with a real gRPC server in front of a service in memory."""
+
+    async def run() -> None:
+        registry = Sessions()
+        virtual = await Virtual(notify=registry.notify, gone=registry.forget).start()
+        server = make_server(Door(virtual.service, Anonymous(), AllowAll()), registry, Watchers())
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                await body(virtual, channel)
+        finally:
+            await server.stop(0)
+            virtual.stalls.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.process
+def test_calls_are_refused_by_their_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(virtual: Virtual, channel: grpc.aio.Channel) -> None:
+        stub = CoordinatorStub(channel)
+
+        async def refused(call: Awaitable[Message], sentence: str) -> None:
+            with pytest.raises(grpc.aio.AioRpcError, match=sentence) as error:
+                await call
+            assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+        for request in large_commits(Member(virtual, "g")):
+            await stub.CommitOffsets(request)
+        await refused(
+            stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g", all=True)), "ask for less at a time"
+        )
+        monkeypatch.setattr(overload, "COMMITS_MAX", 0)
+        await refused(
+            stub.CommitOffsets(Member(virtual, "g").commit_request({0: 1})), "commits wait for the store"
+        )
+        large = pb.FetchOffsetsRequest(group_id="x" * MESSAGE_BYTES_MAX)
+        await refused(stub.FetchOffsets(large), "larger than max")
+
+    served(body)
+
+
+@pytest.mark.process
+def test_a_client_that_does_not_read_is_told_when_it_does(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sessions, "UNREAD_S", 0.5)
+    monkeypatch.setattr("rota_coordinator.server.REFUSAL_S", 0.5)
+
+    async def body(virtual: Virtual, channel: grpc.aio.Channel) -> None:
+        stream = CoordinatorStub(channel).Session()
+        request = pb.SessionRequest(request_id=1)
+        for _ in range(1_000):
+            request.fetch_offsets.topics.add(name="t" * 1_000)
+        # The transport takes some of what the client does not read, then no more from either side.
+        blocked = False
+        while not blocked:
+            writing = asyncio.ensure_future(stream.write(request))
+            _, waiting = await asyncio.wait([writing], timeout=3)
+            blocked = bool(waiting)
+        read = 0
+
+        async def read_all() -> None:
+            nonlocal read
+            while await stream.read() is not grpc.aio.EOF:
+                read += 1
+
+        with pytest.raises(grpc.aio.AioRpcError, match="frames wait unread") as ended:
+            await read_all()
+        assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert read > 0
+        # It is the stream that ended; its connection goes on.
+        found = await CoordinatorStub(channel).FindCoordinator(pb.FindCoordinatorRequest(group_ids=["g"]))
+        assert found.coordinators[0].error_code == pb.NONE
+
+    served(body)
+    assert caplog.records == []
+
+
+@pytest.mark.process
+def test_so_many_calls_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota_coordinator.server.CALLS_MAX", 1)
+
+    async def body(virtual: Virtual, channel: grpc.aio.Channel) -> None:
+        stub = CoordinatorStub(channel)
+        stream = stub.Session()
+        await stream.write(pb.SessionRequest(request_id=1))
+        await stream.read()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g"))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await stream.done_writing()
+        while await stream.read() is not grpc.aio.EOF:
+            pass
+        await stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g"))
+
+    served(body)

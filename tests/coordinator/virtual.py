@@ -16,6 +16,7 @@ from typing_extensions import override
 from rota_coordinator.group.answers import Request
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.observer import Observers
+from rota_coordinator.overload import Stalls
 from rota_coordinator.service import Service
 from rota_coordinator.slot import Shell
 from rota_coordinator.store.port import Claim, Store
@@ -55,10 +56,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock.now_s += seconds
 
 
+def stall(seconds: float) -> None:
+    """Let the running loop stand still."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.stall(seconds)
+
+
 def play(body: Callable[[], Coroutine[None, None, None]]) -> None:
     """Run a test in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(body())
+
+
+async def turn() -> None:
+    """Let the loop come round to the timers that are due."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 @dataclass(slots=True)
@@ -109,26 +123,33 @@ class Virtual:
     store: Memory = field(default_factory=Memory)
     name: str = "service"
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
+    notify: Callable[[pb.RebalanceNotice], None] = lambda notice: None
+    gone: Callable[[str, str], None] = lambda group_id, member_id: None
     reports: list[str] = field(default_factory=list)
+    stalls: Stalls = field(init=False)
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
         fresh = itertools.count()
         loop = asyncio.get_running_loop()
+        self.stalls = Stalls(loop.time, self.observers)
         shell = Shell(
             self.store,
             self.config,
             now_ms=lambda: int(loop.time() * 1000),
             fresh=lambda: f"#{next(fresh)}",
-            notify=self.notices.append,
+            notify=self._notify,
             changed=lambda group_id: None,
             report=self.reports.append,
             observers=self.observers,
+            stalls=self.stalls,
+            gone=self.gone,
         )
         self.service = Service(shell, "virtual:7070")
 
     async def start(self) -> "Virtual":
-        """Serve all slots."""
+        """Serve all slots, and look at the clock."""
+        self.stalls.start()
         await self.service.ownership.turn()
         return self
 
@@ -137,6 +158,10 @@ class Virtual:
 
     async def pass_time(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def _notify(self, notice: pb.RebalanceNotice) -> None:
+        self.notices.append(notice)
+        self.notify(notice)
 
     async def _answered(self, request: Message) -> Message:
         reply = await self.service.submit(cast("Request", request), "/127.0.0.1")

@@ -142,7 +142,9 @@ class Metrics(Observer, Collector):
 
     def _of_groups(self) -> Iterator[Metric]:
         slots = list(self._slots())
-        all_groups = [group for slot in slots for group in slot.groups.groups.values()]
+        # What a slot held before it went to somebody else does not count.
+        served = [slot for slot in slots if slot.state is SlotState.READY]
+        all_groups = [group for slot in served for group in slot.groups.groups.values()]
         states = Counter(group.state for group in all_groups)
         members = sum(len(group.members.by_id) for group in all_groups)
         groups = GaugeMetricFamily(named("groups"), "Groups in this process, by state.", labels=["state"])
@@ -150,12 +152,12 @@ class Metrics(Observer, Collector):
             groups.add_metric([state.value], states[state])
         yield groups
         yield GaugeMetricFamily(named("members"), "Members of all groups in this process.", members)
-        served = Counter(slot.state for slot in slots)
+        states_of_slots = Counter(slot.state for slot in slots)
         by_state = GaugeMetricFamily(
             named("slots"), "Slots, by what this process is to them.", labels=["state"]
         )
         for slot_state in SlotState:
-            by_state.add_metric([slot_state.value], served[slot_state])
+            by_state.add_metric([slot_state.value], states_of_slots[slot_state])
         yield by_state
 
     def _of_rebalances(self) -> Iterator[Metric]:

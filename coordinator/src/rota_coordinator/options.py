@@ -9,7 +9,7 @@ from dataclasses import fields
 from importlib.metadata import version
 
 from rota_coordinator import failpoints
-from rota_coordinator.group.config import MINUTE_MS, GroupConfig
+from rota_coordinator.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
@@ -137,6 +137,8 @@ def problem(options: argparse.Namespace) -> str:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             return f"{flag} {address}: give HOST:PORT, for example 127.0.0.1:7070"
+    if options.members_max > MEMBERS_MAX:
+        return f"--group-max-size {options.members_max}: a group has at most {MEMBERS_MAX} members"
     return security_problem(options, options.listen.rpartition(":")[0])
 
 

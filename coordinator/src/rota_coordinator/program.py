@@ -15,6 +15,7 @@ from rota_coordinator.health import HealthServer, Page, probes
 from rota_coordinator.journal import RoundLog, set_up
 from rota_coordinator.metrics import CONTENT_TYPE, Metrics
 from rota_coordinator.observer import Observers
+from rota_coordinator.overload import Stalls
 from rota_coordinator.ownership import Lease, Shared, Voice
 from rota_coordinator.security.composition import secure
 from rota_coordinator.server import make_server
@@ -34,7 +35,9 @@ async def serve(options: argparse.Namespace) -> None:
     security = secure(options, journal.warn)
     failpoints = Failpoints(options.failpoints, journal.warn)
     metrics = Metrics(lambda: service.slots)
-    round_log = RoundLog(journal, asyncio.get_running_loop().time)
+    clock = asyncio.get_running_loop().time
+    observers = Observers([metrics, RoundLog(journal, clock)], journal.warn)
+    stalls = Stalls(clock, observers)
     now_ms = steady_clock_ms()
     lease = Lease(now_ms, options.slot_lease_ms)
     store, shared = await open_store(options)
@@ -48,7 +51,9 @@ async def serve(options: argparse.Namespace) -> None:
         report=journal.warn,
         may_serve=lease.runs if shared else lambda: True,
         failpoints=failpoints,
-        observers=Observers([metrics, round_log], journal.warn),
+        observers=observers,
+        stalls=stalls,
+        gone=sessions.forget,
     )
     service = Service(shell, options.advertise or options.listen)
     if shared:
@@ -70,6 +75,7 @@ async def serve(options: argparse.Namespace) -> None:
     )
     address = await health.start(options.http_listen)
     journal.tell("http", f"http on {address}", address=address)
+    stalls.start()
     await server.start()
     listening = partial(journal.tell, "listening", f"listening on {host}:{port}", address=f"{host}:{port}")
     tending = [
@@ -89,6 +95,7 @@ async def serve(options: argparse.Namespace) -> None:
     await server.stop(GRACE_S)
     await store.close()
     await health.stop()
+    stalls.stop()
     journal.tell("stopped", "stopped")
 
 

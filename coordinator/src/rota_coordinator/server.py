@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar, cast
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -12,6 +13,7 @@ from typing_extensions import override
 from rota_coordinator.admin_server import AdminServer
 from rota_coordinator.gate import Gate
 from rota_coordinator.group.answers import ProtocolRequest
+from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal, oversized
 from rota_coordinator.security.door import Door
 from rota_coordinator.sessions import Session, Sessions
 from rota_coordinator.watch import Watchers
@@ -19,7 +21,10 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from rota_proto.coordinator.v1.admin_pb2_grpc import add_AdminServicer_to_server
 
-MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+# Calls at the same time, streams and joins that wait included.
+CALLS_MAX = 20_000
+# How long a refusal may take to leave when the other side does not read.
+REFUSAL_S = 5
 KEEPALIVE_MS = 10_000
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -84,23 +89,39 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
         return await self._answer(request, context, pb.FetchOffsetsResponse)
 
     @override
-    async def Session(
+    async def Session(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes for itself
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
-    ) -> AsyncIterator[pb.SessionResponse]:
+    ) -> None:
         caller = await self._door.admit(context)
         # Says that the caller was let in. A client that writes before may take a refusal for a broken connection.
         await context.send_initial_metadata(())
         session = Session(self._sessions, caller, client_host(context))
-        async for frame in session.run(request_iterator):
-            yield frame
+        try:
+            await session.run(request_iterator, context.write)
+        except Refusal as refusal:
+            # A client that does not read holds up this too: it stays behind the frames that wait for it, without us.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REFUSAL_S):
+                    await refuse(context, refusal)
 
     async def _answer(self, request: ProtocolRequest, context: Context, kind: type[Reply]) -> Reply:
         caller = await self._door.admit(context)
         # Shielded: cancelling a call does not remove its member.
-        reply = await asyncio.shield(caller.submit(request, client_host(context)))
+        try:
+            reply = await asyncio.shield(caller.submit(request, client_host(context)))
+        except Refusal as refusal:
+            await refuse(context, refusal)
         if reply is None:
             await context.abort(grpc.StatusCode.ABORTED, "a newer request of this member took its place")
+        too_large = oversized(reply)
+        if too_large is not None:
+            await refuse(context, too_large)
         return cast("Reply", reply)
+
+
+async def refuse(context: Context, refusal: Refusal) -> NoReturn:
+    """End a call with a refusal."""
+    await context.abort(grpc.StatusCode[refusal.code], str(refusal))
 
 
 def client_host(context: Context) -> str:
@@ -112,7 +133,9 @@ def client_host(context: Context) -> str:
 
 def make_server(door: Door, sessions: Sessions, watchers: Watchers) -> grpc.aio.Server:
     """A server with both services in it, not started and not listening yet."""
-    server = grpc.aio.server(interceptors=[Gate(door.refused)], options=OPTIONS)
+    server = grpc.aio.server(
+        interceptors=[Gate(door.refused)], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+    )
     pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
     add_AdminServicer_to_server(AdminServer(door, watchers), server)
     return server

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
+from rota_coordinator.overload import Intake, Refusal, full, may_create
 from rota_coordinator.ownership import Ownership, Sole
-from rota_coordinator.slot import Answer, Shell, Slot
+from rota_coordinator.slot import Answer, Shell, Slot, SlotState
 from rota_coordinator.slots.table import SLOTS
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -18,6 +19,8 @@ class Service:
     def __init__(self, shell: Shell, address: str) -> None:
         self.address = address
         self.observers = shell.observers
+        self._intake = Intake(shell.stalls)
+        shell.stalls.subscribe(self.forgive)
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
         # Until told otherwise this process has the store for itself.
         self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
@@ -55,8 +58,28 @@ class Service:
             slot.stop(pb.NOT_COORDINATOR)
 
     def submit(self, request: Request, client_host: str) -> Answer:
-        """Hand a request to its group's slot."""
-        return self.slot(group_of(request)).submit(request, client_host)
+        """Hand a request to its group's slot; the answer is a Refusal when there is too much to do already."""
+        slot = self.slot(group_of(request))
+        refusal = self._refusal(slot, request)
+        if refusal is not None:
+            self.observers.answered(request, refusal.code, 0)
+            refused: Answer = asyncio.get_running_loop().create_future()
+            refused.set_exception(refusal)
+            return refused
+        answer = slot.submit(request, client_host)
+        self._intake.follow(request, answer)
+        return answer
+
+    def _refusal(self, slot: Slot, request: Request) -> Refusal | None:
+        refusal = self._intake.refusal(request)
+        if refusal is None and may_create(request) and group_of(request) not in slot.groups.groups:
+            return full(sum(len(each.groups.groups) for each in self.slots if each.state is SlotState.READY))
+        return refusal
+
+    def forgive(self, stall_ms: int) -> None:
+        """The process stood still for so long, until now: that is nobody else's fault."""
+        for slot in self.slots:
+            slot.forgive(stall_ms)
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Who coordinates these groups; any process knows."""

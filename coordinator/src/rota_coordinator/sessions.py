@@ -6,12 +6,15 @@ stays open, and is dropped when it would be answered.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from rota_coordinator.gate import MALFORMED, UNREADABLE, Unreadable
 from rota_coordinator.group.answers import ProtocolRequest
+from rota_coordinator.overload import Refusal, oversized
 from rota_coordinator.security.door import Caller
 from rota_coordinator.slot import Answer
 from rota_coordinator.wellformed import fault
@@ -19,12 +22,20 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # A stream with so many unanswered requests is told to wait.
 OPEN_REQUESTS_MAX = 10_000
-# Nothing more is read from a stream whose other side leaves so much unread; notices to it are dropped.
-UNREAD_FRAMES_MAX = 10_000
-UNREAD_BYTES_MAX = 8 * 1024 * 1024
+# Nothing more is read from a stream whose other side leaves so much unread, until it has read half of it.
+HELD_FRAMES = 10_000
+HELD_BYTES = 8 * 1024 * 1024
+# What was asked before is still answered, and members are told what they must know. A stream that leaves all of that
+# unread too is ended: nothing is left out silently.
+UNREAD_FRAMES_MAX = 30_000
+UNREAD_BYTES_MAX = 32 * 1024 * 1024
+# So is one that reads nothing at all for so long while something waits; at the latest after twice the time.
+UNREAD_S = 10
+STREAMS_MAX = 10_000
 
 Speaker = tuple[str, str]  # group id, member id
 Frame = pb.SessionRequest | Unreadable
+Write = Callable[[pb.SessionResponse], Awaitable[None]]
 
 
 class Sessions:
@@ -36,6 +47,9 @@ class Sessions:
 
     def opened(self, session: "Session") -> None:
         """A stream runs; it will be told when the process stops."""
+        if len(self._running) >= STREAMS_MAX:
+            sentence = f"{STREAMS_MAX} streams are open; use one for many members, or add a coordinator"
+            raise Refusal("RESOURCE_EXHAUSTED", sentence)
         self._running.add(session)
 
     def finish(self) -> None:
@@ -48,32 +62,85 @@ class Sessions:
         return self._by_speaker.get(speaker) is session
 
     def heard(self, session: "Session", speaker: Speaker) -> None:
-        """A member spoke: from now on it is told on this stream."""
+        """A member spoke: from now on it is told on this stream, and on no other."""
+        self.forget(*speaker)
         self._by_speaker[speaker] = session
         session.speakers.add(speaker)
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """The member is in its group no more, or not here."""
+        session = self._by_speaker.pop((group_id, member_id), None)
+        if session is not None:
+            session.speakers.discard((group_id, member_id))
 
     def notify(self, notice: pb.RebalanceNotice) -> None:
         """Push a notice, if its member is on a stream; else its next heartbeat tells it."""
         session = self._by_speaker.get((notice.group_id, notice.member_id))
         if session is not None:
-            session.notify(pb.SessionResponse(rebalance_notice=notice))
+            session.push(pb.SessionResponse(rebalance_notice=notice))
 
     def go_away(self, group_ids: Collection[str], address: str) -> None:
         """Tell every stream on which members of these groups speak that they are served elsewhere now."""
-        told = {
-            (session, group_id)
-            for (group_id, _), session in self._by_speaker.items()
-            if group_id in group_ids
-        }
-        for session, group_id in told:
-            session.notify(pb.SessionResponse(go_away=pb.GoAway(group_id=group_id, address=address)))
+        gone = [
+            (speaker, session) for speaker, session in self._by_speaker.items() if speaker[0] in group_ids
+        ]
+        for speaker, _ in gone:
+            self.forget(*speaker)
+        for session, group_id in {(session, group_id) for (group_id, _), session in gone}:
+            session.push(pb.SessionResponse(go_away=pb.GoAway(group_id=group_id, address=address)))
 
     def closed(self, session: "Session") -> None:
-        """Forget a stream, for the members that did not move on to another one."""
+        """Forget a stream; members that moved on to another one are not its own any more."""
         self._running.discard(session)
-        for speaker in session.speakers:
-            if self._by_speaker.get(speaker) is session:
-                del self._by_speaker[speaker]
+        for speaker in list(session.speakers):
+            self.forget(*speaker)
+
+
+class Outgoing:
+    """The frames that a stream has to send, in order."""
+
+    def __init__(self) -> None:
+        # With their sizes; None is the end.
+        self._frames: asyncio.Queue[tuple[pb.SessionResponse, int] | None] = asyncio.Queue()
+        self._bytes = 0
+        self.sent = 0
+        # Whether more may be asked of this stream.
+        self.has_room = asyncio.Event()
+        self.has_room.set()
+
+    def __len__(self) -> int:
+        return self._frames.qsize()
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is not sent yet."""
+        return self._bytes > 0
+
+    @property
+    def is_too_much(self) -> bool:
+        return len(self) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
+
+    def put(self, frame: pb.SessionResponse) -> None:
+        """Send a frame after all others."""
+        size = frame.ByteSize()
+        self._bytes += size
+        self._frames.put_nowait((frame, size))
+        if len(self) >= HELD_FRAMES or self._bytes >= HELD_BYTES:
+            self.has_room.clear()
+
+    def end(self) -> None:
+        """Send nothing after what waits, and the answers that were given just now: those are on their way here."""
+        asyncio.get_running_loop().call_soon(self._frames.put_nowait, None)
+
+    async def send(self, write: Write) -> None:
+        """Send frames until the end."""
+        while (waiting := await self._frames.get()) is not None:
+            frame, size = waiting
+            await write(frame)
+            self.sent += 1
+            self._bytes -= size
+            if len(self) < HELD_FRAMES // 2 and self._bytes < HELD_BYTES // 2:
+                self.has_room.set()
 
 
 class Session:
@@ -84,62 +151,59 @@ class Session:
         self._sessions = sessions
         self._caller = caller
         self._client_host = client_host
-        self._outgoing: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
+        self._outgoing = Outgoing()
         self._unanswered = 0
-        self._unread_bytes = 0
-        self._has_room = asyncio.Event()
-        self._has_room.set()
-        self._finishing = False
+        self._refused: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
 
     def finish(self) -> None:
-        """End the stream from this side, after the frames that wait, and the answers that were given just now."""
-        self._finishing = True
-        self._end()
-
-    def _end(self) -> None:
-        # The answers that were given just now are on their way into the queue.
-        asyncio.get_running_loop().call_soon(self._outgoing.put_nowait, None)
-
-    def notify(self, notice: pb.SessionResponse) -> None:
-        """Send what nobody asked for, unless the other side has stopped to read: a heartbeat will tell it."""
-        if self._has_room.is_set():
-            self.push(notice)
+        """End the stream from this side, after all that was answered."""
+        self._outgoing.end()
 
     def push(self, frame: pb.SessionResponse) -> None:
-        """Send a frame."""
-        self._outgoing.put_nowait(frame)
-        self._unread_bytes += frame.ByteSize()
-        if self._outgoing.qsize() >= UNREAD_FRAMES_MAX or self._unread_bytes >= UNREAD_BYTES_MAX:
-            self._has_room.clear()
+        """Send a frame; end the stream if its other side does not read what it is sent."""
+        self._outgoing.put(frame)
+        if self._outgoing.is_too_much:
+            self._refuse()
 
-    async def _outgoing_frames(self) -> AsyncIterator[pb.SessionResponse]:
-        while (frame := await self._outgoing.get()) is not None:
-            self._unread_bytes -= frame.ByteSize()
-            if self._outgoing.qsize() < UNREAD_FRAMES_MAX // 2 and self._unread_bytes < UNREAD_BYTES_MAX // 2:
-                self._has_room.set()
-            yield frame
-
-    async def run(self, frames: AsyncIterator[Frame]) -> AsyncIterator[pb.SessionResponse]:
-        """Answer frames until the stream ends."""
+    async def run(self, frames: AsyncIterator[Frame], write: Write) -> None:
+        """Answer frames until the stream ends; raises a Refusal when this side has to end it."""
         self._sessions.opened(self)
         reader = asyncio.ensure_future(self._read(frames))
+        writer = asyncio.ensure_future(self._outgoing.send(write))
         try:
-            async for frame in self._outgoing_frames():
-                yield frame
-            if not self._finishing:
-                await reader  # raises what ended it
+            await self._until_ended(writer)
+            if reader.done():
+                reader.result()  # raises what ended it
         finally:
             reader.cancel()
+            writer.cancel()
             self._sessions.closed(self)
+            await asyncio.gather(reader, writer, return_exceptions=True)
+
+    async def _until_ended(self, writer: "asyncio.Task[None]") -> None:
+        ends: tuple[asyncio.Future[Any], ...] = (writer, self._refused)
+        while not writer.done():
+            sent, waited = self._outgoing.sent, self._outgoing.waits
+            await asyncio.wait(ends, timeout=UNREAD_S, return_when=asyncio.FIRST_COMPLETED)
+            if waited and self._outgoing.sent == sent:
+                self._refuse()
+            if self._refused.done():
+                raise self._refused.result()
+        writer.result()
+
+    def _refuse(self) -> None:
+        if not self._refused.done():
+            sentence = f"{len(self._outgoing)} frames wait unread on this stream; open another one, and read what comes"
+            self._refused.set_result(Refusal("RESOURCE_EXHAUSTED", sentence))
 
     async def _read(self, frames: AsyncIterator[Frame]) -> None:
         try:
             async for frame in frames:
                 self._receive(frame)
-                if not self._has_room.is_set():
-                    await self._has_room.wait()
+                if not self._outgoing.has_room.is_set():
+                    await self._outgoing.has_room.wait()
         finally:
-            self._end()
+            self._outgoing.end()
 
     def _receive(self, frame: Frame) -> None:
         if isinstance(frame, Unreadable):
@@ -172,19 +236,34 @@ class Session:
         speaker = (request.group_id, getattr(request, "member_id", ""))
         if not self._sessions.hears(self, speaker) and self._caller.is_member(*speaker):
             self._sessions.heard(self, speaker)
-        answer.add_done_callback(lambda done: self._answered(request_id, kind, request.group_id, done))
+        answer.add_done_callback(lambda done: self._answered(request_id, kind, speaker, done))
 
-    def _answered(self, request_id: int, kind: str, group_id: str, done: Answer) -> None:
+    def _answered(self, request_id: int, kind: str, speaker: Speaker, done: Answer) -> None:
         self._unanswered -= 1
+        refusal = done.exception()
+        if isinstance(refusal, Refusal):
+            self._fail(request_id, grpc.StatusCode[refusal.code], str(refusal))
+            return
         reply = done.result()
         if reply is None:
             self._fail(request_id, grpc.StatusCode.ABORTED, "a newer request of this member took its place")
             return
-        if isinstance(reply, pb.JoinGroupResponse) and not reply.error_code:
-            self._sessions.heard(self, (group_id, reply.member_id))
+        self._heed(speaker, reply)
         frame = pb.SessionResponse(request_id=request_id)
         getattr(frame, kind).CopyFrom(reply)
-        self.push(frame)
+        too_large = oversized(frame)
+        if too_large is not None:
+            self._fail(request_id, grpc.StatusCode[too_large.code], str(too_large))
+        else:
+            self.push(frame)
+
+    def _heed(self, speaker: Speaker, reply: Message) -> None:
+        """What an answer says about who speaks here."""
+        error = getattr(reply, "error_code", pb.NONE)
+        if error == pb.NOT_COORDINATOR:
+            self._sessions.forget(*speaker)
+        elif isinstance(reply, pb.JoinGroupResponse) and error == pb.NONE:
+            self._sessions.heard(self, (speaker[0], reply.member_id))
 
     def _fail(self, request_id: int, code: grpc.StatusCode, message: str) -> None:
         failure = pb.Failure(grpc_code=code.value[0], message=message)

@@ -24,6 +24,7 @@ from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_coordinator.observer import Observers, error_of
+from rota_coordinator.overload import Stalls
 from rota_coordinator.store.port import SlotLost, Store, StoreError
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -68,6 +69,9 @@ class Shell:
     may_serve: Callable[[], bool] = lambda: True
     failpoints: Failpoints = field(default_factory=Failpoints)
     observers: Observers = field(default_factory=Observers)
+    stalls: Stalls = field(default_factory=Stalls)
+    # This member, of this group, is in it no more.
+    gone: Callable[[str, str], None] = lambda group_id, member_id: None
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
     compact_above: int = 1_000
 
@@ -131,6 +135,7 @@ class Slot:
         """
         if self.state is not SlotState.READY:
             return None
+        self.shell.stalls.settle()
         life = self._life
         self.state = SlotState.DOWN
         if self._tail is not None:
@@ -155,6 +160,11 @@ class Slot:
         for open_call in waiting.values():
             self._settle(open_call, refused(open_call.request, error))
 
+    def forgive(self, stall_ms: int) -> None:
+        """The process stood still for so long, until now."""
+        if self.state is SlotState.READY:
+            self.groups.forgive(stall_ms, self.shell.now_ms())
+
     def expire_offsets(self) -> None:
         """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
         if self.state is SlotState.READY:
@@ -167,6 +177,7 @@ class Slot:
         answer: Answer = loop.create_future()
         if self.shell.failpoints.held:
             return answer
+        self.shell.stalls.settle()
         self._check_right()
         if self.state is not SlotState.READY:
             self._settle(Open(request, answer, loop.time()), refused(request, self._unready_error(request)))
@@ -174,7 +185,10 @@ class Slot:
         call = Call(next(self._calls))
         self._open[call] = Open(request, answer, loop.time())
         effects = self._decide(call, request, client_host)
-        self._perform(group_of(request), effects, changes=may_change_its_group(request))
+        if is_all_well(request, effects):
+            self._deliver(self._life, effects)
+        else:
+            self._perform(group_of(request), effects, changes=may_change_its_group(request))
         if self.shell.failpoints.armed and self._some_joined(request):
             self._holds(failpoints.SOME_JOINED)
         return answer
@@ -254,6 +268,8 @@ class Slot:
             self._answer(effects.replies)
             self._answer((call, None) for call in effects.superseded)
             self._notify(effects.notices)
+            for group_id, member_id in effects.gone:
+                self.shell.gone(group_id, member_id)
             for change in effects.rounds:
                 self.shell.observers.round_changed(change)
 
@@ -301,6 +317,7 @@ class Slot:
             self._timers[group_id] = asyncio.get_running_loop().call_later(delay_s, self._wake, group_id)
 
     def _wake(self, group_id: str) -> None:
+        self.shell.stalls.settle()
         self._check_right()
         if self.state is not SlotState.READY or self.shell.failpoints.held:
             return
@@ -317,3 +334,15 @@ def may_change_its_group(request: Request) -> bool:
     if isinstance(request, Committing):
         return request.generation_id < 0
     return not isinstance(request, Reading)
+
+
+def is_all_well(request: Request, effects: Effects) -> bool:
+    """
+    Whether this is the answer to a heartbeat that nothing is new.
+
+    It waits for no write: it says no more than that the member is in the generation that it was told, which was
+    durable before it was told. So a slow disk delays commits, and nobody's heartbeat.
+    """
+    return isinstance(request, pb.HeartbeatRequest) and not any(
+        getattr(reply, "error_code", pb.NONE) for _, reply in effects.replies
+    )

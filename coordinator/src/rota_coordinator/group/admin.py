@@ -6,6 +6,7 @@ Each request here is about one group; the service splits and joins those about m
 
 from collections.abc import Callable
 
+from rota_coordinator.group.commit import is_longer, room_error
 from rota_coordinator.group.consumer_protocol import PROTOCOL_TYPE, TopicPartition
 from rota_coordinator.group.effects import Effects
 from rota_coordinator.group.offsets import UNKNOWN_EPOCH, Offsets, removed
@@ -96,8 +97,12 @@ def alter_offsets(
     """Set offsets of a group that nobody is in; members would not notice, and commit over them."""
     if group.state is not State.EMPTY:
         return admin.AlterOffsetsResponse(error_code=pb.NON_EMPTY_GROUP)
-    for topic in request.topics:
-        for partition in topic.partitions:
+
+    def alter(topic: pb.TopicOffsets, partition: pb.PartitionOffset) -> pb.PartitionError:
+        refused = room_error(offsets, TopicPartition(topic.name, partition.index))
+        if is_longer(partition.metadata, group.config.offset_metadata_length_max):
+            refused = pb.OFFSET_METADATA_TOO_LARGE
+        if not refused:
             offset = OffsetCommitted(
                 group_id=group.group_id,
                 topic=topic.name,
@@ -109,8 +114,14 @@ def alter_offsets(
                 committed_at_ms=now_ms,
             )
             offsets.write(Record(offset_committed=offset), effects)
-    named = [(topic.name, [partition.index for partition in topic.partitions]) for topic in request.topics]
-    return admin.AlterOffsetsResponse(topics=each_partition(named, lambda _topic, _index: pb.NONE))
+        return pb.PartitionError(index=partition.index, error_code=refused)
+
+    return admin.AlterOffsetsResponse(
+        topics=[
+            pb.TopicErrors(name=topic.name, partitions=[alter(topic, each) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )
 
 
 def expire_offsets(group: Group, offsets: Offsets, effects: Effects, now_ms: int) -> None:

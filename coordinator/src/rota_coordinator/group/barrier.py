@@ -89,7 +89,7 @@ def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
 def close(group: Group, effects: Effects, now_ms: int) -> None:
     """Make a generation of those who are in. Who did not come is out, unless it is static."""
     for member in [each for each in group.members if each.joining is None and each.instance_id is None]:
-        group.members.remove(member)
+        group.drop(member, effects)
     present = [member for member in group.members if member.joining is not None]
     if group.members.by_id and not present:
         # Static members only, all away: wait on, until their sessions end.
@@ -140,6 +140,7 @@ def start_generation(group: Group, effects: Effects, now_ms: int) -> None:
         member.joining = None
     group.unsynced = set(group.members.by_id)
     group.sync_deadline_ms = now_ms + group.members.rebalance_timeout_ms()
+    group.sync_forgiven_ms = 0
 
 
 def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:

@@ -35,6 +35,11 @@ def refusal(group: Group, request: Request, now_ms: int) -> pb.ErrorCode.ValueTy
     return pb.NONE
 
 
+def room_error(offsets: Offsets, partition: TopicPartition) -> pb.ErrorCode.ValueType:
+    """Why the group cannot keep an offset of the partition, whoever brings it."""
+    return pb.NONE if offsets.has_room_for(partition) else pb.INVALID_COMMIT_OFFSET_SIZE
+
+
 def partition_error(
     group: Group, request: Request, partition: TopicPartition, metadata: str
 ) -> pb.ErrorCode.ValueType:
@@ -67,6 +72,7 @@ def commit(
         for partition in topic.partitions:
             where = TopicPartition(name, partition.index)
             refused = partition_error(group, request, where, partition.metadata)
+            refused = refused or room_error(offsets, where)
             if not refused:
                 offsets.write_at(where, to_record(request, topic, partition, now_ms), effects)
             outcome.partitions.add(index=partition.index, error_code=refused)

@@ -30,6 +30,43 @@ def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
     barrier.pass_time(group, effects, now_ms)
 
 
+def forgive(group: Group, stall_ms: int, now_ms: int) -> None:
+    """
+    The coordinator stood still for so long, until now: whoever had time left then has it again.
+
+    A member that stays silent gains one session by that at most, however often it happens; a round, one rebalance
+    timeout. An id that was only handed out is not kept: whoever comes with it late begins again.
+    """
+    for member in group.members:
+        left_ms = member.session_timeout_ms - member.forgiven_ms
+        if member.suspect_until_ms is None:
+            member.session_deadline_ms, gain_ms = moved(member.session_deadline_ms, stall_ms, left_ms, now_ms)
+        else:
+            member.suspect_until_ms, gain_ms = moved(member.suspect_until_ms, stall_ms, left_ms, now_ms)
+        member.forgiven_ms += gain_ms
+    round_ms = group.members.rebalance_timeout_ms()
+    barrier = group.barrier
+    if barrier is not None and not barrier.is_initial:
+        left_ms = round_ms - barrier.forgiven_ms
+        barrier.deadline_ms, gain_ms = moved(barrier.deadline_ms, stall_ms, left_ms, now_ms)
+        barrier.forgiven_ms += gain_ms
+    if group.sync_deadline_ms is not None:
+        left_ms = round_ms - group.sync_forgiven_ms
+        group.sync_deadline_ms, gain_ms = moved(group.sync_deadline_ms, stall_ms, left_ms, now_ms)
+        group.sync_forgiven_ms += gain_ms
+
+
+def moved(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) -> tuple[int, int]:
+    """
+    A deadline after a stall that ended now, and what was gained by it: time from now on, of which `left_ms` are left.
+
+    What was past already when the stall began stays past.
+    """
+    without_ms = max(deadline_ms, now_ms)
+    gain_ms = min(max(deadline_ms + stall_ms - without_ms, 0), max(left_ms, 0))
+    return (without_ms + gain_ms if gain_ms else deadline_ms), gain_ms
+
+
 def can_expire(member: Member) -> bool:
     """A member that waits for us cannot be late, but for a new one, which does not wait for ever."""
     return member.is_new or (member.joining is None and member.syncing is None)

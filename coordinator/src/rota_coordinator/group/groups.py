@@ -147,6 +147,11 @@ class Groups:
         effects.records.append(record)
         self.replay(record)
 
+    def forgive(self, stall_ms: int, now_ms: int) -> None:
+        """The process itself stood still for so long, until now: nobody's silence in that time counts."""
+        for group in self.groups.values():
+            expiry.forgive(group, stall_ms, now_ms)
+
     def wake_at_ms(self, group_id: str) -> int | None:
         """When to call `pass_time` for a group."""
         group = self.groups.get(group_id)

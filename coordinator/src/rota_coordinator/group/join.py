@@ -36,7 +36,7 @@ def join(group: Group, effects: Effects, joining: Joining, now_ms: int) -> None:
     if not has_room(group, request.member_id):
         member = group.members.by_id.get(request.member_id)
         if member is not None:
-            group.members.remove(member)
+            group.drop(member, effects)
         refuse(effects, joining, pb.GROUP_MAX_SIZE_REACHED, "")
         barrier.close_if_complete(group, effects, now_ms)
     elif not is_compatible(group, request):
@@ -165,6 +165,7 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
     if old_id in group.unsynced:
         # It has to sync in the old one's place; waited for under an id that nobody has, it could not.
         group.unsynced = group.unsynced - {old_id} | {member.member_id}
+    effects.gone.append((group.group_id, old_id))
     group.touch(member, now_ms)  # with the session of the old one, until the new one is heard again
     member.update(joining.request)
     member.client_host = joining.client_host

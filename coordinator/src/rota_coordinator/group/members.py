@@ -41,6 +41,8 @@ class Member:
     joining: Call | None = None
     syncing: Call | None = None
     session_deadline_ms: int = 0
+    # How much of its silence was the coordinator's own, since it was last heard.
+    forgiven_ms: int = 0
     # Its session ended; it is removed at that time unless its heartbeat comes first.
     suspect_until_ms: int | None = None
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
+from rota_coordinator.group.config import PARTITIONS_MAX
 from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_coordinator.group.effects import Effects
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -46,6 +47,12 @@ class Offsets:
 
     def is_empty(self) -> bool:
         return not self.committed and not self.pending
+
+    def has_room_for(self, partition: TopicPartition) -> bool:
+        """Whether the group may have an offset of the partition; one that it has it may change."""
+        if partition in self.committed:
+            return True
+        return len(self.committed) + sum(map(len, self.pending.values())) < PARTITIONS_MAX
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether an open transaction holds an offset of the partition."""

@@ -1,6 +1,8 @@
 """What members say within a generation: SyncGroup, Heartbeat, LeaveGroup."""
 
 from rota_coordinator.group import barrier
+from rota_coordinator.group.config import PARTITIONS_MAX
+from rota_coordinator.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.state import Group, State, answer
@@ -44,7 +46,21 @@ def sync_error(group: Group, request: pb.SyncGroupRequest) -> pb.ErrorCode.Value
     """Why a member of this generation may not sync; NONE if it may."""
     if request.protocol_type != group.protocol_type or request.protocol_name != group.protocol_name:
         return pb.INCONSISTENT_GROUP_PROTOCOL
+    if assigns_too_much(group, request):
+        return pb.POLICY_VIOLATION
     return pb.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else pb.NONE
+
+
+def assigns_too_much(group: Group, request: pb.SyncGroupRequest) -> bool:
+    """Whether the leader gives out more partitions than a group may have."""
+    if group.protocol_type != PROTOCOL_TYPE or request.member_id != group.members.leader:
+        return False
+    # A partition takes four bytes at least: in most cases that is all there is to look at.
+    if sum(len(each.assignment) for each in request.assignments) <= 4 * PARTITIONS_MAX:
+        return False
+    return (
+        sum(len(assigned_partitions(each.assignment) or ()) for each in request.assignments) > PARTITIONS_MAX
+    )
 
 
 def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms: int) -> None:
@@ -126,4 +142,4 @@ def remove(group: Group, effects: Effects, member: Member) -> None:
     if member.syncing is not None:
         effects.superseded.append(member.syncing)
     group.unsynced.discard(member.member_id)
-    group.members.remove(member)
+    group.drop(member, effects)

@@ -40,6 +40,8 @@ class Barrier:
     delay_ms: int = 0
     remaining_ms: int = 0
     extended: bool = False
+    # How much of its time the coordinator was not there.
+    forgiven_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class Group:
     # Members of this generation that have not synced yet, and when they are given up.
     unsynced: set[str] = field(default_factory=set)
     sync_deadline_ms: int | None = None
+    sync_forgiven_ms: int = 0
     # When the first round opened that no assignment followed yet.
     unsettled_since_ms: int | None = None
 
@@ -136,10 +139,16 @@ class Group:
             )
         )
 
+    def drop(self, member: Member, effects: Effects) -> None:
+        """Take a member out."""
+        self.members.remove(member)
+        effects.gone.append((self.group_id, member.member_id))
+
     def touch(self, member: Member, now_ms: int) -> None:
         """The member lives: its session starts anew, and a suspicion is dropped."""
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         member.suspect_until_ms = None
+        member.forgiven_ms = 0
 
     def all_joined(self) -> bool:
         """Everybody waits in the barrier, and nobody is known to be on the way."""

@@ -1,0 +1,174 @@
+"""More work than can be done: commits are refused, heartbeats are not; and what was accepted is kept."""
+
+import asyncio
+
+import pytest
+
+from rota_coordinator import overload
+from rota_coordinator.overload import (
+    COMMIT_BYTES_MAX,
+    COMMITS_MAX,
+    LAG_MAX_S,
+    TICK_S,
+    Load,
+    Refusal,
+    shed,
+)
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.conformance.members import Member, answer, fetch, form
+from tests.coordinator.virtual import Memory, Virtual, play, stall, turn
+
+SLOW_S = 2.0
+
+
+@pytest.mark.parametrize(
+    ("load", "reason"),
+    [
+        (Load(COMMITS_MAX - 1, COMMIT_BYTES_MAX - 1, LAG_MAX_S - 0.01), ""),
+        (Load(COMMITS_MAX, 0, 0), "5000 commits wait for the store"),
+        (Load(1, COMMIT_BYTES_MAX, 0), "33554432 bytes of commits wait for the store"),
+        (Load(0, 0, LAG_MAX_S), "this coordinator is 0.5 s behind"),
+    ],
+)
+def test_a_commit_is_one_too_many_when_too_much_waits(load: Load, reason: str) -> None:
+    refusal = shed(load)
+    if not reason:
+        assert refusal is None
+        return
+    assert refusal is not None
+    assert refusal.code == "RESOURCE_EXHAUSTED"
+    assert str(refusal) == f"{reason}; nothing was committed, try again in a moment"
+
+
+def commit(member: Member, partition: int, offset: int) -> pb.CommitOffsetsRequest:
+    return member.commit_request({partition: offset})
+
+
+def test_on_a_slow_store_commits_are_shed_and_heartbeats_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(overload, "COMMITS_MAX", 20)
+
+    async def run() -> None:
+        virtual = await Virtual().start()
+        loop = asyncio.get_running_loop()
+        member = Member(virtual, "g", session_ms=5_000)
+        await form(member)
+        virtual.store.latency_s = SLOW_S
+        accepted: dict[int, asyncio.Future[object]] = {}
+        shed_count = 0
+        for partition in range(50):
+            future = virtual.service.submit(commit(member, partition, partition), "")
+            if future.done() and isinstance(future.exception(), Refusal):
+                shed_count += 1
+            else:
+                accepted[partition] = asyncio.ensure_future(future)
+        assert (len(accepted), shed_count) == (20, 30)
+        # The store needs eight sessions for what it has; nobody's heartbeat waits for that.
+        while not all(each.done() for each in accepted.values()):
+            asked_s = loop.time()
+            assert await member.heartbeat() == pb.NONE
+            assert loop.time() == asked_s
+            await asyncio.sleep(1)
+        replies = [await each for each in accepted.values()]
+        assert {reply.error_code for reply in replies if isinstance(reply, pb.CommitOffsetsResponse)} == {
+            pb.NONE
+        }
+        assert loop.time() > 20 * SLOW_S
+        # No accepted commit is lost, no other one was done, and there is room again.
+        assert await fetch(virtual, "g") == {partition: partition for partition in accepted}
+        virtual.store.latency_s = 0.001
+        assert await member.commit({49: 49}) == pb.NONE
+
+    play(run)
+
+
+def test_joins_and_syncs_go_on_while_commits_are_shed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "COMMITS_MAX", 1)
+
+    async def run() -> None:
+        virtual = await Virtual().start()
+        first, second = (Member(virtual, "g", rebalance_ms=60_000) for _ in range(2))
+        await form(first)
+        virtual.store.latency_s = SLOW_S
+        waiting = asyncio.ensure_future(virtual.service.submit(commit(first, 0, 1), ""))
+        with pytest.raises(Refusal):
+            await virtual.service.submit(commit(first, 0, 2), "")
+        joining = await second.send_second_join()
+        await first.joined(first.send_join())
+        await second.joined(joining)
+        assert second.generation == first.generation
+        assert waiting.done()
+
+    play(run)
+
+
+def test_large_commits_count_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "COMMIT_BYTES_MAX", 10_000)
+
+    async def run() -> None:
+        virtual = await Virtual().start()
+        member = Member(virtual, "g")
+        await form(member)
+        large = member.commit_request({0: 1})
+        large.topics[0].partitions[0].metadata = "x" * 4_000
+        waiting = [asyncio.ensure_future(virtual.service.submit(large, "")) for _ in range(3)]
+        with pytest.raises(Refusal, match="bytes of commits wait"):
+            await virtual.service.submit(large, "")
+        await asyncio.gather(*waiting)
+        assert await member.commit({0: 2}) == pb.NONE
+
+    play(run)
+
+
+def test_a_loop_that_is_behind_sheds_commits_until_it_has_caught_up() -> None:
+    async def run() -> None:
+        virtual = await Virtual().start()
+        member = Member(virtual, "g")
+        await form(member)
+        for _ in range(2):
+            stall(TICK_S + 1)
+            await turn()
+        with pytest.raises(Refusal, match="behind"):
+            await virtual.service.submit(commit(member, 0, 1), "")
+        assert await member.heartbeat() == pb.NONE
+        await virtual.pass_time(2 * TICK_S)
+        assert await member.commit({0: 1}) == pb.NONE
+
+    play(run)
+
+
+def test_a_shed_transactional_commit_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "COMMITS_MAX", 0)
+
+    async def run() -> None:
+        virtual = await Virtual().start()
+        request = pb.TxnCommitOffsetsRequest(group_id="g", generation_id=-1, producer_id=1)
+        with pytest.raises(Refusal):
+            await virtual.service.submit(request, "")
+        # Reading is no commit.
+        reply = await answer(virtual.send(pb.FetchOffsetsRequest(group_id="g")), pb.FetchOffsetsResponse)
+        assert reply.error_code == pb.NONE
+
+    play(run)
+
+
+def test_only_a_heartbeat_that_says_nothing_new_overtakes_writes() -> None:
+    """A removal that is not written yet is told to nobody."""
+
+    async def run() -> None:
+        virtual = await Virtual(store=Memory()).start()
+        first, second = (Member(virtual, "g") for _ in range(2))
+        await form(first, second)
+        virtual.store.latency_s = SLOW_S
+        loop = asyncio.get_running_loop()
+        writing = asyncio.ensure_future(virtual.service.submit(commit(first, 0, 1), ""))
+        leaving = asyncio.ensure_future(second.leave())
+        await asyncio.sleep(0.1)
+        asked_s = loop.time()
+        assert await second.heartbeat() == pb.UNKNOWN_MEMBER_ID
+        assert writing.done()
+        assert loop.time() - asked_s > SLOW_S / 2
+        await leaving
+
+    play(run)

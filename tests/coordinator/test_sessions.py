@@ -358,7 +358,11 @@ def served(body: Callable[[Virtual, grpc.aio.Channel], Coroutine[None, None, Non
     async def run() -> None:
         registry = Sessions()
         virtual = await Virtual(notify=registry.notify, gone=registry.forget).start()
-        server = make_server(Door(virtual.service, Anonymous(), AllowAll()), registry, Watchers())
+        server = make_server(
+            Door(virtual.service, Anonymous(), AllowAll(), report=virtual.reports.append),
+            registry,
+            Watchers(),
+        )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:

@@ -126,6 +126,7 @@ class Virtual:
     notify: Callable[[pb.RebalanceNotice], None] = lambda notice: None
     gone: Callable[[str, str], None] = lambda group_id, member_id: None
     reports: list[str] = field(default_factory=list)
+    faults: list[Exception] = field(default_factory=list)
     stalls: Stalls = field(init=False)
     service: Service = field(init=False)
 
@@ -141,6 +142,7 @@ class Virtual:
             notify=self._notify,
             changed=lambda group_id: None,
             report=self.reports.append,
+            broken=self.faults.append,
             observers=self.observers,
             stalls=self.stalls,
             gone=self.gone,

@@ -28,6 +28,11 @@ SLOT = slot_of(GROUPS[0], SLOTS)
 EXPIRE_EVERY_S = 2.0
 
 
+def give_up(broken: Exception) -> None:
+    """A core that breaks is what the simulation looks for."""
+    raise broken
+
+
 class Surroundings(Protocol):
     """What a host needs of its world."""
 
@@ -93,6 +98,7 @@ class Host:
             notify=self._notify,
             changed=lambda group_id: None,
             report=lambda text: None,
+            broken=give_up,
             compact_above=world.plan.compact_above,
         )
         self._service = Service(shell, self.address)

@@ -14,6 +14,7 @@ from rota_coordinator.slot import Shell, Slot
 from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
+from tests.simulation.host import give_up
 
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
 
@@ -143,6 +144,7 @@ def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_hear
             notify=lambda notice: None,
             changed=lambda group_id: None,
             report=lambda text: None,
+            broken=give_up,
         )
         slot = Slot(0, shell)
         await slot.start()

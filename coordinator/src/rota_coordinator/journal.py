@@ -65,6 +65,10 @@ class Journal:
         """Something happened that somebody should know of."""
         self._logger.warning(sentence, extra={"event": "warning"})
 
+    def broke(self, error: Exception) -> None:
+        """Something happened that nobody thought of: with all that helps to find it."""
+        self._logger.error("a fault in Rota; please report it", exc_info=error, extra={"event": "fault"})
+
 
 def set_up(log_format: str, stream: TextIO = sys.stderr) -> Journal:
     """Everything that is logged in this process goes to the stream, libraries' complaints too."""

@@ -49,6 +49,7 @@ async def serve(options: argparse.Namespace) -> None:
         notify=sessions.notify,
         changed=watchers.changed,
         report=journal.warn,
+        broken=journal.broke,
         may_serve=lease.runs if shared else lambda: True,
         failpoints=failpoints,
         observers=observers,

@@ -65,6 +65,7 @@ class Shell:
     notify: Callable[[pb.RebalanceNotice], None]
     changed: Callable[[str], None]  # this group may be another now
     report: Callable[[str], None]
+    broken: Callable[[Exception], None]  # the core met what nobody thought of
     # Whether this process's right to its slots still runs. On SQLite the file's lock is held for good.
     may_serve: Callable[[], bool] = lambda: True
     failpoints: Failpoints = field(default_factory=Failpoints)
@@ -169,7 +170,8 @@ class Slot:
         """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
         if self.state is SlotState.READY:
             for group_id in list(self.groups.groups):
-                self._perform(group_id, self.groups.expire_offsets(group_id, self.shell.now_ms()))
+                expire = partial(self.groups.expire_offsets, group_id, self.shell.now_ms())
+                self._perform(group_id, self._guarded(expire))
 
     def submit(self, request: Request, client_host: str) -> Answer:
         """Decide a request; its answer comes when it is durable."""
@@ -184,7 +186,7 @@ class Slot:
             return answer
         call = Call(next(self._calls))
         self._open[call] = Open(request, answer, loop.time())
-        effects = self._decide(call, request, client_host)
+        effects = self._guarded(lambda: self._decide(call, request, client_host))
         if is_all_well(request, effects):
             self._deliver(self._life, effects)
         else:
@@ -225,7 +227,21 @@ class Slot:
             case _:
                 return self.groups.administer(call, request, now_ms)
 
+    def _guarded(self, decide: Callable[[], Effects]) -> Effects:
+        """
+        What the core decides. If it breaks, half of a decision may be in its state, and all of what counts is in the
+        log: so that is read anew, and nobody waits for ever.
+        """
+        try:
+            return decide()
+        except Exception as broken:  # noqa: BLE001  whatever it is, the state is not to be trusted
+            self.shell.broken(broken)
+            self._drop(f"a decision broke off ({type(broken).__name__})")
+            return Effects()
+
     def _perform(self, group_id: str, effects: Effects, *, changes: bool = True) -> None:
+        if self.state is not SlotState.READY:
+            return  # dropped by this very decision
         if effects.records:
             self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
             self._tail.add_done_callback(partial(self._appended, self._life))
@@ -244,12 +260,17 @@ class Slot:
         error = None if append.cancelled() else append.exception()
         if error is None or life != self._life:
             return
-        self.stop(pb.NOT_COORDINATOR)
         if isinstance(error, SlotLost):
             # Somebody else serves it; to claim it back would take it from them.
+            self.stop(pb.NOT_COORDINATOR)
             self.shell.report(f"slot {self.number}: {error}; out of service")
-            return
-        self.shell.report(f"slot {self.number}: {error}; reading it anew")
+        else:
+            self._drop(str(error))
+
+    def _drop(self, why: str) -> None:
+        """Believe nothing that is in memory any more."""
+        self.stop(pb.NOT_COORDINATOR)
+        self.shell.report(f"slot {self.number}: {why}; reading it anew")
         self.state = SlotState.CATCH_UP
         self._restart = asyncio.ensure_future(self._read_anew())
 
@@ -321,7 +342,8 @@ class Slot:
         self._check_right()
         if self.state is not SlotState.READY or self.shell.failpoints.held:
             return
-        self._perform(group_id, self.groups.pass_time(group_id, self.shell.now_ms()))
+        pass_time = partial(self.groups.pass_time, group_id, self.shell.now_ms())
+        self._perform(group_id, self._guarded(pass_time))
 
 
 def is_durable(append: "asyncio.Future[None]") -> bool:

@@ -311,5 +311,6 @@ def test_a_running_coordinator_shows_what_it_did(coordinator: Coordinator) -> No
     assert found["rota_coordinator_members",] == 2
     assert found["rota_coordinator_slots", "Ready"] == 50
     assert found["rota_coordinator_append_seconds_count",] >= 5
+    assert found["rota_coordinator_loop_lag_seconds_count",] > 0
     assert found["rota_coordinator_rebalance_seconds_count",] >= 1
     check_metrics(page)

@@ -17,7 +17,9 @@ from rota_coordinator.security.policy import AllowAll
 from rota_coordinator.server import make_server
 from rota_coordinator.sessions import UNREAD_S, Session, Sessions
 from rota_coordinator.watch import Watchers
+from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.driver import FutureCall
 from tests.conformance.members import Member, form
@@ -396,6 +398,9 @@ def test_calls_are_refused_by_their_status(monkeypatch: pytest.MonkeyPatch) -> N
         )
         large = pb.FetchOffsetsRequest(group_id="x" * MESSAGE_BYTES_MAX)
         await refused(stub.FetchOffsets(large), "larger than max")
+        monkeypatch.setattr(overload, "GROUPS_MAX", 1)
+        another = admin.AlterOffsetsRequest(group_id="another")
+        await refused(AdminStub(channel).AlterOffsets(another), "has 1 groups; delete some")
 
     served(body)
 

@@ -6,13 +6,14 @@ with a bad string does not cut off the members that share its stream.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
+from rota_coordinator.overload import Refusal, oversized
 from rota_coordinator.wellformed import fault
 
 if TYPE_CHECKING:
@@ -74,7 +75,14 @@ class Gate(grpc.aio.ServerInterceptor):
     def _guarded_call(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Message | Unreadable, context: Context) -> Message:
             await self._check(request, context)
-            return cast("Message", await behaviour(request, context))
+            try:
+                reply = cast("Message", await behaviour(request, context))
+            except Refusal as refusal:
+                await refuse(context, refusal)
+            too_large = oversized(reply)
+            if too_large is not None:
+                await refuse(context, too_large)
+            return reply
 
         return call
 
@@ -93,6 +101,11 @@ class Gate(grpc.aio.ServerInterceptor):
         if wrong:
             self._refused(request, MALFORMED.name)
             await context.abort(MALFORMED, wrong)
+
+
+async def refuse(context: Context, refusal: Refusal) -> NoReturn:
+    """End a call with a refusal."""
+    await context.abort(grpc.StatusCode[refusal.code], str(refusal))
 
 
 def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Message | Unreadable]:

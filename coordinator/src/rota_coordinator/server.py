@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -11,9 +11,9 @@ from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.admin_server import AdminServer
-from rota_coordinator.gate import Gate
+from rota_coordinator.gate import Gate, refuse
 from rota_coordinator.group.answers import ProtocolRequest
-from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal, oversized
+from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.security.door import Door
 from rota_coordinator.sessions import Session, Sessions
 from rota_coordinator.watch import Watchers
@@ -107,21 +107,10 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
     async def _answer(self, request: ProtocolRequest, context: Context, kind: type[Reply]) -> Reply:
         caller = await self._door.admit(context)
         # Shielded: cancelling a call does not remove its member.
-        try:
-            reply = await asyncio.shield(caller.submit(request, client_host(context)))
-        except Refusal as refusal:
-            await refuse(context, refusal)
+        reply = await asyncio.shield(caller.submit(request, client_host(context)))
         if reply is None:
             await context.abort(grpc.StatusCode.ABORTED, "a newer request of this member took its place")
-        too_large = oversized(reply)
-        if too_large is not None:
-            await refuse(context, too_large)
         return cast("Reply", reply)
-
-
-async def refuse(context: Context, refusal: Refusal) -> NoReturn:
-    """End a call with a refusal."""
-    await context.abort(grpc.StatusCode[refusal.code], str(refusal))
 
 
 def client_host(context: Context) -> str:

@@ -60,6 +60,11 @@ async def delete_offsets(driver: Driver, group: str, topic: str) -> admin.Delete
     return await answer(driver.send(request), admin.DeleteOffsetsResponse)
 
 
+@case("2b")
+async def no_offsets_are_deleted_without_a_group_id(driver: Driver) -> None:
+    assert (await delete_offsets(driver, "", TOPIC)).error_code == pb.INVALID_GROUP_ID
+
+
 @case("6b")
 async def a_refused_join_makes_no_group(driver: Driver) -> None:
     member = Member(driver, new_group(), member_id="x")

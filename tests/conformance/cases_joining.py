@@ -40,6 +40,7 @@ async def no_member_request_may_lack_a_group_id(driver: Driver) -> None:
     assert await member.heartbeat() == pb.INVALID_GROUP_ID
     reply = await leave(driver, "", ("m", None))
     assert (reply.error_code, list(reply.members)) == (pb.INVALID_GROUP_ID, [])
+    assert await member.txn_commit() == pb.INVALID_GROUP_ID
 
 
 @case("3")

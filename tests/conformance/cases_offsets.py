@@ -73,6 +73,7 @@ async def no_commit_between_join_and_sync(driver: Driver) -> None:
     member = Member(driver, new_group())
     await member.joined(await member.send_second_join())
     assert await member.commit() == pb.REBALANCE_IN_PROGRESS
+    assert await member.txn_commit() == pb.NONE
 
 
 @case("111")
@@ -134,6 +135,19 @@ async def the_last_commit_counts(driver: Driver) -> None:
     await member.commit({0: 100})
     await member.commit({0: 50})
     assert await fetch(driver, member.group, 0) == {0: 50}
+
+
+@case("119b")
+async def an_offset_of_an_open_transaction_is_not_seen(driver: Driver) -> None:
+    member = Member(driver, new_group())
+    await member.commit({0: 1})
+    assert await member.txn_commit({0: 2}) == pb.NONE
+    assert await fetch(driver, member.group, 0) == {0: 1}
+    asked = pb.FetchOffsetsRequest(group_id=member.group, require_stable=True)
+    asked.topics.add(name=TOPIC, partitions=[0, 1])
+    reply = await answer(driver.send(asked), pb.FetchOffsetsResponse)
+    errors = {each.index: each.error_code for each in reply.topics[0].partitions}
+    assert errors == {0: pb.UNSTABLE_OFFSET_COMMIT, 1: pb.NONE}
 
 
 @case("118b")

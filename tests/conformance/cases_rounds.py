@@ -301,6 +301,17 @@ async def commits_keep_a_member_and_fetches_do_not(driver: Driver) -> None:
     assert await member.heartbeat() == pb.UNKNOWN_MEMBER_ID
 
 
+@case("73b")
+async def commits_of_a_transaction_do_not_keep_a_member(driver: Driver) -> None:
+    (member,) = team(driver, 1, session_ms=2000)
+    await form(member)
+    assert await member.txn_commit() == pb.NONE
+    for _ in range(3):
+        await driver.pass_time(0.8)
+        await member.txn_commit()
+    assert await member.heartbeat() == pb.UNKNOWN_MEMBER_ID
+
+
 @case("74")
 async def a_lone_silent_member_leaves_an_empty_group(driver: Driver) -> None:
     (member,) = team(driver, 1, session_ms=1500)

@@ -14,7 +14,7 @@ from rota_coordinator.group.join import Joining
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.conformance.driver import PARKED_S, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, Settings
+from tests.conformance.driver import CORE, PARKED_S, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, Settings
 
 
 def config(settings: Settings) -> GroupConfig:
@@ -37,7 +37,7 @@ class CoreDriver:
     """The shell in its smallest form: a clock that is moved by hand, and a list for a store."""
 
     settings: Settings
-    name: str = "core"
+    name: str = CORE
     now_ms: int = 1_000_000
     records: list[Record] = field(default_factory=list)
     answers: dict[Call, Message] = field(default_factory=dict)

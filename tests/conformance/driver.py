@@ -11,6 +11,8 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
+# The coordinators, by the names that their drivers have.
+CORE, ROTA, KAFKA = "core", "rota", "kafka"
 # A call that has no answer by then is parked.
 PARKED_S = 0.2
 

@@ -2,17 +2,21 @@
 
 import asyncio
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import NamedTuple
 
 from google.protobuf.message import Message
 from kafka.protocol import admin as admin_wire
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group as wire
-from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import transaction
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import FutureCall, Settings
+from tests.conformance.driver import KAFKA, FutureCall, Settings
 
 # The newest version of each message that kafka-python and the broker both speak.
 VERSIONS = {
@@ -23,12 +27,21 @@ VERSIONS = {
     wire.OffsetCommitRequest: 9,
     wire.OffsetFetchRequest: 9,
     FindCoordinatorRequest: 4,
+    transaction.InitProducerIdRequest: 4,
+    transaction.AddOffsetsToTxnRequest: 3,
+    # From version 5 on it begins the transaction's part in the group by itself.
+    transaction.TxnOffsetCommitRequest: 3,
     admin_wire.ListGroupsRequest: 4,
     # Version 6 answers an unknown group with an error instead of a dead group.
     admin_wire.DescribeGroupsRequest: 5,
     admin_wire.DeleteGroupsRequest: 2,
     wire.OffsetDeleteRequest: 0,
 }
+
+# What a coordinator can be asked for.
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+# As long as a case at most; an unfinished one is then ended by the broker.
+TRANSACTION_MS = 60_000
 
 STATES = {
     admin_pb.GROUP_STATE_EMPTY: "Empty",
@@ -90,10 +103,18 @@ def to_kafka(request: Message) -> tuple[ApiMessage, str]:
                 generation_id_or_member_epoch=request.generation_id,
                 member_id=request.member_id,
                 group_instance_id=instance(request),
-                topics=[
-                    (topic.name, [(p.index, p.offset, p.leader_epoch, p.metadata) for p in topic.partitions])
-                    for topic in request.topics
-                ],
+                topics=offsets_to_kafka(request),
+            )
+        case pb.TxnCommitOffsetsRequest():
+            message = transaction.TxnOffsetCommitRequest(
+                transactional_id=request.transactional_id,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                group_id=request.group_id,
+                generation_id=request.generation_id,
+                member_id=request.member_id,
+                group_instance_id=instance(request),
+                topics=offsets_to_kafka(request),
             )
         case pb.FetchOffsetsRequest():
             topics = (
@@ -105,6 +126,19 @@ def to_kafka(request: Message) -> tuple[ApiMessage, str]:
         case _:
             message = administration_to_kafka(request)
     return message, "cid"
+
+
+def offsets_to_kafka(
+    request: pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest,
+) -> list[tuple[str, list[object]]]:
+    """What a commit brings, by topic."""
+    return [
+        (
+            topic.name,
+            [(each.index, each.offset, each.leader_epoch, each.metadata) for each in topic.partitions],
+        )
+        for topic in request.topics
+    ]
 
 
 def administration_to_kafka(request: Message) -> ApiMessage:
@@ -231,6 +265,8 @@ def offsets_from_kafka(answer: ApiMessage) -> Message:
     """The answers that speak of offsets."""
     if isinstance(answer, wire.OffsetCommitResponse):
         return pb.CommitOffsetsResponse(topics=topic_errors(answer))
+    if isinstance(answer, transaction.TxnOffsetCommitResponse):
+        return pb.TxnCommitOffsetsResponse(topics=topic_errors(answer))
     if not isinstance(answer, wire.OffsetFetchResponse):
         return administration_from_kafka(answer)
     (group,) = answer.groups
@@ -253,7 +289,23 @@ def offsets_from_kafka(answer: ApiMessage) -> Message:
     return pb.FetchOffsetsResponse(error_code=group.error_code, topics=fetched)
 
 
+def response_to(message: ApiMessage) -> type[ApiMessage]:
+    """The type of the answer to a message."""
+    kind = type(message)
+    found: type[ApiMessage] = getattr(
+        import_module(kind.__module__), kind.__name__.replace("Request", "Response")
+    )
+    return found
+
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Producer(NamedTuple):
+    """Who the broker says a producer with a transactional id is."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 @dataclass(slots=True)
@@ -262,9 +314,16 @@ class KafkaDriver:
 
     address: str
     settings: Settings
-    name: str = "kafka"
+    name: str = KAFKA
     idle: list[Connection] = field(default_factory=list)
     open: list["asyncio.Task[Message]"] = field(default_factory=list)
+    versions: Mapping[type[ApiMessage], int] = field(default_factory=VERSIONS.copy)
+    # Of each group that is committed to within a transaction.
+    producers: dict[str, Producer] = field(default_factory=dict)
+
+    def speaking(self, versions: Mapping[type[ApiMessage], int]) -> "KafkaDriver":
+        """The same broker, spoken to by a client of these older versions."""
+        return replace(self, versions={**self.versions, **versions})
 
     def send(self, request: Message) -> FutureCall:
         task = asyncio.create_task(self._exchange(request))
@@ -286,18 +345,27 @@ class KafkaDriver:
 
     async def find_coordinator(self, group: str) -> None:
         """Ask who coordinates a group; the first who ever asks makes the broker prepare for groups."""
-        await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), FindCoordinatorResponse)
+        await self.ask(FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[group]))
 
-    async def _exchange(self, request: Message) -> Message:
-        message, client_id = to_kafka(request)
-        name = type(message).__name__.replace("Request", "Response")
-        response = getattr(wire, name, None) or getattr(admin_wire, name)
-        return from_kafka(await self._ask(message, response, client_id))
+    async def begin_transaction(self, group: str) -> int:
+        """Begin a transaction that will commit offsets of the group; the error code."""
+        name = transactional_id(group)
+        await self.ask(FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[name]))
+        begun = await self.ask(
+            transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS)
+        )
+        if begun.error_code:
+            return int(begun.error_code)
+        producer = Producer(begun.producer_id, begun.producer_epoch)
+        added = await self.ask(
+            transaction.AddOffsetsToTxnRequest(transactional_id=name, group_id=group, **producer._asdict())
+        )
+        self.producers[group] = producer
+        return int(added.error_code)
 
-    async def _ask(
-        self, message: ApiMessage, response: type[ApiMessage], client_id: str = "cid"
-    ) -> ApiMessage:
-        version = VERSIONS[type(message)]
+    async def ask(self, message: ApiMessage, client_id: str = "cid") -> ApiMessage:
+        """The broker's answer, in its own words."""
+        version = self.versions[type(message)]
         message.with_header(correlation_id=1, client_id=client_id)
         host, port = self.address.rsplit(":", 1)
         connection = self.idle.pop() if self.idle else await asyncio.open_connection(host, int(port))
@@ -311,4 +379,22 @@ class KafkaDriver:
             writer.close()
             raise
         self.idle.append(connection)
-        return response.decode(answer, version=version, header=True)
+        return response_to(message).decode(answer, version=version, header=True)
+
+    async def _exchange(self, request: Message) -> Message:
+        if isinstance(request, pb.TxnCommitOffsetsRequest):
+            await self._take_part(request)
+        return from_kafka(await self.ask(*to_kafka(request)))
+
+    async def _take_part(self, request: pb.TxnCommitOffsetsRequest) -> None:
+        """A broker hands out the ids of producers itself, and takes offsets of a transaction that has begun only."""
+        if request.group_id not in self.producers:
+            error = await self.begin_transaction(request.group_id)
+            assert error == pb.NONE, f"no transaction for group {request.group_id}: error {error}"
+        request.transactional_id = transactional_id(request.group_id)
+        request.producer_id, request.producer_epoch = self.producers[request.group_id]
+
+
+def transactional_id(group: str) -> str:
+    """The producer that commits a group's offsets."""
+    return f"producer-of-{group}"

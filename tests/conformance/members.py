@@ -163,6 +163,20 @@ class Member:
         )
         return reply.topics[0].partitions[0].error_code
 
+    async def txn_commit(self, offsets: dict[int, int] | None = None) -> int:
+        """The same, as part of a producer's transaction."""
+        request = pb.TxnCommitOffsetsRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            topics=[topic_offsets(offsets or {0: 1})],
+            transactional_id="producer",
+            producer_id=1,
+        )
+        reply = await answer(self.driver.send(request), pb.TxnCommitOffsetsResponse)
+        return reply.topics[0].partitions[0].error_code
+
 
 def topic_offsets(offsets: dict[int, int], topic: str = TOPIC) -> pb.TopicOffsets:
     """Offsets of a topic, by partition."""

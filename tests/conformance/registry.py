@@ -1,11 +1,27 @@
-"""The cases by their number in the reference, and what each is set up with."""
+"""The cases by their number in the reference, what each is set up with, and on which coordinators it runs."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
-from tests.conformance.driver import DEFAULT, Driver, Settings
+from tests.conformance.driver import CORE, DEFAULT, KAFKA, ROTA, Settings
 
-Body = Callable[[Driver], Coroutine[None, None, None]]
+# Takes the driver: `Driver`, or what the coordinators that it runs on can do beside.
+Body = Callable[[Any], Coroutine[None, None, None]]
+
+EVERYWHERE = frozenset({CORE, ROTA, KAFKA})
+# Of these, members have only the newest version at Rota.
+OLDER_VERSIONS = frozenset({KAFKA})
+# The core knows the groups of one slot, and nothing of processes.
+SEVERAL_PROCESSES = frozenset({ROTA, KAFKA})
+
+# Numbers of the reference that need what the log brings: topics, and the end of a transaction.
+WAITING = {
+    "115": "unknown topics",
+    "119": "the end of a transaction",
+    "124": "topics that are deleted",
+    "133": "the end of a transaction",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +31,7 @@ class Case:
     id: str
     body: Body
     settings: Settings
+    on: frozenset[str]
 
     @property
     def rule(self) -> str:
@@ -24,12 +41,19 @@ class Case:
 CASES: dict[str, Case] = {}
 
 
-def case(case_id: str, settings: Settings = DEFAULT) -> Callable[[Body], Body]:
-    """Register a case; its name is the rule."""
+def case(
+    case_id: str, settings: Settings = DEFAULT, *, on: frozenset[str] = EVERYWHERE
+) -> Callable[[Body], Body]:
+    """Register a case; its name is the rule. A letter after the number says that it is one more part of it."""
 
     def register(body: Body) -> Body:
         assert case_id not in CASES, f"case {case_id} is there already"
-        CASES[case_id] = Case(case_id, body, settings)
+        CASES[case_id] = Case(case_id, body, settings, on)
         return body
 
     return register
+
+
+def cases_on(coordinator: str) -> list[Case]:
+    """The cases that run on a coordinator."""
+    return [case for case in CASES.values() if coordinator in case.on]

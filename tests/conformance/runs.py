@@ -1,16 +1,16 @@
 """
-Runs all cases on real coordinators at once, and keeps what became of each.
+Runs cases on real coordinators at once, and keeps what became of each.
 
 Cases wait most of their time, and each has a group of its own; so they share coordinators and run side by side, a few
 at a time, so that a busy machine does not stretch the times that they look at.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tests.conformance.driver import Driver, Settings
-from tests.conformance.registry import CASES, Case
+from tests.conformance.registry import Case
 
 AT_A_TIME = 6
 
@@ -21,12 +21,16 @@ class RealDriver(Driver, Protocol):
     async def close(self) -> None: ...
 
 
-def run_all(connect: Mapping[Settings, Callable[[], RealDriver]]) -> dict[str, BaseException | None]:
+def run_all(
+    cases: Sequence[Case], connect: Mapping[Settings, Callable[[], RealDriver]]
+) -> dict[str, BaseException | None]:
     """What became of every case, each on the coordinator that is set up as it wants."""
-    return asyncio.run(_run_all(connect))
+    return asyncio.run(_run_all(cases, connect))
 
 
-async def _run_all(connect: Mapping[Settings, Callable[[], RealDriver]]) -> dict[str, BaseException | None]:
+async def _run_all(
+    cases: Sequence[Case], connect: Mapping[Settings, Callable[[], RealDriver]]
+) -> dict[str, BaseException | None]:
     places = asyncio.Semaphore(AT_A_TIME)
 
     async def run(case: Case) -> BaseException | None:
@@ -40,5 +44,5 @@ async def _run_all(connect: Mapping[Settings, Callable[[], RealDriver]]) -> dict
                 await driver.close()
         return None
 
-    results = await asyncio.gather(*map(run, CASES.values()))
-    return dict(zip(CASES, results, strict=True))
+    results = await asyncio.gather(*map(run, cases))
+    return {case.id: result for case, result in zip(cases, results, strict=True)}

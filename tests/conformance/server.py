@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
-from tests.conformance.driver import FutureCall, Settings
+from tests.conformance.driver import ROTA, FutureCall, Settings
 
 FRAMES = {
     pb.JoinGroupRequest: "join_group",
@@ -33,7 +33,7 @@ class ServerDriver:
 
     address: str
     settings: Settings
-    name: str = "rota"
+    name: str = ROTA
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
     # Groups that are served elsewhere from now on, and where.
     sent_away: dict[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ either mended or stands in docs/divergences.md.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 
@@ -14,39 +14,52 @@ import pytest
 
 from rota_coordinator.group.hashing import slot_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance import cases_admin, cases_joining, cases_leaving, cases_offsets, cases_rounds, runs
+from tests.conformance import (
+    cases_admin,
+    cases_joining,
+    cases_leaving,
+    cases_offsets,
+    cases_rounds,
+    cases_versions,
+    runs,
+)
 from tests.conformance.core import CoreDriver
-from tests.conformance.driver import DEFAULT, DELAYED, Settings
-from tests.conformance.kafka import KafkaDriver
+from tests.conformance.driver import CORE, DEFAULT, DELAYED, KAFKA, ROTA, Settings
+from tests.conformance.kafka import KafkaDriver, transactional_id
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
-from tests.conformance.registry import CASES, Case
+from tests.conformance.registry import Case, cases_on
 from tests.conformance.server import ServerDriver
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka, running
 
-SECTIONS = (cases_admin, cases_joining, cases_rounds, cases_leaving, cases_offsets)
+SECTIONS = (cases_admin, cases_joining, cases_rounds, cases_leaving, cases_offsets, cases_versions)
 # As tests.support.kafka sets its brokers up.
 OFFSETS_PARTITIONS = 4
+TRANSACTIONS_PARTITIONS = 2
 COORDINATES_WITHIN_S = 30
 POLL_S = 0.05
 NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
 Results = Mapping[str, BaseException | None]
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: f"{case.id}-{case.rule}")
 
 
-@every_case
+def every_case_on(coordinator: str) -> pytest.MarkDecorator:
+    """The cases that run there, one test for each."""
+    return pytest.mark.parametrize("case", cases_on(coordinator), ids=lambda case: f"{case.id}-{case.rule}")
+
+
+@every_case_on(CORE)
 def test_core(case: Case) -> None:
     asyncio.run(case.body(CoreDriver(case.settings)))
 
 
 @pytest.mark.process
-@every_case
+@every_case_on(ROTA)
 def test_rota(case: Case, rota_results: Results) -> None:
     judge(rota_results[case.id])
 
 
 @pytest.mark.kafka
-@every_case
+@every_case_on(KAFKA)
 def test_kafka(case: Case, kafka_results: Results) -> None:
     judge(kafka_results[case.id])
 
@@ -67,7 +80,7 @@ def rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
             coordinator.start()
             stack.callback(coordinator.stop)
             connect[settings] = partial(ServerDriver, coordinator.address, settings)
-        yield runs.run_all(connect)
+        yield runs.run_all(cases_on(ROTA), connect)
 
 
 def flags(settings: Settings) -> tuple[str, ...]:
@@ -90,7 +103,7 @@ def kafka_results(kafka: Kafka) -> Iterator[Results]:
                 broker.create_topic(topic, partitions=6)
             asyncio.run(coordinates(KafkaDriver(broker.bootstrap, settings)))
             connect[settings] = partial(KafkaDriver, broker.bootstrap, settings)
-        yield runs.run_all(connect)
+        yield runs.run_all(cases_on(KAFKA), connect)
 
 
 def properties(settings: Settings) -> dict[str, str]:
@@ -102,13 +115,26 @@ def properties(settings: Settings) -> dict[str, str]:
 
 
 async def coordinates(driver: KafkaDriver) -> None:
-    """Return when the broker coordinates every group: asked the first time ever, it prepares that."""
+    """Return when the broker coordinates every group and transaction: asked the first time ever, it prepares that."""
     await driver.find_coordinator("group")
-    names = iter(f"warm-{number}" for number in range(1000))
-    one_for_each_partition = {slot_of(name, OFFSETS_PARTITIONS): name for name in names}
     async with asyncio.timeout(COORDINATES_WITHIN_S):
-        for group in one_for_each_partition.values():
-            while (error := await Member(driver, group).commit()) != pb.NONE:
-                assert error in NOT_YET, f"{group} cannot be committed to: error {error}"
-                await asyncio.sleep(POLL_S)
+        for group in one_in_each_partition(OFFSETS_PARTITIONS):
+            await until_done(Member(driver, group).commit)
+        for group in one_in_each_partition(TRANSACTIONS_PARTITIONS, transactional_id):
+            await until_done(partial(driver.begin_transaction, group))
     await driver.close()
+
+
+def one_in_each_partition(partitions: int, name_of: Callable[[str], str] = str) -> list[str]:
+    """Groups that, by a name that they give, lie in all partitions."""
+    groups = [f"warm-{number}" for number in range(100)]
+    found = {slot_of(name_of(group), partitions): group for group in groups}
+    assert len(found) == partitions
+    return list(found.values())
+
+
+async def until_done(act: Callable[[], Coroutine[None, None, int]]) -> None:
+    """Ask until the broker is ready for it."""
+    while (error := await act()) != pb.NONE:
+        assert error in NOT_YET, f"the broker does not get ready: error {error}"
+        await asyncio.sleep(POLL_S)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.conformance import table
 from tests.support.unavailable import Unavailable
 
 REPO = Path(__file__).parents[2]
@@ -133,7 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = parser.parse_args(arguments).tiers
     strict = os.environ.get("CI") == "true"
 
+    table.forget()
     outcomes = [run(tier) for tier in TIERS if tier.name in wanted]
+    if summary := table.summary():
+        print(f"\n{summary}", flush=True)
     print("\nTiers:", *(outcome.row() for outcome in outcomes), sep="\n", flush=True)
     if any(outcome.failed(strict=strict) for outcome in outcomes):
         sys.exit(1)

@@ -119,14 +119,16 @@ class Groups:
                 if group is not None and not error:
                     self._remove(group, effects)
                 answer(effects, call, refused(request, error))
+            case admin_pb.DeleteOffsetsRequest() | admin_pb.AlterOffsetsRequest() if (
+                not may_change_offsets_of(group_id, request)
+            ):
+                answer(effects, call, refused(request, pb.INVALID_GROUP_ID))
             case admin_pb.DeleteOffsetsRequest():
                 if group is None:
                     answer(effects, call, refused(request, pb.GROUP_ID_NOT_FOUND))
                 else:
                     deleted = admin.delete_offsets(group, self.offsets[group_id], effects, request)
                     answer(effects, call, deleted)
-            case admin_pb.AlterOffsetsRequest() if len(group_id) > GROUP_ID_LENGTH_MAX:
-                answer(effects, call, refused(request, pb.INVALID_GROUP_ID))
             case admin_pb.AlterOffsetsRequest():
                 group = self._get_or_create(group_id, effects, now_ms)
                 altered = admin.alter_offsets(group, self.offsets[group_id], effects, request, now_ms)
@@ -261,6 +263,15 @@ class Groups:
 def is_group_id(group_id: str) -> bool:
     """Whether a group with members may have this name."""
     return 0 < len(group_id) <= GROUP_ID_LENGTH_MAX
+
+
+def may_change_offsets_of(
+    group_id: str, request: admin_pb.DeleteOffsetsRequest | admin_pb.AlterOffsetsRequest
+) -> bool:
+    """Whether there may be such a group to change offsets of; under the empty name they are kept, and not deleted."""
+    if isinstance(request, admin_pb.DeleteOffsetsRequest):
+        return bool(group_id)
+    return len(group_id) <= GROUP_ID_LENGTH_MAX
 
 
 def unknown_group(request: MemberRequest) -> Message:

@@ -1,6 +1,9 @@
 """More work than can be done: commits are refused, heartbeats are not; and what was accepted is kept."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +18,12 @@ from rota_coordinator.overload import (
     shed,
 )
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.conformance.driver import DEFAULT
 from tests.conformance.members import Member, answer, fetch, form
+from tests.conformance.server import Refused, ServerDriver
 from tests.coordinator.virtual import Memory, Virtual, play, stall, turn
+from tests.support.coordinator import Coordinator
+from tests.support.web import get
 
 SLOW_S = 2.0
 
@@ -172,3 +179,44 @@ def test_only_a_heartbeat_that_says_nothing_new_overtakes_writes() -> None:
         await leaving
 
     play(run)
+
+
+@pytest.mark.process
+def test_while_the_disk_does_not_answer_a_real_coordinator_sheds_and_its_members_stay(tmp_path: Path) -> None:
+    """Another writer holds the database's lock: appends wait, as they do behind a disk that hangs."""
+    coordinator = Coordinator(tmp_path)
+    coordinator.start()
+    too_many = 1_000
+    partitions = range(COMMITS_MAX + too_many)
+
+    async def body() -> int:
+        driver = ServerDriver(coordinator.address, DEFAULT)
+        member = Member(driver, "g", session_ms=1_000)
+        await form(member)
+        with closing(sqlite3.connect(coordinator.file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            calls = [driver.send(commit(member, partition, partition)).answer(30) for partition in partitions]
+            outcomes = asyncio.gather(*calls, return_exceptions=True)
+            for _ in range(8):
+                assert await member.heartbeat() == pb.NONE
+                await asyncio.sleep(0.25)
+            assert not outcomes.done()
+            other.execute("ROLLBACK")
+            results = await outcomes
+        shed = [result for result in results if isinstance(result, Refused)]
+        accepted = {at: at for at in partitions if isinstance(results[at], pb.CommitOffsetsResponse)}
+        assert len(shed) + len(accepted) == len(partitions)
+        assert len(shed) >= too_many
+        assert "nothing was committed, try again" in str(shed[0])
+        assert await fetch(driver, "g") == accepted
+        assert await member.heartbeat() == pb.NONE
+        assert await member.commit({0: 7}) == pb.NONE
+        await driver.close()
+        return len(shed)
+
+    shed_count = asyncio.run(body())
+    status, page = get(coordinator.http, "/metrics")
+    assert status == 200
+    refused = 'rota_coordinator_requests_total{api="CommitOffsets",error="RESOURCE_EXHAUSTED"}'
+    assert f"{refused} {float(shed_count)}" in page
+    coordinator.stop()

@@ -13,8 +13,15 @@ from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.conformance.driver import CORE, PARKED_S, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, Settings
+from rota_proto.coordinator.v1.records_pb2 import Record, SlotParcel
+from tests.conformance.driver import (
+    CORE,
+    EXPIRING,
+    PARKED_S,
+    SESSION_TIMEOUT_MS_MAX,
+    SESSION_TIMEOUT_MS_MIN,
+    Settings,
+)
 
 
 def config(settings: Settings) -> GroupConfig:
@@ -25,6 +32,7 @@ def config(settings: Settings) -> GroupConfig:
         initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms,
         rebalance_coalesce_ms=0,
         members_max=settings.members_max,
+        offsets_retention_ms=settings.retention_s * 1000,
     )
 
 
@@ -93,6 +101,18 @@ class CoreDriver:
 
     async def pass_time(self, seconds: float) -> None:
         self.run_until(self.now_ms + round(seconds * 1000))
+        if self.settings == EXPIRING:
+            # The server does this every few minutes.
+            for group_id in list(self.groups.groups):
+                self.perform(self.groups.expire_offsets(group_id, self.now_ms))
+
+    async def fail_over(self, group: str) -> None:
+        """The next one knows what was written, and nothing else."""
+        self.groups = Groups(config(self.settings))
+        for record in self.records:
+            self.groups.replay(record)
+        for effects in self.groups.loaded(self.now_ms, SlotParcel()).values():
+            self.perform(effects)
 
     def run_until(self, end_ms: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Move the clock from one due time to the next."""

@@ -6,6 +6,7 @@ or to Kafka over its wire protocol, and gives the answers back as Rota's message
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,17 +59,53 @@ class Driver(Protocol):
         ...
 
 
+class Expiring(Driver, Protocol):
+    """A coordinator that forgets offsets while one can wait for it."""
+
+    @property
+    def settings(self) -> "Settings": ...
+
+
+class Failing(Driver, Protocol):
+    """A coordinator that can be lost."""
+
+    async def fail_over(self, group: str) -> None:
+        """Lose the one that coordinates the group; what comes after knows what was written."""
+        ...
+
+
+class Cluster(Failing, Protocol):
+    """Several processes that share the groups."""
+
+    async def find_all(self, groups: Sequence[str]) -> list[str]:
+        """The addresses of those that coordinate these groups, asked for in one request."""
+        ...
+
+    async def owners(self) -> list[str]:
+        """The address of each slot's owner."""
+        ...
+
+    def at(self, address: str) -> Driver:
+        """That process, whatever it coordinates."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the coordinator is set up for a case."""
 
     initial_rebalance_delay_ms: int = 0
     members_max: int = 10_000
+    retention_s: int = 7 * 24 * 3600
+    processes: int = 1
 
 
 DEFAULT = Settings()
 # The delay is long beside what a busy machine may lose between two looks. Cases of either kind share a coordinator: each
 # set of settings is one more to start.
 DELAYED = SMALL = Settings(initial_rebalance_delay_ms=2000, members_max=3)
+# Kafka counts in minutes.
+EXPIRING = Settings(retention_s=60)
+SEVERAL = Settings(processes=3)
 SESSION_TIMEOUT_MS_MIN = 500
 SESSION_TIMEOUT_MS_MAX = 30 * 60_000

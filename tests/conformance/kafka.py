@@ -44,6 +44,8 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 TRANSACTION_MS = 60_000
 
 STATES = {
+    # With an error there is no state.
+    admin_pb.GROUP_STATE_UNSPECIFIED: "",
     admin_pb.GROUP_STATE_EMPTY: "Empty",
     admin_pb.GROUP_STATE_PREPARING_REBALANCE: "PreparingRebalance",
     admin_pb.GROUP_STATE_COMPLETING_REBALANCE: "CompletingRebalance",

@@ -7,9 +7,10 @@ at a time, so that a busy machine does not stretch the times that they look at.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Protocol
 
-from tests.conformance.driver import Driver, Settings
+from tests.conformance.driver import EXPIRING, Driver, Settings
 from tests.conformance.registry import Case
 
 AT_A_TIME = 6
@@ -32,9 +33,13 @@ async def _run_all(
     cases: Sequence[Case], connect: Mapping[Settings, Callable[[], RealDriver]]
 ) -> dict[str, BaseException | None]:
     places = asyncio.Semaphore(AT_A_TIME)
+    # A case may kill the processes that it shares with others.
+    turn = asyncio.Lock()
+    # The others run while this one waits.
+    ordered = sorted(cases, key=lambda case: case.settings != EXPIRING)
 
     async def run(case: Case) -> BaseException | None:
-        async with places:
+        async with turn if case.settings.processes > 1 else nullcontext(), places:
             driver = connect[case.settings]()
             try:
                 await case.body(driver)
@@ -44,5 +49,5 @@ async def _run_all(
                 await driver.close()
         return None
 
-    results = await asyncio.gather(*map(run, cases))
-    return {case.id: result for case, result in zip(cases, results, strict=True)}
+    results = await asyncio.gather(*map(run, ordered))
+    return {case.id: result for case, result in zip(ordered, results, strict=True)}

@@ -8,6 +8,7 @@ either mended or stands in docs/divergences.md.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -16,6 +17,7 @@ from rota_coordinator.group.hashing import slot_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance import (
     cases_admin,
+    cases_failover,
     cases_joining,
     cases_leaving,
     cases_offsets,
@@ -23,19 +25,32 @@ from tests.conformance import (
     cases_versions,
     runs,
 )
+from tests.conformance.clusters import KafkaCluster, RotaCluster
 from tests.conformance.core import CoreDriver
-from tests.conformance.driver import CORE, DEFAULT, DELAYED, KAFKA, ROTA, Settings
+from tests.conformance.driver import CORE, DEFAULT, DELAYED, EXPIRING, KAFKA, ROTA, SEVERAL, Settings
 from tests.conformance.kafka import KafkaDriver, transactional_id
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
 from tests.conformance.registry import Case, cases_on
 from tests.conformance.server import ServerDriver
+from tests.coordinator.fleet import Fleet, until
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka, running
+from tests.support.postgres.server import Postgres
 
-SECTIONS = (cases_admin, cases_joining, cases_rounds, cases_leaving, cases_offsets, cases_versions)
+SECTIONS = (
+    cases_admin,
+    cases_joining,
+    cases_rounds,
+    cases_leaving,
+    cases_offsets,
+    cases_failover,
+    cases_versions,
+)
 # As tests.support.kafka sets its brokers up.
 OFFSETS_PARTITIONS = 4
 TRANSACTIONS_PARTITIONS = 2
+# Rota counts in milliseconds.
+RETENTION_S = 3
 COORDINATES_WITHIN_S = 30
 POLL_S = 0.05
 NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
@@ -71,15 +86,21 @@ def judge(result: BaseException | None) -> None:
 
 
 @pytest.fixture(scope="module")
-def rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
+def rota_results(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Results]:
     """What became of every case on Rota's server: one for each set of settings, because they are set at its start."""
     with ExitStack() as stack:
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings in (DEFAULT, DELAYED):
-            coordinator = Coordinator(tmp_path_factory.mktemp("coordinator"), flags(settings))
+        for settings in (DEFAULT, DELAYED, EXPIRING):
+            present = replace(settings, retention_s=RETENTION_S) if settings == EXPIRING else settings
+            coordinator = Coordinator(tmp_path_factory.mktemp("coordinator"), flags(present))
             coordinator.start()
             stack.callback(coordinator.stop)
-            connect[settings] = partial(ServerDriver, coordinator.address, settings)
+            connect[settings] = partial(ServerDriver, coordinator.address, present)
+        fleet = stack.enter_context(
+            Fleet(tmp_path_factory.mktemp("fleet"), postgres.new_database("conformance"), "abc")
+        )
+        asyncio.run(until(fleet.is_shared_equally))
+        connect[SEVERAL] = partial(RotaCluster, fleet)
         yield runs.run_all(cases_on(ROTA), connect)
 
 
@@ -89,6 +110,9 @@ def flags(settings: Settings) -> tuple[str, ...]:
         "--group-min-session-timeout-ms=500",
         f"--group-initial-rebalance-delay-ms={settings.initial_rebalance_delay_ms}",
         f"--group-max-size={settings.members_max}",
+        f"--offsets-retention-ms={settings.retention_s * 1000}",
+        # It also takes groups away that are empty and have no offsets: no other case may meet that.
+        f"--offsets-check-interval-ms={500 if settings.retention_s == RETENTION_S else 600_000}",
         "--rebalance-coalesce-ms=0",
     )
 
@@ -96,13 +120,20 @@ def flags(settings: Settings) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def kafka_results(kafka: Kafka) -> Iterator[Results]:
     """What became of every case on Kafka; the shared broker has the default settings."""
-    with running(settings=properties(DELAYED)) as delayed:
+    with (
+        running(settings=properties(DELAYED)) as delayed,
+        running(settings=properties(EXPIRING)) as expiring,
+        running(SEVERAL.processes) as several,
+    ):
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings, broker in ((DEFAULT, kafka), (DELAYED, delayed)):
+        for settings, broker in ((DEFAULT, kafka), (DELAYED, delayed), (EXPIRING, expiring)):
             for topic in (TOPIC, OTHER_TOPIC):
                 broker.create_topic(topic, partitions=6)
             asyncio.run(coordinates(KafkaDriver(broker.bootstrap, settings)))
             connect[settings] = partial(KafkaDriver, broker.bootstrap, settings)
+        several.create_topic(TOPIC, partitions=6)
+        connect[SEVERAL] = partial(KafkaCluster, several, SEVERAL)
+        asyncio.run(shared_by(KafkaCluster(several, SEVERAL)))
         yield runs.run_all(cases_on(KAFKA), connect)
 
 
@@ -111,6 +142,8 @@ def properties(settings: Settings) -> dict[str, str]:
     return {
         "group.initial.rebalance.delay.ms": str(settings.initial_rebalance_delay_ms),
         "group.max.size": str(settings.members_max),
+        "offsets.retention.minutes": str(settings.retention_s // 60),
+        "offsets.retention.check.interval.ms": "1000" if settings == EXPIRING else "600000",
     }
 
 
@@ -123,6 +156,14 @@ async def coordinates(driver: KafkaDriver) -> None:
         for group in one_in_each_partition(TRANSACTIONS_PARTITIONS, transactional_id):
             await until_done(partial(driver.begin_transaction, group))
     await driver.close()
+
+
+async def shared_by(cluster: KafkaCluster) -> None:
+    """Return when the brokers coordinate every group together."""
+    async with asyncio.timeout(COORDINATES_WITHIN_S):
+        for group in one_in_each_partition(OFFSETS_PARTITIONS):
+            await until_done(Member(cluster, group).commit)
+    await cluster.close()
 
 
 def one_in_each_partition(partitions: int, name_of: Callable[[str], str] = str) -> list[str]:

@@ -1,8 +1,7 @@
 """Members of a benchmark: they form a group, and stay in it as clients do."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
 from benchmarks.peers.voice import TOPIC, Joined, Voice, check
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -52,34 +51,74 @@ def part(number: int, partitions_each: int) -> range:
     return range(number * partitions_each, (number + 1) * partitions_each)
 
 
-@dataclass(slots=True)
-class Board:
-    """Who is stable in which generation."""
+class Crew:
+    """Members that live as clients do: they heartbeat, and join again as soon as they know that they must."""
 
-    _stable: dict[int, set[str]] = field(default_factory=dict)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stable: dict[int, set[str]] = {}
+        self._changed = asyncio.Event()
+        self._nudged = asyncio.Event()
+        # What all of them say of themselves at their next join.
+        self._metadata = subscription(TOPIC)
 
-    def stable(self, joined: Joined) -> None:
-        """A member has its part."""
-        self._stable.setdefault(joined.generation, set()).add(joined.member_id)
-        self._changed.set()
+    def send(self, voices: Iterable[Voice]) -> None:
+        """Let members begin to join."""
+        self._tasks += [asyncio.create_task(self._live(voice)) for voice in voices]
 
-    async def all_stable(self, count: int) -> None:
-        """Return when the newest generation is that of so many members, and all have their part."""
-        while not self._stable or len(self._stable[max(self._stable)]) != count:
-            self._changed.clear()
-            await self._changed.wait()
+    def change(self, number: int) -> None:
+        """Let all join again at once, with something new to say, so that each join asks for a round."""
+        self._metadata = subscription(TOPIC, user_data=number.to_bytes(4))
+        nudged, self._nudged = self._nudged, asyncio.Event()
+        nudged.set()
 
+    async def all_stable(self, within_s: float) -> None:
+        """Return when everybody has a part in the newest generation."""
+        async with asyncio.timeout(within_s):
+            while len(self._stable.get(max(self._stable, default=0), ())) != len(self._tasks):
+                self._check()
+                self._changed.clear()
+                await self._changed.wait()
 
-async def live(voice: Voice, board: Board, metadata: bytes) -> None:
-    """A member from its first join on: it heartbeats, and joins again when it is told to."""
-    joined = await enter(voice, metadata)
-    while True:
-        if await sync(voice, joined):
-            board.stable(joined)
-            await voice.must_join(joined)
-        joined = await voice.join(joined.member_id, metadata)
-        check(joined.error, "a join")
+    def begin_anew(self) -> None:
+        """From now on only generations to come count."""
+        self._stable.clear()
+
+    async def dismiss(self) -> None:
+        """End all members; they do not leave."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _check(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def _live(self, voice: Voice) -> None:
+        try:
+            joined = await enter(voice, self._metadata)
+            while True:
+                if await sync(voice, joined):
+                    self._stable.setdefault(joined.generation, set()).add(joined.member_id)
+                    self._changed.set()
+                    await self._must_join(voice, joined)
+                joined = await voice.join(joined.member_id, self._metadata)
+                check(joined.error, "a join")
+        finally:
+            # Whoever waits sees what ended it.
+            self._changed.set()
+
+    async def _must_join(self, voice: Voice, joined: Joined) -> None:
+        """Return when the coordinator, or the benchmark, asks for a join."""
+        ways = [asyncio.ensure_future(self._nudged.wait()), asyncio.ensure_future(voice.must_join(joined))]
+        try:
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in done:
+                way.result()
+        finally:
+            for way in ways:
+                way.cancel()
 
 
 async def sync(voice: Voice, joined: Joined) -> bool:

@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 
 import grpc
 import grpc.aio
@@ -62,7 +61,8 @@ class Stream:
         self._answers: dict[int, asyncio.Future[pb.SessionResponse]] = {}
         self._numbers = itertools.count(1)
         self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
-        self.told: dict[str, asyncio.Event] = {}
+        # Members by their id, to be told of rebalances.
+        self.members: dict[str, RotaVoice] = {}
         self._call = connection.stream_stream(
             SESSION,
             request_serializer=pb.SessionRequest.SerializeToString,
@@ -89,10 +89,11 @@ class Stream:
     async def _read(self) -> None:
         try:
             async for frame in self._call:
-                if frame.request_id:
-                    self._answers.pop(frame.request_id).set_result(frame)
-                else:
-                    self.told[frame.rebalance_notice.member_id].set()
+                if not frame.request_id:
+                    notice = frame.rebalance_notice
+                    self.members[notice.member_id].told(notice.generation_id)
+                elif not (answer := self._answers.pop(frame.request_id)).done():
+                    answer.set_result(frame)
         except grpc.aio.AioRpcError as error:
             for answer in self._answers.values():
                 answer.set_exception(error)
@@ -105,9 +106,15 @@ class RotaVoice:
         self._stream = stream
         self._group = group
         self._told = asyncio.Event()
+        # The generation that is over, by the last notice.
+        self._over = -1
+
+    def told(self, generation: int) -> None:
+        """A notice has come."""
+        self._over = generation
+        self._told.set()
 
     async def join(self, member_id: str, metadata: bytes) -> Joined:
-        self._told.clear()
         request = pb.JoinGroupRequest(
             group_id=self._group,
             member_id=member_id,
@@ -118,7 +125,7 @@ class RotaVoice:
             protocols=[pb.Protocol(name=PROTOCOL, metadata=metadata)],
         )
         reply = (await self._stream.ask(join_group=request)).join_group
-        self._stream.told[reply.member_id] = self._told
+        self._stream.members[reply.member_id] = self
         members = tuple(member.member_id for member in reply.members)
         return Joined(reply.error_code, reply.generation_id, reply.member_id, reply.leader, members)
 
@@ -137,15 +144,17 @@ class RotaVoice:
 
     async def must_join(self, joined: Joined) -> None:
         pause_s = HEARTBEAT_S * random.random()
-        while not self._told.is_set():
-            with suppress(TimeoutError):
+        # A notice may cross the join that it asks for; then it speaks of a generation that this member has left.
+        while self._over < joined.generation:
+            self._told.clear()
+            try:
                 await asyncio.wait_for(self._told.wait(), pause_s)
-                return
-            reply = await self._stream.ask(heartbeat=heartbeat_request(self._group, joined))
-            if reply.heartbeat.error_code == pb.REBALANCE_IN_PROGRESS:
-                return
-            check(reply.heartbeat.error_code, "a heartbeat")
-            pause_s = HEARTBEAT_S
+            except TimeoutError:
+                reply = await self._stream.ask(heartbeat=heartbeat_request(self._group, joined))
+                if reply.heartbeat.error_code == pb.REBALANCE_IN_PROGRESS:
+                    return
+                check(reply.heartbeat.error_code, "a heartbeat")
+                pause_s = HEARTBEAT_S
 
 
 class StreamLane:

@@ -164,7 +164,8 @@ class Wire(asyncio.Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         for answer in self._waiting:
-            answer.set_exception(exc or ConnectionError("the broker has hung up"))
+            if not answer.done():
+                answer.set_exception(exc or ConnectionError("the broker has hung up"))
         self._waiting.clear()
 
     @override
@@ -182,7 +183,9 @@ class Wire(asyncio.Protocol):
 
     def answered(self, data: bytes) -> None:
         """One whole answer."""
-        self._waiting.popleft().set_result(data)
+        answer = self._waiting.popleft()
+        if not answer.done():  # whoever asked may have given up
+            answer.set_result(data)
 
     def send(self, data: bytes) -> None:
         """Send a request."""

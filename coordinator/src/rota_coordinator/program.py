@@ -5,13 +5,14 @@ import asyncio
 import gc
 import signal
 import uuid
+from collections.abc import Callable
 from dataclasses import fields
 from http import HTTPStatus
 from pathlib import Path
 
 from rota_coordinator.failpoints import Failpoints
 from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.health import HealthServer, Page, probes
+from rota_coordinator.health import HealthServer, Page, Pages, probes
 from rota_coordinator.journal import RoundLog, set_up
 from rota_coordinator.metrics import CONTENT_TYPE, Metrics
 from rota_coordinator.observer import Observers
@@ -70,12 +71,7 @@ async def serve(options: argparse.Namespace) -> None:
     stopped = stop_signals()
     if failpoints.names:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, failpoints.arm)
-    health = HealthServer(
-        {
-            **probes(lambda: "stopping" if stopped.done() else service.missing()),
-            "/metrics": lambda: Page(HTTPStatus.OK, metrics.page(), CONTENT_TYPE),
-        }
-    )
+    health = HealthServer(pages(lambda: "stopping" if stopped.done() else service.missing(), metrics))
     address = await health.start(options.http_listen)
     journal.tell("http", f"http on {address}", address=address)
     stalls.start()
@@ -114,6 +110,14 @@ def spare_the_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+
+
+def pages(missing: Callable[[], str], metrics: Metrics) -> Pages:
+    """What is shown over HTTP."""
+    return {
+        **probes(missing),
+        "/metrics": lambda: Page(HTTPStatus.OK, metrics.page(), CONTENT_TYPE),
+    }
 
 
 def stop_signals() -> "asyncio.Task[bool]":

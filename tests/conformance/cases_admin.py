@@ -190,6 +190,11 @@ async def metadata_is_shown_of_a_stable_group_only(driver: Driver) -> None:
     assert {each.client_id for each in stable.members} == {"cid"}
     assert {each.client_host for each in stable.members} == {"/127.0.0.1"}
 
+    assert await leader.send_join().is_parked()
+    preparing = await described(driver, leader.group)
+    assert (preparing.state, preparing.protocol_name) == (admin.GROUP_STATE_PREPARING_REBALANCE, "")
+    assert {each.metadata for each in preparing.members} == {b""}
+
     await rebalance(leader, follower)
     completing = await described(driver, leader.group)
     assert (completing.state, completing.protocol_name) == (admin.GROUP_STATE_COMPLETING_REBALANCE, "")

@@ -170,6 +170,17 @@ async def emptying_a_group_is_a_generation_too(driver: Driver) -> None:
     assert (await second.joined(await second.send_second_join())).generation_id == first.generation + 2
 
 
+@case("54c")
+async def an_unused_id_does_not_keep_a_group_from_being_empty(driver: Driver) -> None:
+    member, pending = team(driver, 2)
+    await form(member)
+    await pending.take_id()
+    await member.leave()
+    await driver.pass_time(0.5)
+    reply = await pending.joined(pending.send_join())
+    assert reply.generation_id == member.generation + 2
+
+
 @case("55")
 async def a_follower_waits_for_the_leaders_sync(driver: Driver) -> None:
     leader, follower = team(driver, 2)
@@ -228,6 +239,14 @@ async def a_sync_names_the_groups_protocol(driver: Driver) -> None:
     await form(member)
     assert await sync_error(member, protocol_type="connect") == pb.INCONSISTENT_GROUP_PROTOCOL
     assert await sync_error(member, protocol_name="sticky") == pb.INCONSISTENT_GROUP_PROTOCOL
+
+
+@case("63b")
+async def a_sync_without_a_protocol_is_refused_even_by_an_unknown_group(driver: Driver) -> None:
+    (member,) = team(driver, 1, member_id="m", generation=1, protocol="range")
+    assert await sync_error(member, protocol_type="") == pb.INCONSISTENT_GROUP_PROTOCOL
+    assert await sync_error(member, protocol_name="") == pb.INCONSISTENT_GROUP_PROTOCOL
+    assert await sync_error(member) == pb.UNKNOWN_MEMBER_ID
 
 
 @case("65")

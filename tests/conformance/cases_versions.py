@@ -1,22 +1,23 @@
-"""What Kafka answers to older versions of its messages; Rota speaks the newest one only."""
+"""What only Kafka can be asked: Rota speaks the newest versions only, of one group, and has enums for states."""
 
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import group as wire
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import DELAYED
 from tests.conformance.kafka import KafkaDriver
-from tests.conformance.members import Member, answer, assignment, form, new_group, rebalance
-from tests.conformance.registry import OLDER_VERSIONS, case
+from tests.conformance.members import TOPIC, Member, answer, assignment, form, new_group, rebalance
+from tests.conformance.registry import KAFKA_ONLY, case
 
 
-@case("11b", on=OLDER_VERSIONS)
+@case("11b", on=KAFKA_ONLY)
 async def leaving_an_unknown_group_was_an_error_of_the_request(driver: KafkaDriver) -> None:
     older = driver.speaking({wire.LeaveGroupRequest: 2})
     reply = await older.ask(wire.LeaveGroupRequest(group_id=new_group(), member_id="m"))
     assert reply.error_code == pb.UNKNOWN_MEMBER_ID
 
 
-@case("14", DELAYED, on=OLDER_VERSIONS)
+@case("14", DELAYED, on=KAFKA_ONLY)
 async def joining_took_one_step(driver: KafkaDriver) -> None:
     member = Member(driver.speaking({wire.JoinGroupRequest: 3}), new_group())
     call = member.send_join()
@@ -25,7 +26,7 @@ async def joining_took_one_step(driver: KafkaDriver) -> None:
     assert (reply.generation_id, reply.leader) == (1, member.member_id)
 
 
-@case("36", on=OLDER_VERSIONS)
+@case("36", on=KAFKA_ONLY)
 async def a_refused_join_named_an_empty_protocol(driver: KafkaDriver) -> None:
     names = {}
     for version in (6, 7):
@@ -46,7 +47,7 @@ async def a_refused_join_named_an_empty_protocol(driver: KafkaDriver) -> None:
     assert names == {6: "", 7: None}
 
 
-@case("64", on=OLDER_VERSIONS)
+@case("64", on=KAFKA_ONLY)
 async def a_sync_needed_no_protocol(driver: KafkaDriver) -> None:
     member = Member(driver, new_group())
     await form(member)
@@ -56,7 +57,7 @@ async def a_sync_needed_no_protocol(driver: KafkaDriver) -> None:
     assert (reply.error_code, reply.assignment) == (pb.NONE, assignment(3))
 
 
-@case("90", on=OLDER_VERSIONS)
+@case("90", on=KAFKA_ONLY)
 async def a_static_leader_that_returned_was_told_its_old_id(driver: KafkaDriver) -> None:
     group = new_group()
     leader, follower = (Member(driver, group, instance=name) for name in ("s1", "s2"))
@@ -69,8 +70,38 @@ async def a_static_leader_that_returned_was_told_its_old_id(driver: KafkaDriver)
     assert await follower.heartbeat() == pb.NONE
 
 
-@case("108b", on=OLDER_VERSIONS)
+@case("108b", on=KAFKA_ONLY)
 async def a_generation_of_an_unknown_group_was_illegal(driver: KafkaDriver) -> None:
     older = driver.speaking({wire.OffsetCommitRequest: 8})
     member = Member(older, new_group(), member_id="m", generation=5)
     assert await member.commit() == pb.ILLEGAL_GENERATION
+
+
+@case("117b", on=KAFKA_ONLY)
+async def each_group_of_a_fetch_is_answered_for_itself(driver: KafkaDriver) -> None:
+    committed = {new_group(): 1, new_group(): 2}
+    for group, offset in committed.items():
+        assert await Member(driver, group).commit({0: offset}) == pb.NONE
+    asked = {**committed, new_group(): -1}
+    topics = [(TOPIC, [0])]
+    reply = await driver.ask(
+        wire.OffsetFetchRequest(groups=[(group, None, -1, topics) for group in asked], require_stable=False)
+    )
+    found = {group.group_id: group.topics[0].partitions[0].committed_offset for group in reply.groups}
+    assert found == asked
+
+
+@case("127b", on=KAFKA_ONLY)
+async def a_list_is_filtered_by_words(driver: KafkaDriver) -> None:
+    member = Member(driver, new_group())
+    await form(member)
+
+    async def is_listed(states: list[str], types: list[str]) -> bool:
+        reply = await driver.ask(ListGroupsRequest(states_filter=states, types_filter=types))
+        return member.group in {group.group_id for group in reply.groups}
+
+    assert await is_listed(["stable"], [])
+    assert await is_listed(["STABLE"], [])
+    assert not await is_listed(["nonsense"], [])
+    assert await is_listed([], ["classic"])
+    assert not await is_listed([], ["consumer"])

@@ -31,7 +31,7 @@ VERSIONS = {
     transaction.AddOffsetsToTxnRequest: 3,
     # From version 5 on it begins the transaction's part in the group by itself.
     transaction.TxnOffsetCommitRequest: 3,
-    admin_wire.ListGroupsRequest: 4,
+    admin_wire.ListGroupsRequest: 5,
     # Version 6 answers an unknown group with an error instead of a dead group.
     admin_wire.DescribeGroupsRequest: 5,
     admin_wire.DeleteGroupsRequest: 2,
@@ -85,8 +85,8 @@ def to_kafka(request: Message) -> tuple[ApiMessage, str]:
                 generation_id=request.generation_id,
                 member_id=request.member_id,
                 group_instance_id=instance(request),
-                protocol_type=request.protocol_type,
-                protocol_name=request.protocol_name,
+                protocol_type=request.protocol_type or None,
+                protocol_name=request.protocol_name or None,
                 assignments=[(each.member_id, each.assignment) for each in request.assignments],
             )
         case pb.HeartbeatRequest():

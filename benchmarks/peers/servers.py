@@ -1,22 +1,19 @@
 """The servers that are measured, each a process of its own, and what they cost the processor."""
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.peers.voice import TOPIC
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import running
-from tests.support.processes import Process
+from tests.support.processes import Process, processor_s
 from tests.support.workdir import workdir
 
 READY = re.compile(r"listening on (\S+)")
 START_S = 30
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server(NamedTuple):
@@ -27,8 +24,7 @@ class Server(NamedTuple):
 
     def processor_s(self) -> float:
         """The time that it has computed, in all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return processor_s(self.pid)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from benchmarks.peers.voice import (
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # (key, version)
-COMMIT, FIND, JOIN, HEARTBEAT, SYNC = (8, 7), (10, 1), (11, 5), (12, 3), (14, 3)
+COMMIT, FETCH, FIND, JOIN, HEARTBEAT, SYNC = (8, 7), (9, 5), (10, 1), (11, 5), (12, 3), (14, 3)
 NULL = struct.pack(">h", -1)
 NO_EPOCH = -1
 # Any number does: answers come in the order of the requests.
@@ -77,6 +77,11 @@ def commit_request(group: str, joined: Joined, partitions: range) -> bytes:
     """OffsetCommit of one offset for each partition."""
     offsets = [struct.pack(">iqi", index, 1, NO_EPOCH) + string("") for index in partitions]
     return request(COMMIT, identity(group, joined) + array([string(TOPIC) + array(offsets)]))
+
+
+def fetch_request(group: str) -> bytes:
+    """OffsetFetch of nothing: the answer says whether the group could be asked."""
+    return request(FETCH, string(group) + array([]))
 
 
 def find_request(group: str) -> bytes:
@@ -139,6 +144,13 @@ def commit_errors(data: bytes) -> set[int]:
             answer.number(">i")
             errors.add(answer.number(">h"))
     return errors
+
+
+def fetch_error(data: bytes) -> int:
+    """The error code of an answer to OffsetFetch of nothing."""
+    answer = Reader(data)
+    answer.number(">i")
+    return answer.number(">h")
 
 
 class Wire(asyncio.Protocol):

@@ -147,6 +147,13 @@ def run_in_foreground(system: AbstractContextManager[System], describe: Callable
         raise SystemExit(str(failed)) from None
 
 
+def processor_s(pid: int) -> float:
+    """How long a process has computed, in all its threads: what others do on the machine hardly changes that."""
+    # Behind the name, which is in parentheses and may hold anything, the 12th and 13th field are user and system time.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """
     A port nobody listens on now, and another one each time. Somebody may take it before you do: rare, and the

@@ -23,7 +23,7 @@ from benchmarks.peers.voice import check
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.support.workdir import workdir
 
-SIZE = Size(groups=8, members=8, lanes=16, partitions_each=10)
+SIZE = Size(groups=8, members=12, lanes=24, partitions_each=10)
 ROUNDS = 5
 SECONDS = 3.0
 # Long enough for the members of a group to be in one round.

@@ -86,14 +86,22 @@ def error_of(reply: Message | None) -> Error:
             | admin.DeleteOffsetsResponse()
             | admin.AlterOffsetsResponse()
         ):
-            parts = (partition for topic in reply.topics for partition in topic.partitions)
-            return reply.error_code or first_error(parts)
+            return reply.error_code or first_partition_error(reply.topics)
         case pb.LeaveGroupResponse():
             return reply.error_code or first_error(reply.members)
         case admin.DescribeGroupsResponse() | admin.DeleteGroupsResponse():
             return first_error(reply.groups)
         case _:
             return int(getattr(reply, "error_code", pb.NONE))
+
+
+def first_partition_error(topics: Iterable[pb.TopicErrors]) -> int:
+    """The same for the partitions of several topics; each commit is asked."""
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                return partition.error_code
+    return pb.NONE
 
 
 class Part(Protocol):

@@ -244,8 +244,9 @@ class Slot:
             return  # dropped by this very decision
         if effects.records:
             self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
-            self._tail.add_done_callback(partial(self._appended, self._life))
-            self._tail.add_done_callback(partial(self._timed, asyncio.get_running_loop().time()))
+            self._tail.add_done_callback(
+                partial(self._written, self._life, asyncio.get_running_loop().time())
+            )
         if changes:
             self._schedule(group_id)
         life = self._life
@@ -255,6 +256,10 @@ class Slot:
             self._tail.add_done_callback(lambda _: self._deliver(life, effects))
         if changes:
             self.shell.changed(group_id)
+
+    def _written(self, life: int, since_s: float, append: "asyncio.Future[None]") -> None:
+        self._appended(life, append)
+        self.shell.observers.appended(append.get_loop().time() - since_s)
 
     def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
         error = None if append.cancelled() else append.exception()
@@ -278,9 +283,6 @@ class Slot:
         """At once; if that fails too, whoever sees to the slots says so, and tries again and again."""
         with contextlib.suppress(StoreError):
             await self.start()
-
-    def _timed(self, since_s: float, append: "asyncio.Future[None]") -> None:
-        self.shell.observers.appended(append.get_loop().time() - since_s)
 
     def _deliver(self, life: int, effects: Effects) -> None:
         """Let the answers and notices of a decision out, unless the slot was dropped since: everybody was told then."""

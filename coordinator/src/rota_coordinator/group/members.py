@@ -119,10 +119,10 @@ class Members:
         if instance_id is not None:
             holder = self.instances.get(instance_id)
             if holder is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
+                return pb.UNKNOWN_MEMBER_ID
             if holder != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return self.by_id.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                return pb.FENCED_INSTANCE_ID
+        return self.by_id.get(member_id, pb.UNKNOWN_MEMBER_ID)
 
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member asks for."""

@@ -1,6 +1,7 @@
 """Callers of a coordinator with something to show: a token, a certificate, trust in an authority, or none of these."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -17,9 +18,20 @@ from tests.conformance.server import FRAMES
 from tests.support.certificates import Issued
 
 WITHIN_S = 10
+STORY_S = 20
 SERVICES = (pb.DESCRIPTOR.services_by_name["Coordinator"], admin.DESCRIPTOR.services_by_name["Admin"])
 METHODS: tuple[MethodDescriptor, ...] = tuple(method for service in SERVICES for method in service.methods)
 UNARY = {method.input_type.full_name: method for method in METHODS if not method.server_streaming}
+
+
+def run(body: Coroutine[None, None, None]) -> None:
+    """A story with callers, that comes to an end."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(STORY_S):
+            await body
+
+    asyncio.run(bounded())
 
 
 def channel(address: str, *, trusts: Path | None = None, shows: Issued | None = None) -> grpc.aio.Channel:

@@ -1,11 +1,21 @@
-"""What the tests of the coordinator's store share."""
+"""What the tests of the coordinator share."""
 
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.support.coordinator import Coordinator, serving
 from tests.support.postgres import Postgres
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    """One that runs, on a file of its own."""
+    with serving(tmp_path) as coordinator:
+        yield coordinator
 
 
 @pytest.fixture(scope="session")

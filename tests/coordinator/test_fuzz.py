@@ -37,7 +37,7 @@ from tests.coordinator.callers import (
     session,
 )
 from tests.coordinator.garbage import Garbage
-from tests.support.coordinator import QUICK, Coordinator
+from tests.support.coordinator import QUICK, Coordinator, serving
 
 pytestmark = pytest.mark.process
 WITHIN_S = 150
@@ -86,10 +86,8 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     tokens = tmp_path / "tokens"
     tokens.touch(mode=0o600)
     tokens.write_text(TOKENS)
-    running = Coordinator(tmp_path, [*QUICK, f"--tokens-file={tokens}"])
-    running.start()
-    yield running
-    running.stop()
+    with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as coordinator:
+        yield coordinator
 
 
 @dataclass(slots=True)

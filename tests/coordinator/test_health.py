@@ -16,7 +16,7 @@ from tests.conformance.driver import DEFAULT
 from tests.conformance.members import Member, form
 from tests.conformance.server import ServerDriver
 from tests.coordinator.virtual import Memory, Virtual, play
-from tests.support.coordinator import QUICK, Coordinator
+from tests.support.coordinator import QUICK, Coordinator, serving
 from tests.support.web import get
 
 Ask = Callable[[bytes], Coroutine[None, None, bytes]]
@@ -154,10 +154,8 @@ def test_a_process_is_ready_when_all_of_its_slots_are() -> None:
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    running = Coordinator(tmp_path, (*QUICK, "--log-format=json"))
-    running.start()
-    yield running
-    running.stop()
+    with serving(tmp_path, (*QUICK, "--log-format=json")) as coordinator:
+        yield coordinator
 
 
 @pytest.mark.process

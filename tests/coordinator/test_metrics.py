@@ -1,8 +1,7 @@
 """What Prometheus learns of the coordinator, and that learning it harms nobody."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from google.protobuf.message import Message
@@ -275,14 +274,6 @@ def test_ten_thousand_groups_are_counted() -> None:
         assert found["rota_coordinator_groups", "Empty"] == 10_000
 
     play(run)
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    running = Coordinator(tmp_path)
-    running.start()
-    yield running
-    running.stop()
 
 
 def scrape(coordinator: Coordinator) -> str:

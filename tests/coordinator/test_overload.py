@@ -2,9 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -180,14 +178,6 @@ def test_only_a_heartbeat_that_says_nothing_new_overtakes_writes() -> None:
         await leaving
 
     play(run)
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    running = Coordinator(tmp_path)
-    running.start()
-    yield running
-    running.stop()
 
 
 @pytest.mark.process

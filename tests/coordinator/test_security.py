@@ -1,7 +1,7 @@
 """The coordinator as a process with something to guard: who is let in, to which groups, and over which connections."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -16,8 +16,8 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.conformance.members import subscription, topic_offsets
-from tests.coordinator.callers import METHODS, Stream, bearer, call, channel, error_of, refusal, session
-from tests.support.coordinator import QUICK, Coordinator
+from tests.coordinator.callers import METHODS, Stream, bearer, call, channel, error_of, refusal, run, session
+from tests.support.coordinator import QUICK, Coordinator, serving
 from tests.support.web import get
 
 pytestmark = pytest.mark.process
@@ -36,7 +36,6 @@ MOST = {
     ("admin", "shop."): Action.ADMIN,
     ("admin", "bill"): Action.ADMIN,
 }
-WITHIN_S = 15
 NOBODY = "nobody"
 
 
@@ -71,18 +70,8 @@ def tokens_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, tokens_file: Path) -> Iterator[Coordinator]:
-    running = Coordinator(tmp_path_factory.mktemp("guarded"), [*QUICK, f"--tokens-file={tokens_file}"])
-    running.start()
-    yield running
-    running.stop()
-
-
-def run(body: Coroutine[None, None, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(WITHIN_S):
-            await body
-
-    asyncio.run(bounded())
+    with serving(tmp_path_factory.mktemp("guarded"), [*QUICK, f"--tokens-file={tokens_file}"]) as coordinator:
+        yield coordinator
 
 
 async def joined(stream: Stream, group_id: str) -> pb.JoinGroupResponse:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import grpc
@@ -30,14 +30,6 @@ from tests.conformance.server import Refused, ServerDriver
 from tests.support.coordinator import Coordinator
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    running = Coordinator(tmp_path)
-    running.start()
-    yield running
-    running.stop()
 
 
 def with_stream(address: str, body: Callable[[ServerDriver], Coroutine[None, None, None]]) -> None:

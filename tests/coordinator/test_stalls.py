@@ -2,9 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from typing_extensions import override
@@ -234,14 +232,6 @@ def test_a_member_that_is_silent_after_a_stall_as_well_is_out() -> None:
         assert await members[1].heartbeat() == pb.UNKNOWN_MEMBER_ID
 
     play(run)
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    running = Coordinator(tmp_path)
-    running.start()
-    yield running
-    running.stop()
 
 
 @pytest.mark.process

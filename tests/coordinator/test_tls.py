@@ -1,9 +1,8 @@
 """The coordinator behind TLS: whom it lets connect, who it takes them for, and what it says of files that are wrong."""
 
-import asyncio
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +12,11 @@ import pytest
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.coordinator.callers import call, channel, error_of
+from tests.coordinator.callers import call, channel, error_of, run
 from tests.support.certificates import Authority, Issued
-from tests.support.coordinator import QUICK, Coordinator
+from tests.support.coordinator import QUICK, Coordinator, serving
 
 pytestmark = pytest.mark.process
-WITHIN_S = 20
 LOOK = admin.DescribeSlotsRequest()
 TOKENS = """\
 spiffe://rota/ns/shop/sa/orders certificate shop.*
@@ -57,18 +55,8 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, pki: Pki, server: Issued) -
     tokens.touch(mode=0o600)
     tokens.write_text(TOKENS)
     flags = tls_flags(server, f"--tls-client-ca={pki.clients.certificate}", f"--tokens-file={tokens}")
-    running = Coordinator(folder, flags)
-    running.start()
-    yield running
-    running.stop()
-
-
-def run(body: Coroutine[None, None, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(WITHIN_S):
-            await body
-
-    asyncio.run(bounded())
+    with serving(folder, flags) as coordinator:
+        yield coordinator
 
 
 async def outcome(

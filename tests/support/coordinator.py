@@ -4,7 +4,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes import Process
@@ -92,3 +93,14 @@ class Coordinator:
         """What the running process has said."""
         assert self._process is not None
         return self._process.log
+
+
+@contextmanager
+def serving(folder: Path, flags: Sequence[str] = QUICK) -> Iterator[Coordinator]:
+    """A coordinator that serves, and stops in the end."""
+    coordinator = Coordinator(folder, flags)
+    coordinator.start()
+    try:
+        yield coordinator
+    finally:
+        coordinator.stop()

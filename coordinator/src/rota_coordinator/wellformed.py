@@ -5,7 +5,7 @@ Asked by `gate` for every call and by `sessions` for every frame, before anythin
 by how it writes them (32,767 bytes), and lets numbers be what they are.
 """
 
-from collections.abc import Iterable, Sized
+from collections.abc import Collection, Iterable, Sized
 
 from google.protobuf.message import Message
 
@@ -120,14 +120,12 @@ def producer(request: pb.TxnCommitOffsetsRequest) -> str:
     return text("transactional_id", request.transactional_id)
 
 
-def offsets(topics: Iterable[pb.TopicOffsets]) -> str:
+def offsets(topics: Collection[pb.TopicOffsets]) -> str:
     """Offsets that somebody wants to have stored."""
-    total = 0
+    wrong = named_topics(topics)
+    if wrong:
+        return wrong
     for topic in topics:
-        total += len(topic.partitions)
-        wrong = named_topic(topic) or too_many_partitions(total)
-        if wrong:
-            return wrong
         for partition in topic.partitions:
             if partition.index < 0 or partition.offset < 0 or partition.leader_epoch < -1:
                 return (
@@ -138,18 +136,24 @@ def offsets(topics: Iterable[pb.TopicOffsets]) -> str:
     return ""
 
 
-def partitions(topics: Iterable[pb.TopicPartitions]) -> str:
+def partitions(topics: Collection[pb.TopicPartitions]) -> str:
     """Partitions that somebody asks about."""
-    total = 0
+    wrong = named_topics(topics)
+    if wrong:
+        return wrong
     for topic in topics:
-        total += len(topic.partitions)
-        wrong = named_topic(topic) or too_many_partitions(total)
-        if wrong:
-            return wrong
         lowest = min(topic.partitions, default=0)
         if lowest < 0:
             return f"partition {lowest}: a partition's number is not negative"
     return ""
+
+
+def named_topics(topics: Collection[pb.TopicOffsets] | Collection[pb.TopicPartitions]) -> str:
+    """What both have: topics with names, and not too many partitions."""
+    total = sum(len(topic.partitions) for topic in topics)
+    if total > PARTITIONS_MAX:
+        return f"{total} partitions in one request; send at most {PARTITIONS_MAX}"
+    return first(named_topic(topic) for topic in topics)
 
 
 def named_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
@@ -157,12 +161,6 @@ def named_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
     if len(topic.topic_id) not in TOPIC_ID_LENGTHS:
         return f"topic_id has {len(topic.topic_id)} bytes; it has 16, or none when it is not checked"
     return text("a topic's name", topic.name)
-
-
-def too_many_partitions(total: int) -> str:
-    if total <= PARTITIONS_MAX:
-        return ""
-    return f"{total} partitions and more in one request; send at most {PARTITIONS_MAX}"
 
 
 def text(name: str, value: str) -> str:

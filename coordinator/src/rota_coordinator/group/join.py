@@ -58,6 +58,8 @@ def has_room(group: Group, member_id: str) -> bool:
     match group.state:
         case State.EMPTY:
             return True
+        case State.PREPARING if len(group.members) < group.config.members_max:
+            return True  # however many of them wait
         case State.PREPARING:
             waiting = [member for member in group.members if member.joining is not None]
             return len(waiting) < group.config.members_max or any(

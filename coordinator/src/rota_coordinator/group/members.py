@@ -35,6 +35,8 @@ class Member:
     rebalance_timeout_ms: int
     # (name, metadata), the preferred one first. After a load: the chosen one only.
     protocols: Protocols
+    # Their names. Asked of all members at every join, so it is not put together then.
+    offers: frozenset[str] = field(init=False, repr=False, compare=False)
     assignment: bytes = b""
     # Its first round is not complete yet.
     is_new: bool = True
@@ -46,12 +48,16 @@ class Member:
     # Its session ended; it is removed at that time unless its heartbeat comes first.
     suspect_until_ms: int | None = None
 
+    def __post_init__(self) -> None:
+        self.offers = names_of(self.protocols)
+
     def update(self, request: JoinGroupRequest) -> None:
         """Take over what a join says about the member."""
         self.client_id = request.client_id
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.protocols = offered(request)
+        self.offers = names_of(self.protocols)
 
     def metadata(self, protocol: str) -> bytes:
         """What the member said for this protocol; empty when it does not offer it."""
@@ -66,6 +72,11 @@ def instance_of(message: Identified) -> str | None:
 def offered(request: JoinGroupRequest) -> Protocols:
     """The protocols of a join, comparable: same names, same order, same bytes."""
     return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+
+
+def names_of(protocols: Protocols) -> frozenset[str]:
+    """The names of protocols; a member that offers one twice still offers one."""
+    return frozenset(name for name, _ in protocols)
 
 
 @dataclass(slots=True)
@@ -128,11 +139,9 @@ class Members:
         """The longest that any member asks for."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    def candidates(self) -> set[str]:
+    def candidates(self) -> frozenset[str]:
         """The protocols that every member offers."""
-        # By name: a member that offers one twice still is one member.
-        counts = Counter(name for member in self for name in dict(member.protocols))
-        return {name for name, count in counts.items() if count == len(self)}
+        return frozenset.intersection(*(member.offers for member in self)) if self.by_id else frozenset()
 
     def accept(self, protocols: Protocols) -> bool:
         """Whether a joiner shares a protocol with all; its own old entry counts like any other."""

@@ -151,8 +151,13 @@ class Group:
         member.forgiven_ms = 0
 
     def all_joined(self) -> bool:
-        """Everybody waits in the barrier, and nobody is known to be on the way."""
-        return not self.pending and all(member.joining is not None for member in self.members)
+        """
+        Everybody waits in the barrier, and nobody is known to be on the way.
+
+        Asked at every join. Where members join in their order, the last one tells most quickly that some are missing.
+        """
+        newest_first = reversed(self.members.by_id.values())
+        return not self.pending and all(member.joining is not None for member in newest_first)
 
 
 def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:

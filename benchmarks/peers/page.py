@@ -5,6 +5,7 @@ import datetime
 import os
 import statistics
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,14 @@ def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
+def used_by_others_s() -> float:
+    """The time that the machine's processors spent on anything but this process and its children that have ended."""
+    user, nice, system, _, _, interrupts, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
+    own = os.times()
+    ticks = user + nice + system + interrupts + soft
+    return ticks / os.sysconf("SC_CLK_TCK") - sum(own[:4])
+
+
 class Page:
     """The result of one benchmark; made first, so that a wrong flag is refused before anything is measured."""
 
@@ -69,26 +78,27 @@ class Page:
         self._keep = parser.parse_args().record
         self._name = name
         self._explanation = explanation
-        # Before the benchmark adds its own.
-        self._load = os.getloadavg()[0]
+        self._began = time.perf_counter()
+        self._used_before = used_by_others_s()
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Print the table, and keep it when that was asked for."""
+        """Print the table, and keep it when that was asked for; after the servers have ended, for they are ours."""
+        others = (used_by_others_s() - self._used_before) / (time.perf_counter() - self._began)
+        machine = f"{os.cpu_count()} cores, {others:.1f} of them used by others"
         head = ("", "Rota", "beside it", "ratio", "goal")
-        print(f"\n{self._name}: {self._explanation}; {os.cpu_count()} cores, load {self._load:.1f} before")
+        print(f"\n{self._name}: {self._explanation}; {machine}")
         for cells in (head, *(line.cells() for line in lines)):
             padded = [f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=False)]
             print(" ".join([*padded, cells[-1]]).rstrip(), flush=True)
         if self._keep:
-            self._record(lines)
+            self._record(lines, f"{os.cpu_count()}, {others:.1f}")
 
-    def _record(self, lines: Sequence[Line]) -> None:
+    def _record(self, lines: Sequence[Line], machine: str) -> None:
         page = MEASUREMENTS / f"bench-{self._name}.md"
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         command = ["git", "rev-parse", "--short", "HEAD"]
         commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        first = (today, commit, f"{os.cpu_count()}, {self._load:.1f}")
-        rows = [f"| {' | '.join((*first, *line.cells()))} |\n" for line in lines]
+        rows = [f"| {' | '.join((today, commit, machine, *line.cells()))} |\n" for line in lines]
         before = (
             page.read_text()
             if page.exists()

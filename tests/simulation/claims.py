@@ -78,6 +78,14 @@ def check_commit(
                 history.acknowledges(commit, each.index)
 
 
+def check_owner(reply: Message | None, *, alive: bool, owner: bool) -> None:
+    """S11: whoever answers has the slot at that moment, by the store's own table and clock."""
+    refusal = reply.groups[0] if isinstance(reply, admin.DeleteGroupsResponse) else reply
+    said_nothing = reply is None or getattr(refusal, "error_code", pb.NONE) == pb.NOT_COORDINATOR
+    if not said_nothing and not (alive and owner):
+        raise Violation("S11", f"{type(reply).__name__} of a process that is not the owner")
+
+
 def check_decision(deciding: str, records: Sequence[Record]) -> None:
     """S13 and S14: what one decision wants to have written is about its group, and not much."""
     named = {group_named(record) for record in records}

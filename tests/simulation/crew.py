@@ -9,7 +9,7 @@ from tests.conformance.members import TOPIC
 from tests.simulation.loop import Process
 from tests.simulation.member import REBALANCE_MS, REQUEST_S, SimulatedMember, commit_request
 from tests.simulation.network import Request
-from tests.simulation.plan import SESSION_MS, SESSION_S
+from tests.simulation.plan import LEASE_S, SESSION_MS, SESSION_S
 from tests.simulation.world import World
 
 
@@ -62,7 +62,7 @@ class Crew:
         """SIGSTOP: for about a session, or for so long that others have taken over and gone on when it wakes."""
         if number in self.members:
             self.world.fault("member paused")
-            sessions = self.world.chance.choice([(0.7, 1.2), (0, 5)])
+            sessions = self.world.chance.choice([(0.8, 1.5), (0.8, 1.5), (0, 5)])
             self.members[number].process.pause(SESSION_S * self.world.chance.uniform(*sessions))
 
     def wake(self) -> None:
@@ -97,6 +97,8 @@ class Nemesis:
             "cut": self._cut,
             "rejoin": self._rejoin,
             "all leave": self._all_leave,
+            "cut off a coordinator's store": self._cut_store,
+            "stop a coordinator": self._stop_coordinator,
         }
 
     def act(self) -> None:
@@ -119,10 +121,23 @@ class Nemesis:
             return
         chance, network = self.world.chance, self.world.network
         directions = chance.choice([(0,), (1,), (0, 1)])
-        cuts = {(member.process, host, direction) for host in self.world.hosts for direction in directions}
+        hosts = chance.choice([self.world.hosts, self.world.hosts[:1]])
+        cuts = {(member.process, host, direction) for host in hosts for direction in directions}
         network.cuts |= cuts
         self.world.fault("connection cut")
         self.world.loop.outside(chance.uniform(0.1, 2 * SESSION_S), network.cuts.difference_update, cuts)
+
+    def _cut_store(self, _number: int) -> None:
+        """A coordinator and the store lose sight of each other; on one machine they cannot."""
+        process = self.world.chance.choice(self.world.hosts).process
+        if process is not None and len(self.world.hosts) > 1:
+            self.world.step("store cut")
+            self.world.disk.cut.add(process)
+            seconds = self.world.chance.uniform(0.1, 3 * LEASE_S)
+            self.world.loop.outside(seconds, self.world.disk.cut.discard, process)
+
+    def _stop_coordinator(self, _number: int) -> None:
+        self.world.chance.choice(self.world.hosts).stop()
 
     def _rejoin(self, number: int) -> None:
         if number in self.crew.members:

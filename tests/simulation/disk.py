@@ -1,8 +1,8 @@
 """
 A store with latency and faults. What it says is durable survives a crash; what it has not said yet may, or may not.
 
-What is under way reaches the disk by itself, also when the process that sent it is dead by then. Faults that the port
-names: an error before the write, and one after it, when nobody knows what is there.
+What is under way reaches the disk by itself, also when the process that sent it is paused or dead by then. Faults that
+the port names: an error before the write, and one after it, when nobody knows what is there.
 """
 
 import asyncio
@@ -10,16 +10,21 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
+
+from typing_extensions import override
 
 from rota_coordinator.store import batches
-from rota_coordinator.store.port import Claim, SlotLost, StoreError
+from rota_coordinator.store.port import Claim, SlotLost, Store, StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.plan import Plan
 
 SLOW_S = 1.5
+# What waits longer for the disk gives up.
+LONG_S = 10.0
 Outcome = StoreError | None
+Result = TypeVar("Result")
 
 
 class Reader(Protocol):
@@ -52,11 +57,13 @@ class Disk:
     chance: random.Random
     fired: "Counter[str]"
     reader: Reader
+    # Only these are slow, and fail: nobody knows the groups of the others.
+    slots: frozenset[int]
     logs: dict[int, list[Record]] = field(default_factory=dict)
-    epochs: dict[int, int] = field(default_factory=dict)
+    epochs: "Counter[int]" = field(default_factory=Counter)
     calm: bool = False
-    # Only these are slow, and fail: nothing is known of the others.
-    slots: frozenset[int] = frozenset()
+    # Processes that cannot reach the disk.
+    cut: set[Process] = field(default_factory=set)
 
     def latency_s(self) -> float:
         """How long something takes this time."""
@@ -65,12 +72,19 @@ class Disk:
         return self.chance.uniform(0, 2 * self.plan.latency_s)
 
     def fails(self) -> tuple[bool, bool]:
-        """Whether a write is carried out, and whether it is said to have failed."""
-        if not self._happens(self.plan.error_rate, "store error"):
+        """Whether something is carried out, and whether it is said to have failed."""
+        if self.calm or self.chance.random() >= self.plan.error_rate:
             return True, False
         done = self.chance.random() < 0.5
         self.fired["store error after the write" if done else "store error before the write"] += 1
         return done, True
+
+    def reaches(self, process: Process) -> bool:
+        """Whether a message between a process and the disk arrives."""
+        if process not in self.cut:
+            return True
+        self.fired["store cut off"] += 1
+        return False
 
     def _happens(self, rate: float, fault: str) -> bool:
         if not rate or self.calm or self.chance.random() >= rate:
@@ -86,17 +100,20 @@ class Disk:
         self.reader.wrote(slot, epoch, read)
 
 
-class DiskStore:
+class DiskStore(Store):
     """One process's access to the disk; a new one after each crash."""
+
+    # How long a write may take before it is given up.
+    patience_s = LONG_S
 
     def __init__(self, disk: Disk, process: Process) -> None:
         self.disk = disk
-        self._process = process
+        self.process = process
+        # Called with what a decision wants to have written.
+        self.on_append: Callable[[Sequence[Record]], None] = lambda records: None
         self._broken: set[int] = set()
         self._waiting: list[Append] = []
         self._under_way: list[Append] = []
-        # Called with what a decision wants to have written.
-        self.on_append: Callable[[Sequence[Record]], None] = lambda records: None
 
     @property
     def writing(self) -> bool:
@@ -105,22 +122,19 @@ class DiskStore:
 
     def is_settled(self, slot: int, epoch: int) -> bool:
         """All that this process decided for the slot is durable."""
-        return not self.writing and self._may_write(slot, epoch)
+        return not self.writing and slot not in self._broken and self.disk.epochs[slot] == epoch
 
+    @override
     async def claim(self, slot: int) -> Claim:
-        if slot in self.disk.slots:
-            await self._arrival()
-        self.disk.epochs[slot] = self.disk.epochs.get(slot, 0) + 1
+        claim = await self.ask(lambda: self.claimed(slot), slot)
         self._broken.discard(slot)
-        return Claim(self.disk.epochs[slot], parcel=b"")
+        return claim
 
+    @override
     async def load(self, slot: int) -> Sequence[Record]:
-        if slot in self.disk.slots:
-            await self._arrival()
-            if self.disk.fails()[1]:
-                raise StoreError("the disk cannot be read")
-        return list(self.disk.logs.get(slot, []))
+        return await self.ask(lambda: list(self.disk.logs.get(slot, [])), slot)
 
+    @override
     def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
         self.on_append(records)
         done: asyncio.Future[None] = self.disk.loop.create_future()
@@ -129,52 +143,110 @@ class DiskStore:
             self._send()
         return done
 
+    @override
     async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
-        await self._arrival()
-        if not self._may_write(slot, epoch):
-            raise SlotLost("an old epoch")
-        carried_out, failed = self.disk.fails()
-        if carried_out:
+        def work() -> None:
+            if slot in self._broken or self.disk.epochs[slot] != epoch:
+                raise SlotLost("an old epoch")
             self.disk.fired["compaction"] += 1
             self.disk.logs[slot] = list(snapshot)
             self.disk.reader.compacted(slot)
-        if failed:
-            raise StoreError("the disk failed while it compacted")
 
+        await self.ask(work, slot)
+
+    @override
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def _arrival(self) -> None:
-        """A question goes to the disk and comes back."""
-        await asyncio.sleep(self.disk.latency_s())
+    async def ask(
+        self, work: Callable[[], Result], slot: int | None = None, within_s: float = LONG_S
+    ) -> Result:
+        """Have something done on the disk, whatever happens to this process meanwhile; the result comes back."""
+        if slot is not None and slot not in self.disk.slots:
+            return work()
+        loop = self.disk.loop
+        answer: asyncio.Future[Result] = loop.create_future()
+        timer = loop.call_later(within_s, self._settle, answer, None, StoreError("no answer came"))
+        if self.disk.reaches(self.process):
+            loop.outside(self.disk.latency_s(), self._carry_out, work, answer)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _carry_out(self, work: Callable[[], Result], answer: "asyncio.Future[Result]") -> None:
+        carried_out, failed = self.disk.fails()
+        result, error = None, StoreError("the disk failed") if failed else None
+        if carried_out:
+            try:
+                result = work()
+            except StoreError as refusal:
+                error = error or refusal
+        if self.disk.reaches(self.process):
+            self.disk.loop.call_soon(self._settle, answer, result, error, context=self.process.context)
+
+    def _settle(
+        self, answer: "asyncio.Future[Result]", result: Result | None, error: StoreError | None
+    ) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)  # type: ignore[arg-type]
+        else:
+            answer.set_exception(error)
+
+    def claimed(self, slot: int) -> Claim:
+        """On the disk: nobody else writes to the slot from now on."""
+        self.disk.epochs[slot] += 1
+        return Claim(self.disk.epochs[slot], parcel=b"")
 
     def _send(self) -> None:
-        """All that waits goes in one transaction."""
-        self._under_way, self._waiting = self._waiting, []
-        self.disk.loop.outside(self.disk.latency_s(), self._land, self._under_way)
+        """All that waits goes in one transaction; if it takes too long nobody knows what became of it."""
+        appends = self._under_way = self._waiting
+        self._waiting = []
+        refused = frozenset(self._broken)
+        latency_s = self.disk.latency_s()
+        arrives = self.disk.reaches(self.process)
+        if arrives:
+            self.disk.loop.outside(latency_s, self._land, appends, refused)
+        if not arrives or latency_s > self.patience_s:
+            self._lose(appends, self.patience_s)
 
-    def _land(self, appends: list[Append]) -> None:
+    def _land(self, appends: list[Append], refused: frozenset[int]) -> None:
         """The transaction reaches the disk; its process may be gone by now, and then it may have been stopped too."""
-        if not self._process.alive and self.disk.chance.random() < 0.5:
+        if not self.process.alive and self.disk.chance.random() < 0.5:
             return
         carried_out, failed = self.disk.fails()
         outcomes: list[Outcome] = []
         for append in appends:
-            if not self._may_write(append.slot, append.epoch):
+            if append.slot in refused or self.disk.epochs[append.slot] != append.epoch:
                 outcomes.append(SlotLost("an old epoch"))
                 continue
             if carried_out:
                 self.disk.write(append.slot, append.epoch, append.records)
-                if not self._process.alive:
+                if not self.process.alive:
                     self.disk.fired["a write of a dead process lands"] += 1
-            if failed:
-                self._broken.add(append.slot)
             outcomes.append(StoreError("whether it was written, nobody knows") if failed else None)
-        self.disk.loop.call_soon(self._landed, appends, outcomes, context=self._process.context)
+        if any(isinstance(outcome, SlotLost) for outcome in outcomes):
+            self.disk.fired["a write comes too late for its epoch"] += 1
+        if self.disk.reaches(self.process):
+            self.disk.loop.call_soon(self._landed, appends, outcomes, context=self.process.context)
+        else:
+            self._lose(appends, self.patience_s)
+
+    def _lose(self, appends: list[Append], after_s: float) -> None:
+        """No answer comes; after a while the process takes it that none will."""
+        outcomes: list[Outcome] = [StoreError("no answer came") for _ in appends]
+        loop = self.disk.loop
+        loop.call_at(loop.now_s + after_s, self._landed, appends, outcomes, context=self.process.context)
 
     def _landed(self, appends: list[Append], outcomes: list[Outcome]) -> None:
-        """The process hears of it."""
+        """The process hears of it, or gives up."""
+        if self._under_way is not appends:
+            return
         for append, outcome in zip(appends, outcomes, strict=True):
+            if outcome is not None and not isinstance(outcome, SlotLost):
+                self._broken.add(append.slot)
             if append.done.cancelled():
                 continue
             if outcome is None:
@@ -184,6 +256,3 @@ class DiskStore:
         self._under_way = []
         if self._waiting:
             self._send()
-
-    def _may_write(self, slot: int, epoch: int) -> bool:
-        return slot not in self._broken and self.disk.epochs[slot] == epoch

@@ -18,8 +18,11 @@ INVARIANTS = {
     "S13": "what is done for one group changes no other one",
     "S14": "members, ids that were handed out, records of one decision and a compacted log stay within bounds",
     "S17": "a group changes its state along Kafka's table only, and what it holds fits its state",
+    # Liveness, at every step.
+    "L2": "nobody is given up for a silence in which the coordinator stood still, up to one session of it",
     # Liveness, after all is healed (run.py).
-    "L1": "the group is whole again in time: one generation, every partition owned once, commits rise",
+    "L1": "each group is whole again in time: one generation, every partition owned once, commits rise; and the "
+    "coordinators that are alive have equal shares of the slots",
     "L3": "where nothing happens there is no new generation",
     "L6": "every request is answered, or its connection ended",
 }

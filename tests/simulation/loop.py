@@ -43,6 +43,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
         self._jumps = 0
         self._numbers = itertools.count()
+        self.processes = itertools.count()
         self._failure: BaseException | None = None
         # Kept to the end: what a killed process leaves open must not be closed, and so run on, when memory is cleaned.
         self._tasks: list[asyncio.Task[Any]] = []
@@ -169,6 +170,7 @@ class Process:
 
     def __init__(self, loop: VirtualLoop, owner: object = None) -> None:
         self.loop = loop
+        self.number = next(loop.processes)
         self.owner = owner
         self.alive = True
         # What waits while the process is stopped; None while it runs.
@@ -178,6 +180,9 @@ class Process:
         self.doom: Callable[[], None] = lambda: None
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
+        # For how long it was stopped in all.
+        self.stopped_s = 0.0
+        self._stopped_at_s = 0.0
         self._wake: asyncio.TimerHandle | None = None
 
     def spawn(self, body: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -202,6 +207,7 @@ class Process:
         """SIGSTOP, and SIGCONT after a while; a second stop in that time does nothing."""
         if self.parked is None and self.alive:
             self.parked = []
+            self._stopped_at_s = self.loop.now_s
             self._wake = self.loop.outside(seconds, self.wake)
 
     def wake(self) -> None:
@@ -209,6 +215,7 @@ class Process:
         if self.parked is not None:
             assert self._wake is not None
             self._wake.cancel()
+            self.stopped_s += self.loop.now_s - self._stopped_at_s
             turns, self.parked = self.parked, None
             self.loop.again(self, turns)
 

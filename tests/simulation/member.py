@@ -11,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import TOPIC, assignment, subscription
 from tests.simulation.history import Commit, partitions_of
 from tests.simulation.loop import Process
-from tests.simulation.network import Connection, Request
+from tests.simulation.network import Connection, Notice, Request
 from tests.simulation.plan import SESSION_MS, SESSION_S
 from tests.simulation.world import World
 
@@ -230,10 +230,14 @@ class SimulatedMember:
             else:
                 self._wake.set_exception(reason)
 
-    def _noticed(self, notice: pb.RebalanceNotice) -> None:
-        """The group starts to rebalance."""
-        if notice.member_id == self.member_id and notice.generation_id == self.generation:
-            self._hurry(Rejoin())
+    def _noticed(self, notice: Notice) -> None:
+        """The group starts to rebalance, or is served elsewhere."""
+        match notice:
+            case pb.GoAway():
+                self._disconnect()
+            case pb.RebalanceNotice():
+                if notice.member_id == self.member_id and notice.generation_id == self.generation:
+                    self._hurry(Rejoin())
 
     def _begin_commit(self) -> None:
         """One commit at a time, beside the heartbeats."""

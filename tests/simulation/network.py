@@ -23,7 +23,8 @@ from tests.simulation.plan import LATE_S, Plan
 CALM_DELAY_S = 0.01
 REORDERED_S = 0.5
 DELAYED_S = 4.0
-Noticed = Callable[[pb.RebalanceNotice], None]
+Notice = pb.RebalanceNotice | pb.GoAway
+Noticed = Callable[[Notice], None]
 Request = GroupRequest | pb.FindCoordinatorRequest
 
 
@@ -40,8 +41,7 @@ class Server(Protocol):
 class Connection:
     """Between a member's process and a coordinator, whichever process that is."""
 
-    def __init__(self, number: int, client: Process, server: Server, noticed: Noticed) -> None:
-        self.number = number
+    def __init__(self, client: Process, server: Server, noticed: Noticed) -> None:
         self.client = client
         self.server = server
         self.noticed = noticed
@@ -112,7 +112,7 @@ class Network:
         if not exchange.is_copy:
             self._carry(exchange.connection, 1, partial(self._answered, exchange, reply))
 
-    def push(self, connection: Connection, notice: pb.RebalanceNotice) -> None:
+    def push(self, connection: Connection, notice: Notice) -> None:
         """Send what nobody asked for. Called by the server's process."""
         self._carry(connection, 1, partial(self._pushed, connection, notice))
 
@@ -195,7 +195,7 @@ class Network:
             if reply is not None:
                 self.step("reply", reply)
 
-    def _pushed(self, connection: Connection, notice: pb.RebalanceNotice, number: int) -> None:
+    def _pushed(self, connection: Connection, notice: Notice, number: int) -> None:
         self._count(connection, 1, number)
         if connection.open:
             self.loop.call_soon(connection.noticed, notice, context=connection.client.context)

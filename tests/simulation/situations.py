@@ -30,6 +30,7 @@ FAULTS = (
     "request copied",
     "request lost",
     "slow write",
+    "store cut off",
     "store error after the write",
     "store error before the write",
 )
@@ -38,18 +39,23 @@ SITUATIONS = (
     "a commit from one who is out is refused",
     "a commit for a partition that another one has is refused",
     "a commit counts while a round is open",
+    "a slot is handed over",
+    "a slot is taken from a dead process",
     "a static member comes back while a round is open",
     "a static member comes back to a stable group",
     "a static leader comes back and is not asked again",
     "a fenced static member speaks",
-    "a heartbeat cancels the removal of a suspect",
+    "a late heartbeat or commit saves a suspect",
     "a heartbeat comes while the log is read",
     "a join comes while the assignment is awaited",
     "a join comes for one that waits already",
+    "a lease is lost",
     "a leader is gone before its assignment",
     "a member finds its group full",
+    "a member is sent to another coordinator",
     "a member leaves while a round is open",
     "a round closes without those who did not come",
+    "a write comes too late for its epoch",
     "a write of a dead process lands",
     "crash between barrier and assignment",
     "crash with a suspect",
@@ -77,6 +83,7 @@ class Look(NamedTuple):
     generation: int
     leader: str
     members: frozenset[str]
+    unsynced: frozenset[str]
     joins: bool
     suspects: bool
     pending: bool
@@ -90,6 +97,7 @@ class Look(NamedTuple):
             group.generation,
             members.leader,
             frozenset(members.by_id),
+            frozenset(group.unsynced),
             any(member.joining is not None for member in members),
             any(member.suspect_until_ms is not None for member in members),
             bool(group.pending),
@@ -119,8 +127,8 @@ class Situations:
                     group is not None and group.state is State.PREPARING,
                     "a member leaves while a round is open",
                 )
-            case pb.HeartbeatRequest():
-                return self._heartbeat(slot.groups.groups.get(request.group_id), request)
+            case pb.HeartbeatRequest() | pb.CommitOffsetsRequest():
+                return self._word_of_life(slot.groups.groups.get(request.group_id), request)
             case _:
                 pass
         return nothing
@@ -137,13 +145,15 @@ class Situations:
             self._when(group.state is State.PREPARING, "a static member comes back while a round is open")
             self._when(group.state is State.STABLE, "a static member comes back to a stable group")
 
-    def _heartbeat(self, group: Group | None, request: pb.HeartbeatRequest) -> Callable[[], None]:
+    def _word_of_life(
+        self, group: Group | None, request: pb.HeartbeatRequest | pb.CommitOffsetsRequest
+    ) -> Callable[[], None]:
         member: Member | None = None if group is None else group.members.by_id.get(request.member_id)
         if member is None or member.suspect_until_ms is None:
             return nothing
         found = member
         return lambda: self._when(
-            found.suspect_until_ms is None, "a heartbeat cancels the removal of a suspect"
+            found.suspect_until_ms is None, "a late heartbeat or commit saves a suspect"
         )
 
     def changed(self, before: Look, now: Look, *, by_timer: bool) -> None:

@@ -17,11 +17,11 @@ from rota_proto.coordinator.v1.records_pb2 import (
     Record,
 )
 from tests.conformance.members import assignment
-from tests.simulation.claims import check_decision
+from tests.simulation.claims import check_decision, check_owner
 from tests.simulation.history import Commit, History, Ticket
 from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.situations import Look
-from tests.simulation.watch import Mirror, check_bounds, check_change, check_shape
+from tests.simulation.watch import Heard, Mirror, check_bounds, check_change, check_patience, check_shape
 from tests.simulation.zoo import LIVENESS
 
 FIRST = Ticket(incarnation=1, acknowledged={}, wrote=False)
@@ -197,6 +197,18 @@ def an_old_owner_writes() -> None:
     mirror.wrote(1, [group(2, m1=0)])
 
 
+def a_stranger_answers() -> None:
+    check_owner(pb.HeartbeatResponse(), alive=True, owner=False)
+
+
+def a_process_answers_after_its_lease() -> None:
+    check_owner(pb.FetchOffsetsResponse(), alive=False, owner=True)
+
+
+def a_member_is_given_up_for_the_coordinators_pause() -> None:
+    check_patience(Heard(at_s=0, stopped_s=0), Heard(at_s=4, stopped_s=3))
+
+
 def a_decision_changes_another_group() -> None:
     check_decision("another", [group(1, m1=0)])
 
@@ -274,6 +286,9 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S7", a_commit_is_applied_twice),
     ("S10", a_compacted_log_says_something_else),
     ("S11", an_old_owner_writes),
+    ("S11", a_stranger_answers),
+    ("S11", a_process_answers_after_its_lease),
+    ("L2", a_member_is_given_up_for_the_coordinators_pause),
     ("S12", a_commit_is_acknowledged_too_soon),
     ("S12", a_generation_is_told_too_soon),
     ("S12", a_part_is_told_that_is_not_written),

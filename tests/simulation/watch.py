@@ -6,6 +6,7 @@ What members are told, and what is written, is checked in history.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.groups import Groups
@@ -16,6 +17,7 @@ from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.disk import DiskStore
 from tests.simulation.history import partitions_of
 from tests.simulation.invariants import Violation
+from tests.simulation.plan import SESSION_S
 from tests.simulation.situations import Look, Situations
 
 # What one turn may make of a group: Kafka's table, with what may happen at once (a round opens and closes).
@@ -28,6 +30,8 @@ NEXT = {
 # Ids that were handed out and not used yet: members try again, and copies of their requests come late.
 PENDING_MAX = 60
 WHOLE_EVERY = 100
+# Stalls that are so short are not noticed.
+UNNOTICED_S = 0.3
 
 
 class Mirror:
@@ -62,6 +66,20 @@ class Mirror:
         self.version += 1
 
 
+class Heard(NamedTuple):
+    """When a member was last heard, and for how long the process had been stopped until then."""
+
+    at_s: float
+    stopped_s: float
+
+
+def check_patience(heard: Heard, now: Heard) -> None:
+    """L2: a member that is given up for its silence was listened to for a session. One session is forgiven, no more."""
+    listened_s = now.at_s - heard.at_s - (now.stopped_s - heard.stopped_s)
+    if now.stopped_s <= SESSION_S and listened_s < SESSION_S - UNNOTICED_S:
+        raise Violation("L2", f"a member was given up after {listened_s:.1f} s in which it could be heard")
+
+
 @dataclass(slots=True)
 class Watch:
     """On one slot in one process."""
@@ -70,9 +88,10 @@ class Watch:
     store: DiskStore
     mirror: Mirror
     situations: Situations
-    # A request was decided since the last look.
+    # Something was decided since the last look.
     touched: bool = False
     looks: dict[str, Look] = field(default_factory=dict)
+    heard: dict[str, Heard] = field(default_factory=dict)
     _ready: bool = False
     _compared: int = -1
     _comparisons: int = 0
@@ -85,16 +104,22 @@ class Watch:
             self._changed()
         if not ready:
             return
-        if self.touched or by_timer:
+        if self.touched:
             self.touched = False
             for group in self.slot.groups.groups.values():
                 self._look(group, by_timer=by_timer)
         if self._compared != self.mirror.version and self.store.is_settled(self.slot.number, self.slot.epoch):
             self._compare()
 
+    def now(self) -> Heard:
+        """For who is heard now."""
+        process = self.store.process
+        return Heard(process.loop.now_s, process.stopped_s)
+
     def _changed(self) -> None:
         if self._ready:
             self.looks.clear()
+            self.heard.clear()
             self.situations.loaded(self.slot.groups)
             self.touched = True
         else:
@@ -109,6 +134,9 @@ class Watch:
         check_bounds(group)
         if before is not None:
             check_change(group, before, look)
+            if by_timer and before.state is State.STABLE:
+                for member_id in (before.members - look.members - before.unsynced) & self.heard.keys():
+                    check_patience(self.heard[member_id], self.now())
             self.situations.changed(before, look, by_timer=by_timer)
         self.looks[group.group_id] = look
 

@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from google.protobuf.message import Message
 
 from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.group.groups import Groups
+from rota_coordinator.group.hashing import slot_of
+from rota_coordinator.slots.table import SLOTS
 from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, Record
 from tests.simulation.claims import group_named
 from tests.simulation.disk import Disk
 from tests.simulation.history import History
-from tests.simulation.host import SLOT, Host
+from tests.simulation.host import Coordinator, Host
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
+from tests.simulation.shared_disk import Leases
 from tests.simulation.situations import Situations
-from tests.simulation.watch import Mirror, Watch
+from tests.simulation.watch import Mirror
 
 
 class World:
@@ -42,8 +46,10 @@ class World:
             members_max=plan.members_max,
             offsets_retention_ms=plan.retention_ms,
         )
-        self.mirror = Mirror(self.config)
-        self.disk = Disk(loop, plan, chance, self.fired, reader=self, slots=frozenset({SLOT}))
+        slots = sorted({slot_of(group_id, SLOTS) for group_id in plan.groups})
+        self.mirrors = {slot: Mirror(self.config) for slot in slots}
+        self.disk = Disk(loop, plan, chance, self.fired, reader=self, slots=frozenset(slots))
+        self.leases = Leases(self.disk)
         self.network = Network(loop, plan, chance, self.fired, self.step)
         self.hosts = [Host(self, f"coordinator-{number}:7070") for number in range(plan.hosts)]
         self.steps = 0
@@ -81,6 +87,7 @@ class World:
         """No more faults from here on; who is down comes back."""
         self.calm = self.network.calm = self.disk.calm = True
         self.network.cuts.clear()
+        self.disk.cut.clear()
         for host in self.hosts:
             host.heal()
 
@@ -89,25 +96,27 @@ class World:
         for record in records:
             self.step("write", record)
             self.histories[group_named(record)].wrote(record, self.loop.now_s)
-        self.mirror.wrote(epoch, records)
+        self.mirrors[slot].wrote(epoch, records)
 
     def compacted(self, slot: int) -> None:
         """Of the disk: the log is another one."""
         self.step("compaction")
-        self.situations.compacted(self.mirror.groups)
-        self.mirror.compacted(self.disk.logs[slot])
+        self.situations.compacted(self.mirrors[slot].groups)
+        self.mirrors[slot].compacted(self.disk.logs[slot])
 
     def check_log(self) -> None:
         """At the end: what a restart reads is what was written."""
-        mirror = Mirror(self.config)
-        mirror.wrote(0, self.disk.logs.get(SLOT, []))
+        read = Groups(self.config)
+        for slot in self.mirrors:
+            for record in self.disk.logs.get(slot, []):
+                read.replay(record)
         for group_id, history in self.histories.items():
-            offsets = mirror.groups.offsets.get(group_id)
+            offsets = read.offsets.get(group_id)
             committed: list[OffsetCommitted] = (
                 [] if offsets is None else [stored.offset for stored in offsets.committed.values()]
             )
             history.check_log(committed)
 
     def _after_turn(self, process: Process, by_timer: bool) -> None:
-        if isinstance(process.owner, Watch):
+        if isinstance(process.owner, Coordinator):
             process.owner.turn(by_timer=by_timer)

@@ -11,14 +11,15 @@ from unittest.mock import patch
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group import admin, commit, expiry, join, round, state
+from rota_coordinator.group import admin, barrier, commit, expiry, join, round, state
 from rota_coordinator.group.answers import copied
-from rota_coordinator.group.effects import Call, Effects
+from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_coordinator.group.members import Member, Members, instance_of
 from rota_coordinator.group.offsets import Offsets, removed
-from rota_coordinator.group.state import Group, answer, described
+from rota_coordinator.group.state import Group, State, answer, described
+from rota_coordinator.ownership import Lease
 from rota_coordinator.slot import Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, Record
@@ -204,8 +205,25 @@ def the_next_group_is_changed_too(self: Groups, record: Record) -> None:
             offsets.replay(record)
 
 
+def stable_groups_are_shaken_up(
+    group: Group, effects: Effects, call: Call, request: pb.HeartbeatRequest, now_ms: int
+) -> None:
+    HEARTBEAT(group, effects, call, request, now_ms)
+    if group.state is State.STABLE and now_ms - group.state_since_ms > 7_000:
+        barrier.rebalance(group, effects, now_ms, Cause.JOINED, "it has been so for long")
+
+
+def the_lease_counts_from_the_answer(self: Lease, until_ms: int) -> None:
+    RENEWED(self, self.asked())
+
+
+def stalls_are_not_forgiven(self: Slot, stall_ms: int) -> None:
+    pass
+
+
 # What is replaced, for those that only change a part of it.
 PERFORM, STOP, SNAPSHOT, REPLAY = Slot._perform, Slot.stop, Groups.snapshot, Groups.replay
+HEARTBEAT, RENEWED = round.heartbeat, Lease.renewed
 
 ZOO: dict[str, Bug] = {
     "answers before it is written": replaced(Slot, "_perform", answers_before_it_is_written),
@@ -240,12 +258,23 @@ ZOO: dict[str, Bug] = {
     ),
     "those who wait are not told": replaced(Slot, "stop", those_who_wait_are_not_told),
     "refused commits are kept": replaced(commit, "commit", refused_commits_are_kept),
+    "stable groups are shaken up": replaced(round, "heartbeat", stable_groups_are_shaken_up),
+    "goes on past its lease": replaced(Lease, "runs", lambda self: True),
+    "the lease counts from the answer": replaced(Lease, "renewed", the_lease_counts_from_the_answer),
+    "stalls are not forgiven": replaced(Slot, "forgive", stalls_are_not_forgiven),
     "the next group is changed too": replaced(Groups, "replay", the_next_group_is_changed_too),
+}
+# Where to begin to look for those that are rarely met; without it the first seeds are tried.
+HINTS = {
+    "the lease counts from the answer": 48,
+    "stalls are not forgiven": 22,
+    "the log forgets which incarnations were": 17,
 }
 # Rules that only come true in the end are broken by these.
 LIVENESS = {
     "L1": "silence is not noticed",
-    "L3": "anybody may assign",
+    "L2": "stalls are not forgiven",
+    "L3": "stable groups are shaken up",
     "L6": "who waits is forgotten with its member",
 }
 
@@ -256,4 +285,5 @@ def no_member_is_the_second_one(self: History, ticket: Ticket, reply: pb.JoinGro
 
 
 # Nothing is wrong with the code; the rule is. It shows that a broken rule is heard of.
-CANARY: Bug = replaced(History, "joined", no_member_is_the_second_one)
+CANARY = "a canary"
+BUGS = ZOO | {CANARY: replaced(History, "joined", no_member_is_the_second_one)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-WARM_S = 1.0
+WARM_S = 0.5
 # What is still open at the end is answered by then.
 ANSWERS_S = 30.0
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers.rounds import used_by_others_s
+
 MEASUREMENTS = Path(__file__).parents[2] / "docs" / "measurements"
 HEADER = "| date | commit | cores, load | what | Rota | beside it | ratio | goal |\n|---|---|---|---|---|---|---|---|\n"
 WIDTHS = (46, 16, 34, 8)
@@ -61,14 +63,6 @@ def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
-def used_by_others_s() -> float:
-    """The time that the machine's processors spent on anything but this process and its children that have ended."""
-    user, nice, system, _, _, interrupts, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
-    own = os.times()
-    ticks = user + nice + system + interrupts + soft
-    return ticks / os.sysconf("SC_CLK_TCK") - sum(own[:4])
-
-
 class Page:
     """The result of one benchmark; made first, so that a wrong flag is refused before anything is measured."""
 
@@ -81,9 +75,13 @@ class Page:
         self._began = time.perf_counter()
         self._used_before = used_by_others_s()
 
-    def show(self, lines: Sequence[Line]) -> None:
-        """Print the table, and keep it when that was asked for; after the servers have ended, for they are ours."""
-        others = (used_by_others_s() - self._used_before) / (time.perf_counter() - self._began)
+    def show(self, lines: Sequence[Line], others: float | None = None) -> None:
+        """
+        Print the table, and keep it when that was asked for. `others` are the cores that others used; where it was not
+        looked at in each round, it is that of the whole run, and then the servers have ended: they count as others.
+        """
+        if others is None:
+            others = (used_by_others_s() - self._used_before) / (time.perf_counter() - self._began)
         machine = f"{os.cpu_count()} cores, {others:.1f} of them used by others"
         head = ("", "Rota", "beside it", "ratio", "goal")
         print(f"\n{self._name}: {self._explanation}; {machine}")

@@ -92,7 +92,10 @@ async def an_unknown_id_starts_no_round(driver: Driver) -> None:
 async def who_misses_the_round_is_out(driver: Driver) -> None:
     leader, follower, third = team(driver, 3, rebalance_ms=4000)
     await form(leader, follower, third)
-    calls = [leader.send_join(), follower.send_join()]
+    opening = leader.send_join()
+    # Only the leader's join opens a round; a follower's that overtook it would be answered at once.
+    assert await opening.is_parked()
+    calls = [opening, follower.send_join()]
     for _ in range(3):
         await driver.pass_time(0.5)
         assert await third.heartbeat() == pb.REBALANCE_IN_PROGRESS

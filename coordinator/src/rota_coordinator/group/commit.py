@@ -69,13 +69,16 @@ def commit(
     for topic in request.topics:
         name = topic.name
         outcome = pb.TopicErrors(name=name)
+        tell = outcome.partitions.add
         for partition in topic.partitions:
-            where = TopicPartition(name, partition.index)
+            index = partition.index
+            where = TopicPartition(name, index)
             refused = partition_error(group, request, where, partition.metadata)
-            refused = refused or room_error(offsets, where)
+            if not refused and where not in offsets.committed:
+                refused = room_error(offsets, where)
             if not refused:
                 offsets.write_at(where, to_record(request, topic, partition, now_ms), effects)
-            outcome.partitions.add(index=partition.index, error_code=refused)
+            tell(index=index, error_code=refused)
         outcomes.append(outcome)
     return pb.NONE, outcomes
 

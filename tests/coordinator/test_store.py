@@ -183,12 +183,14 @@ def test_a_snapshot_replaces_what_was_appended_before_it_and_nothing_that_was_ap
 ) -> None:
     async def body(store: Store) -> None:
         epoch, _ = await store.claim(1)
-
-        async def append(number: int) -> None:
-            await store.append(1, epoch, [record(number)])
-
         # Each begins before any of them ends.
-        await asyncio.gather(append(1), append(2), store.compact(1, epoch, [record(2)]), append(3), append(4))
+        await asyncio.gather(
+            store.append(1, epoch, [record(1)]),
+            store.append(1, epoch, [record(2)]),
+            store.compact(1, epoch, [record(2)]),
+            store.append(1, epoch, [record(3)]),
+            store.append(1, epoch, [record(4)]),
+        )
         assert numbers(await store.load(1)) == [2, 3, 4]
 
     with_store(engine, body)

@@ -82,6 +82,7 @@ class Memory(Store):
     latency_s: float = LATENCY_S
     written: dict[int, list[Record]] = field(default_factory=dict)
     appends: int = 0
+    compactions: int = 0
     _last: "asyncio.Task[None] | None" = None
 
     @override
@@ -99,8 +100,10 @@ class Memory(Store):
         return self._last
 
     @override
-    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
-        self.written[slot] = list(snapshot)
+    def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
+        self.compactions += 1
+        self._last = asyncio.ensure_future(self._replace(slot, snapshot, self._last))
+        return self._last
 
     @override
     async def close(self) -> None:
@@ -112,6 +115,13 @@ class Memory(Store):
         await asyncio.sleep(self.latency_s)
         self.written.setdefault(slot, []).extend(records)
         self.appends += 1
+
+    async def _replace(
+        self, slot: int, records: Sequence[Record], before: "asyncio.Task[None] | None"
+    ) -> None:
+        if before is not None:
+            await before
+        self.written[slot] = list(records)
 
 
 @dataclass(slots=True)

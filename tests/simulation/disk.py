@@ -40,12 +40,13 @@ class Reader(Protocol):
 
 
 class Append(NamedTuple):
-    """What was asked to be put down, and who waits for it."""
+    """What was asked to be put down, in the place of all before it or behind it, and who waits for it."""
 
     slot: int
     epoch: int
     records: Sequence[Record]
     done: "asyncio.Future[None]"
+    replaces: bool = False
 
 
 @dataclass(slots=True)
@@ -92,12 +93,18 @@ class Disk:
         self.fired[fault] += 1
         return True
 
-    def write(self, slot: int, epoch: int, records: Sequence[Record]) -> None:
-        """Put records at the end of a log, as bytes, so that nobody changes them later."""
-        data, checksum = batches.encode(records)
+    def write(self, append: Append) -> None:
+        """Put records at the end of a log, or in its place, as bytes, so that nobody changes them later."""
+        slot = append.slot
+        data, checksum = batches.encode(append.records)
         read = batches.decode(data, checksum, "the log")
-        self.logs.setdefault(slot, []).extend(read)
-        self.reader.wrote(slot, epoch, read)
+        if append.replaces:
+            self.logs[slot] = list(read)
+            self.fired["compaction"] += 1
+            self.reader.compacted(slot)
+        else:
+            self.logs.setdefault(slot, []).extend(read)
+            self.reader.wrote(slot, append.epoch, read)
 
 
 class DiskStore(Store):
@@ -137,22 +144,17 @@ class DiskStore(Store):
     @override
     def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
         self.on_append(records)
-        done: asyncio.Future[None] = self.disk.loop.create_future()
-        self._waiting.append(Append(slot, epoch, records, done))
-        if not self._under_way:
-            self._send()
-        return done
+        return self._put(Append(slot, epoch, records, self.disk.loop.create_future()))
 
     @override
-    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
-        def work() -> None:
-            if slot in self._broken or self.disk.epochs[slot] != epoch:
-                raise SlotLost("an old epoch")
-            self.disk.fired["compaction"] += 1
-            self.disk.logs[slot] = list(snapshot)
-            self.disk.reader.compacted(slot)
+    def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
+        return self._put(Append(slot, epoch, snapshot, self.disk.loop.create_future(), replaces=True))
 
-        await self.ask(work, slot)
+    def _put(self, append: Append) -> "asyncio.Future[None]":
+        self._waiting.append(append)
+        if not self._under_way:
+            self._send()
+        return append.done
 
     @override
     async def close(self) -> None:
@@ -223,7 +225,7 @@ class DiskStore(Store):
                 outcomes.append(SlotLost("an old epoch"))
                 continue
             if carried_out:
-                self.disk.write(append.slot, append.epoch, append.records)
+                self.disk.write(append)
                 if not self.process.alive:
                     self.disk.fired["a write of a dead process lands"] += 1
             outcomes.append(StoreError("whether it was written, nobody knows") if failed else None)
@@ -245,7 +247,7 @@ class DiskStore(Store):
         if self._under_way is not appends:
             return
         for append, outcome in zip(appends, outcomes, strict=True):
-            if outcome is not None and not isinstance(outcome, SlotLost):
+            if outcome is not None and not isinstance(outcome, SlotLost) and not append.replaces:
                 self._broken.add(append.slot)
             if append.done.cancelled():
                 continue

@@ -170,6 +170,7 @@ class Coordinator:
             may_serve=self.lease.runs if self.shared else lambda: True,
             stalls=self.stalls,
             compact_above=world.plan.compact_above,
+            compact_running_above=world.plan.compact_running_above,
         )
         self.service = Service(shell, host.address)
         self.service.ownership = self._ownership()

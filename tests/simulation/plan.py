@@ -36,6 +36,7 @@ class Plan:
     error_rate: float
     slow_rate: float
     compact_above: int
+    compact_running_above: int
     # The coordinator.
     coalesce_ms: int
     initial_delay_ms: int
@@ -84,6 +85,7 @@ class Plan:
             calm_s=chance.choice([0.5, 1, 2]),
             late_verdict_rate=sometimes(0.6),
             strangers=chance.random() < 0.4,
+            compact_running_above=chance.choice([0, 50, 10_000]),
         )
 
 

@@ -124,7 +124,7 @@ class FailingStore(Store):
         return self.appends[-1]
 
     @override
-    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+    def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         raise AssertionError("nothing here is long")
 
     @override

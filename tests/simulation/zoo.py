@@ -7,6 +7,7 @@ They show that the invariants can fail, and that what the simulation does is eno
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from unittest.mock import patch
 
 from google.protobuf.message import Message
@@ -183,6 +184,13 @@ def the_log_forgets_which_incarnations_were(self: Groups) -> list[Record]:
     return SNAPSHOT(self)[1:]
 
 
+def the_snapshot_is_sent_late(self: Slot) -> None:
+    snapshot = self.groups.snapshot()
+    self._measure(len(snapshot))
+    send = partial(self.shell.store.compact, self.number, self.epoch, snapshot)
+    asyncio.get_running_loop().call_later(0.2, lambda: send().add_done_callback(self._compacted))
+
+
 def those_who_wait_are_not_told(self: Slot, error: pb.ErrorCode.ValueType) -> None:
     self._open.clear()
     STOP(self, error)
@@ -256,6 +264,7 @@ ZOO: dict[str, Bug] = {
     "the log forgets which incarnations were": replaced(
         Groups, "snapshot", the_log_forgets_which_incarnations_were
     ),
+    "the snapshot is sent late": replaced(Slot, "_compact", the_snapshot_is_sent_late),
     "those who wait are not told": replaced(Slot, "stop", those_who_wait_are_not_told),
     "refused commits are kept": replaced(commit, "commit", refused_commits_are_kept),
     "stable groups are shaken up": replaced(round, "heartbeat", stable_groups_are_shaken_up),
@@ -266,9 +275,10 @@ ZOO: dict[str, Bug] = {
 }
 # Where to begin to look for those that are rarely met; without it the first seeds are tried.
 HINTS = {
-    "the lease counts from the answer": 48,
-    "stalls are not forgiven": 22,
-    "the log forgets which incarnations were": 17,
+    "the lease counts from the answer": 56,
+    "stalls are not forgiven": 28,
+    "the log forgets which incarnations were": 23,
+    "reads do not wait for writes": 33,
 }
 # Rules that only come true in the end are broken by these.
 LIVENESS = {

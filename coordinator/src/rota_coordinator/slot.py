@@ -75,6 +75,8 @@ class Shell:
     gone: Callable[[str, str], None] = lambda group_id, member_id: None
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
     compact_above: int = 1_000
+    # While it is written less often, because everybody waits while the snapshot is made.
+    compact_running_above: int = 10_000
 
 
 @dataclass(slots=True)
@@ -89,6 +91,9 @@ class Slot:
     _open: dict[Call, Open] = field(default_factory=dict)
     _calls: "itertools.count[int]" = field(default_factory=itertools.count)
     _timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+    # How long the log is, as far as this process knows, and at what length it is compacted.
+    _length: int = 0
+    _length_max: int = 0
     # The last append; answers wait for it.
     _tail: "asyncio.Future[None] | None" = None
     _restart: "asyncio.Task[None] | None" = None
@@ -122,11 +127,30 @@ class Slot:
         records = await self.shell.store.load(self.number)
         for record in records:
             groups.replay(record)
+        self._measure(len(records))
         if len(records) > self.shell.compact_above:
             snapshot = groups.snapshot()
             if len(records) > self.shell.compact_above + 2 * len(snapshot):
+                self._measure(len(snapshot))
                 await self.shell.store.compact(self.number, epoch, snapshot)
         return groups
+
+    def _measure(self, length: int) -> None:
+        """The log has so many records now: note when it will be too long for what it says."""
+        self._length = length
+        self._length_max = self.shell.compact_running_above + 4 * length
+
+    def _compact(self) -> None:
+        """Say in few records what the log says; if that fails it stays as it is until it is as long again."""
+        snapshot = self.groups.snapshot()
+        self._measure(len(snapshot))
+        compaction = self.shell.store.compact(self.number, self.epoch, snapshot)
+        compaction.add_done_callback(self._compacted)
+
+    def _compacted(self, compaction: "asyncio.Future[None]") -> None:
+        error = None if compaction.cancelled() else compaction.exception()
+        if error is not None and not isinstance(error, SlotLost):  # the next append says that
+            self.shell.report(f"slot {self.number}: {error}; its log is as long as before")
 
     async def finish(self) -> SlotParcel | None:
         """
@@ -247,6 +271,9 @@ class Slot:
             self._tail.add_done_callback(
                 partial(self._written, self._life, asyncio.get_running_loop().time())
             )
+            self._length += len(effects.records)
+            if self._length > self._length_max:
+                self._compact()
         if changes:
             self._schedule(group_id)
         life = self._life

@@ -50,10 +50,11 @@ class Store(Protocol):
         """
         ...
 
-    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+    def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         """
         Replace by records that say the same what was appended before this call; what is appended later stays. When
-        nobody knows whether it took place, the log still says the same.
+        nobody knows whether it took place, the log still says the same. Its place among the appends is that of the
+        call, so that a log which others append to meanwhile can be compacted.
         """
         ...
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rota_coordinator.slots.table import Process, Row, Table
 from rota_coordinator.store import batches
-from rota_coordinator.store.appends import append_of, lost
+from rota_coordinator.store.appends import Append, append_of, lost
 from rota_coordinator.store.port import Claim, LeaseLost, SlotLost
 from rota_coordinator.store.postgres_appends import Appends
 from rota_coordinator.store.postgres_line import Connection, Line, server_at
@@ -146,13 +146,18 @@ class PostgresStore:
             last = rows[-1][0]
         return records
 
-    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
+    def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         # An empty batch takes the snapshot's place among the appends: what was called before it is in the snapshot,
         # what is called after it stays.
         place = append_of(slot, epoch, (), numbered=True)
-        data, checksum = batches.encode(snapshot)
         self._appends.put(place)
+        return asyncio.ensure_future(self._replace(place, snapshot))
+
+    async def _replace(self, place: Append, snapshot: Sequence[Record]) -> None:
+        """Put a snapshot in the place of a batch and of all before it."""
+        slot, epoch = place.slot, place.epoch
         sequence: int = await place.done
+        data, checksum = batches.encode(snapshot)
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():

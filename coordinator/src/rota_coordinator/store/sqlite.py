@@ -91,27 +91,26 @@ class SqliteStore:
         self._put(append)
         return append.done
 
-    async def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> None:
-        data, checksum = batches.encode(snapshot)
-
+    def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         def work(connection: apsw.Connection) -> None:
+            data, checksum = batches.encode(snapshot)
             with connection:
-                if epoch_of(connection, slot) != epoch:
+                if slot in self._broken or epoch_of(connection, slot) != epoch:
                     raise lost(slot, epoch)
                 connection.execute("DELETE FROM batches WHERE slot = ?", (slot,))
                 connection.execute("INSERT INTO batches VALUES (?, 1, ?, ?)", (slot, data, checksum))
 
-        await self._do(work)
+        return self._do(work)
 
     async def close(self) -> None:
         self._put(None)
         await asyncio.to_thread(self._writer.join)
         self._lock.close()
 
-    async def _do(self, work: Callable[[apsw.Connection], Result]) -> Result:
+    def _do(self, work: Callable[[apsw.Connection], Result]) -> "asyncio.Future[Result]":
         done: asyncio.Future[Result] = self._loop.create_future()
         self._put(Job(work, done))
-        return await done
+        return done
 
     def _put(self, work: Append | Job | None) -> None:
         with self._arrived:

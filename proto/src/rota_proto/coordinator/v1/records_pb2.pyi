@@ -11,6 +11,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from rota_proto.coordinator.v1 import log_events_pb2 as _log_events_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -33,6 +34,7 @@ class Record(_message.Message):
     OFFSET_REMOVED_FIELD_NUMBER: _builtins.int
     OFFSET_PENDING_FIELD_NUMBER: _builtins.int
     PRODUCER_ENDED_FIELD_NUMBER: _builtins.int
+    LOG_EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> Global___GroupRecord: ...
     @_builtins.property
@@ -47,6 +49,10 @@ class Record(_message.Message):
     def offset_pending(self) -> Global___OffsetPending: ...
     @_builtins.property
     def producer_ended(self) -> Global___ProducerEnded: ...
+    @_builtins.property
+    def log_event(self) -> _log_events_pb2.LogEvent:
+        """Only in the log that tells of topics and transactions, never in a slot's."""
+
     def __init__(
         self,
         *,
@@ -57,12 +63,13 @@ class Record(_message.Message):
         offset_removed: Global___OffsetRemoved | None = ...,
         offset_pending: Global___OffsetPending | None = ...,
         producer_ended: Global___ProducerEnded | None = ...,
+        log_event: _log_events_pb2.LogEvent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_reserved", b"generation_reserved", "group", b"group", "group_removed", b"group_removed", "offset_committed", b"offset_committed", "offset_pending", b"offset_pending", "offset_removed", b"offset_removed", "producer_ended", b"producer_ended", "record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_reserved", b"generation_reserved", "group", b"group", "group_removed", b"group_removed", "log_event", b"log_event", "offset_committed", b"offset_committed", "offset_pending", b"offset_pending", "offset_removed", b"offset_removed", "producer_ended", b"producer_ended", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_reserved", b"generation_reserved", "group", b"group", "group_removed", b"group_removed", "offset_committed", b"offset_committed", "offset_pending", b"offset_pending", "offset_removed", b"offset_removed", "producer_ended", b"producer_ended", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_reserved", b"generation_reserved", "group", b"group", "group_removed", b"group_removed", "log_event", b"log_event", "offset_committed", b"offset_committed", "offset_pending", b"offset_pending", "offset_removed", b"offset_removed", "producer_ended", b"producer_ended", "record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["group", "group_removed", "generation_reserved", "offset_committed", "offset_removed", "offset_pending", "producer_ended"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["group", "group_removed", "generation_reserved", "offset_committed", "offset_removed", "offset_pending", "producer_ended", "log_event"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 

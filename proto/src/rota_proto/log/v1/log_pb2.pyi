@@ -66,7 +66,7 @@ Global___IsolationLevel: _TypeAlias = IsolationLevel  # noqa: Y015
 @_typing.final
 class RecordBatch(_message.Message):
     """Consecutive records of one partition. A record has key, value, headers and timestamp; how `payload` lays
-    them out is decided by `codec`.
+    them out is decided by `codec`: 0 = columns, see rota_proto.log.columns.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -81,6 +81,7 @@ class RecordBatch(_message.Message):
     BASE_SEQUENCE_FIELD_NUMBER: _builtins.int
     TRANSACTIONAL_FIELD_NUMBER: _builtins.int
     CONTROL_FIELD_NUMBER: _builtins.int
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     base_offset: _builtins.int
     """Given by the log; ignored in a Produce."""
     base_timestamp_ms: _builtins.int
@@ -95,6 +96,7 @@ class RecordBatch(_message.Message):
     transactional: _builtins.bool
     control: _builtins.bool
     """A marker of the log itself (a transaction's end), never shown to applications."""
+    max_timestamp_ms: _builtins.int
     def __init__(
         self,
         *,
@@ -108,10 +110,11 @@ class RecordBatch(_message.Message):
         base_sequence: _builtins.int = ...,
         transactional: _builtins.bool = ...,
         control: _builtins.bool = ...,
+        max_timestamp_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "base_sequence", b"base_sequence", "base_timestamp_ms", b"base_timestamp_ms", "codec", b"codec", "control", b"control", "count", b"count", "payload", b"payload", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transactional", b"transactional"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "base_sequence", b"base_sequence", "base_timestamp_ms", b"base_timestamp_ms", "codec", b"codec", "control", b"control", "count", b"count", "max_timestamp_ms", b"max_timestamp_ms", "payload", b"payload", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transactional", b"transactional"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -396,8 +399,11 @@ class ProduceRequest(_message.Message):
         TOPIC_FIELD_NUMBER: _builtins.int
         INDEX_FIELD_NUMBER: _builtins.int
         BATCHES_FIELD_NUMBER: _builtins.int
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         index: _builtins.int
+        topic_id: _builtins.bytes
+        """As in a Fetch: empty = not checked."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordBatch]: ...
         def __init__(
@@ -406,10 +412,11 @@ class ProduceRequest(_message.Message):
             topic: _builtins.str = ...,
             index: _builtins.int = ...,
             batches: _abc.Iterable[Global___RecordBatch] | None = ...,
+            topic_id: _builtins.bytes = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "index", b"index", "topic", b"topic"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "index", b"index", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -449,12 +456,14 @@ class ProduceResponse(_message.Message):
         ERROR_CODE_FIELD_NUMBER: _builtins.int
         BASE_OFFSET_FIELD_NUMBER: _builtins.int
         LOG_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
+        LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         index: _builtins.int
         error_code: _coordinator_pb2.ErrorCode.ValueType
         base_offset: _builtins.int
-        """Of the first record; -1 on error."""
+        """Of the first record; -1 on error. A batch that was there already has the offset that it got then."""
         log_append_time_ms: _builtins.int
+        log_start_offset: _builtins.int
         def __init__(
             self,
             *,
@@ -463,10 +472,11 @@ class ProduceResponse(_message.Message):
             error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
             base_offset: _builtins.int = ...,
             log_append_time_ms: _builtins.int = ...,
+            log_start_offset: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "index", b"index", "log_append_time_ms", b"log_append_time_ms", "topic", b"topic"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "index", b"index", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "topic", b"topic"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -563,6 +573,8 @@ class FetchResponse(_message.Message):
         HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
         LAST_STABLE_OFFSET_FIELD_NUMBER: _builtins.int
         BATCHES_FIELD_NUMBER: _builtins.int
+        NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         index: _builtins.int
         error_code: _coordinator_pb2.ErrorCode.ValueType
@@ -570,8 +582,13 @@ class FetchResponse(_message.Message):
         high_watermark: _builtins.int
         last_stable_offset: _builtins.int
         """No record at or after it belongs to a decided transaction yet."""
+        next_offset: _builtins.int
+        """Where to read on: behind the last batch, and behind what was left out after it."""
+        topic_id: _builtins.bytes
         @_builtins.property
-        def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordBatch]: ...
+        def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordBatch]:
+            """Read committed: without those of aborted transactions. Markers never come."""
+
         def __init__(
             self,
             *,
@@ -582,10 +599,12 @@ class FetchResponse(_message.Message):
             high_watermark: _builtins.int = ...,
             last_stable_offset: _builtins.int = ...,
             batches: _abc.Iterable[Global___RecordBatch] | None = ...,
+            next_offset: _builtins.int = ...,
+            topic_id: _builtins.bytes = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "error_code", b"error_code", "high_watermark", b"high_watermark", "index", b"index", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "topic", b"topic"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "error_code", b"error_code", "high_watermark", b"high_watermark", "index", b"index", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "next_offset", b"next_offset", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -619,7 +638,9 @@ class ListOffsetsRequest(_message.Message):
         topic: _builtins.str
         index: _builtins.int
         timestamp_ms: _builtins.int
-        """As in Kafka: -1 = the end, -2 = the start, else the first record at or after that time."""
+        """As in Kafka: -1 = the end (read committed: the last stable offset), -2 = the start, else the first record at or
+        after that time.
+        """
         def __init__(
             self,
             *,
@@ -753,6 +774,8 @@ Global___InitProducerResponse: _TypeAlias = InitProducerResponse  # noqa: Y015
 
 @_typing.final
 class AddOffsetsToTransactionRequest(_message.Message):
+    """Makes a group's offsets part of the open transaction; TxnCommitOffsets then brings them."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
@@ -844,15 +867,25 @@ class EndTransactionResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    """Of a commit also the group's own: when the member was replaced since, the transaction is aborted."""
+    producer_id: _builtins.int
+    """What the producer goes on with: every transaction has an epoch of its own, so that a late word about one never
+    ends the next. Sequences begin anew with it.
+    """
+    producer_epoch: _builtins.int
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -120,7 +120,7 @@ class LogServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request, context):
-        """Append batches.
+        """Append batches. All batches of one request are written together, or none that is not refused by itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class LogStub:
     CreatePartitions: _grpc.UnaryUnaryMultiCallable[_log_pb2.CreatePartitionsRequest, _log_pb2.CreatePartitionsResponse]
     """Give topics more partitions; there is no way back to fewer."""
     Produce: _grpc.UnaryUnaryMultiCallable[_log_pb2.ProduceRequest, _log_pb2.ProduceResponse]
-    """Append batches."""
+    """Append batches. All batches of one request are written together, or none that is not refused by itself."""
     Fetch: _grpc.UnaryUnaryMultiCallable[_log_pb2.FetchRequest, _log_pb2.FetchResponse]
     """Read batches from offsets on; waits, woken by an append, until there is enough or time is up."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_log_pb2.ListOffsetsRequest, _log_pb2.ListOffsetsResponse]
@@ -64,7 +64,7 @@ class LogAsyncStub(LogStub):
     CreatePartitions: _aio.UnaryUnaryMultiCallable[_log_pb2.CreatePartitionsRequest, _log_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
     """Give topics more partitions; there is no way back to fewer."""
     Produce: _aio.UnaryUnaryMultiCallable[_log_pb2.ProduceRequest, _log_pb2.ProduceResponse]  # type: ignore[assignment]
-    """Append batches."""
+    """Append batches. All batches of one request are written together, or none that is not refused by itself."""
     Fetch: _aio.UnaryUnaryMultiCallable[_log_pb2.FetchRequest, _log_pb2.FetchResponse]  # type: ignore[assignment]
     """Read batches from offsets on; waits, woken by an append, until there is enough or time is up."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_log_pb2.ListOffsetsRequest, _log_pb2.ListOffsetsResponse]  # type: ignore[assignment]
@@ -113,7 +113,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.ProduceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.ProduceResponse, _abc.Awaitable[_log_pb2.ProduceResponse]]:
-        """Append batches."""
+        """Append batches. All batches of one request are written together, or none that is not refused by itself."""
 
     @_abc_1.abstractmethod
     def Fetch(

@@ -219,16 +219,18 @@ class DiskStore(Store):
         if not self.process.alive and self.disk.chance.random() < 0.5:
             return
         carried_out, failed = self.disk.fails()
+        unknown = StoreError("whether it was written, nobody knows") if failed else None
+        given_up = self._under_way is not appends
         outcomes: list[Outcome] = []
         for append in appends:
             if append.slot in refused or self.disk.epochs[append.slot] != append.epoch:
                 outcomes.append(SlotLost("an old epoch"))
                 continue
-            if carried_out:
+            # A snapshot that comes late leaves alone what was appended behind it; here it does nothing at all then.
+            if carried_out and not (append.replaces and given_up):
                 self.disk.write(append)
-                if not self.process.alive:
-                    self.disk.fired["a write of a dead process lands"] += 1
-            outcomes.append(StoreError("whether it was written, nobody knows") if failed else None)
+                self.disk.fired["a write of a dead process lands"] += not self.process.alive
+            outcomes.append(unknown)
         if any(isinstance(outcome, SlotLost) for outcome in outcomes):
             self.disk.fired["a write comes too late for its epoch"] += 1
         if self.disk.reaches(self.process):

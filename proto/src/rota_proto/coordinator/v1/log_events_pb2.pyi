@@ -191,10 +191,13 @@ class ProducerMade(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     producer_id: _builtins.int
+    """-1 = nobody: the id was not used for so long that it is forgotten."""
     producer_epoch: _builtins.int
     transaction_timeout_ms: _builtins.int
+    at_ms: _builtins.int
     def __init__(
         self,
         *,
@@ -202,10 +205,11 @@ class ProducerMade(_message.Message):
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
         transaction_timeout_ms: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -269,8 +273,9 @@ Global___GroupAdded: _TypeAlias = GroupAdded  # noqa: Y015
 
 @_typing.final
 class TransactionEnded(_message.Message):
-    """The markers are in the partitions' logs. The producer goes on with the id and epoch of the ProducerMade that
-    follows in the same append.
+    """The markers are in the partitions' logs. When its producer ended it, a ProducerMade follows in the same append: the
+    id and epoch that it goes on with, and that it is told again when it asks again. When it was ended over the
+    producer's head, the ProducerMade that fences the producer comes before.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -135,9 +135,9 @@ class CreateTopicsRequest(_message.Message):
         name: _builtins.str
         partitions: _builtins.int
         retention_ms: _builtins.int
-        """-1 = for ever."""
+        """-1 = for ever, 0 = the server's default."""
         retention_bytes: _builtins.int
-        """Per partition; -1 = unlimited."""
+        """Per partition; -1 = unlimited, 0 = the server's default."""
         def __init__(
             self,
             *,

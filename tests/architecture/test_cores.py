@@ -2,6 +2,7 @@
 
 import ast
 import tomllib
+from pathlib import Path
 
 from tests.support.tree import REPO
 
@@ -20,13 +21,14 @@ CORES = (
 IO_BUILTINS = {"breakpoint", "input", "open", "print"}
 
 
+def files_of(core: str) -> list[Path]:
+    """A core is a package, or a module."""
+    place = f"*/src/{core.replace('.', '/')}"
+    return [*REPO.glob(f"{place}/**/*.py"), *REPO.glob(f"{place}.py")]
+
+
 def existing() -> list[str]:
-    return [
-        core
-        for core in CORES
-        for path in REPO.glob(f"*/src/{core.replace('.', '/')}*")
-        if path.is_dir() or path.suffix == ".py"
-    ]
+    return [core for core in CORES if files_of(core)]
 
 
 def test_every_core_is_under_the_import_contract() -> None:
@@ -39,7 +41,7 @@ def test_cores_call_no_builtin_that_does_io() -> None:
     offenders = [
         f"{path.relative_to(REPO)}:{node.lineno} {node.func.id}: return a value and let the shell do it"
         for core in existing()
-        for path in REPO.glob(f"*/src/{core.replace('.', '/')}*/**/*.py")
+        for path in files_of(core)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IO_BUILTINS
     ]

@@ -1,0 +1,133 @@
+"""Batches that a producer brings to one partition: all of them are appended, or none. Called by the door."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rota_coordinator.log import transactions
+from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
+from rota_coordinator.log.config import EPOCH_MAX, LogConfig
+from rota_coordinator.log.effects import Effects
+from rota_coordinator.log.partition import Partition
+from rota_coordinator.log.sequences import Duplicate, Known, Refused, judge, noted
+from rota_coordinator.log.state import State
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.v1 import log_pb2 as pb
+
+NO_EPOCH = -1
+NOWHERE = -1
+
+
+@dataclass(slots=True)
+class Plan:
+    """What becomes of the batches when nothing more is wrong."""
+
+    end: int
+    # Of the first record, wherever it is.
+    base_offset: int = NOWHERE
+    accepted: list[tuple[Header, pb.RecordBatch]] = field(default_factory=list)
+    # What is known of the producers with the batches that are accepted.
+    known: dict[int, Known] = field(default_factory=dict)
+
+
+def append(
+    state: State,
+    asked: pb.ProduceRequest.Partition,
+    transactional_id: str,
+    now_ms: int,
+    effects: Effects,
+) -> pb.ProduceResponse.Partition:
+    """One partition of a Produce."""
+    reply = pb.ProduceResponse.Partition(
+        topic=asked.topic, index=asked.index, base_offset=NOWHERE, log_append_time_ms=-1, log_start_offset=-1
+    )
+    partition = state.topics.find(asked.topic, asked.index, asked.topic_id)
+    if not isinstance(partition, Partition):
+        reply.error_code = partition
+        return reply
+    reply.log_start_offset = partition.start
+    plan = judge_all(state, partition, asked.batches, transactional_id)
+    if isinstance(plan, Refused):
+        reply.error_code = plan.error
+        return reply
+    reply.base_offset = plan.base_offset
+    if plan.accepted:
+        reply.log_append_time_ms = now_ms
+        if transactional_id:
+            transactions.begin(state, state.producers.transactional[transactional_id], now_ms, effects)
+        for header, batch in plan.accepted:
+            state.append(Row(partition.log_id, header, now_ms, batch.codec, batch.payload), effects)
+    return reply
+
+
+def judge_all(
+    state: State, partition: Partition, batches: Iterable[pb.RecordBatch], transactional_id: str
+) -> Plan | Refused:
+    """Where the batches go, or why none of them can be taken."""
+    plan = Plan(partition.end)
+    for batch in batches:
+        header = header_of(batch, plan.end)
+        error = malformed(batch, header, state.config) or transactions.batch_error(
+            state, transactional_id, header
+        )
+        if (
+            not error
+            and header.transactional
+            and not state.may_write_to(header.producer_id, partition.log_id)
+        ):
+            error = codes.TRANSACTION_ABORTABLE
+        refused = Refused(error) if error else place(plan, partition, header, batch)
+        if refused is not None:
+            return refused
+    return plan if plan.base_offset != NOWHERE else Refused(codes.INVALID_RECORD)
+
+
+def place(plan: Plan, partition: Partition, header: Header, batch: pb.RecordBatch) -> Refused | None:
+    """Give the batch its place behind those before it, unless it has one already."""
+    producer_id = header.producer_id
+    offset = header.base_offset
+    if producer_id != NO_PRODUCER:
+        known = plan.known.get(producer_id) or partition.sequences.of(producer_id)
+        match judge(known, header):
+            case Refused() as refused:
+                return refused
+            case Duplicate(base_offset=offset):
+                pass
+            case None:
+                plan.known[producer_id] = noted(known, header)
+    if offset == header.base_offset:
+        plan.accepted.append((header, batch))
+        plan.end = header.next_offset
+    if plan.base_offset == NOWHERE:
+        plan.base_offset = offset
+    return None
+
+
+def header_of(batch: pb.RecordBatch, base_offset: int) -> Header:
+    """What the log will know of the batch."""
+    idempotent = batch.producer_id != NO_PRODUCER
+    return Header(
+        base_offset=base_offset,
+        count=batch.count,
+        base_timestamp_ms=batch.base_timestamp_ms,
+        max_timestamp_ms=batch.max_timestamp_ms,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch if idempotent else NO_EPOCH,
+        base_sequence=batch.base_sequence if idempotent else NO_SEQUENCE,
+        transactional=batch.transactional,
+        control=Control.RECORDS,
+    )
+
+
+def malformed(batch: pb.RecordBatch, header: Header, config: LogConfig) -> codes.ErrorCode.ValueType:
+    """What is wrong with the batch, whoever sends it."""
+    if batch.control or header.count < 1 or header.producer_id < NO_PRODUCER:
+        # Markers are the log's own.
+        return codes.INVALID_RECORD
+    if header.producer_id == NO_PRODUCER:
+        if header.transactional:
+            return codes.INVALID_RECORD
+    elif not 0 <= header.producer_epoch <= EPOCH_MAX or header.base_sequence < 0:
+        return codes.INVALID_RECORD
+    if header.max_timestamp_ms < header.base_timestamp_ms:
+        return codes.INVALID_TIMESTAMP
+    return codes.MESSAGE_TOO_LARGE if len(batch.payload) > config.batch_bytes_max else codes.NONE

@@ -1,0 +1,129 @@
+"""
+The embedded log's door: requests and time come in, answers and Effects go out.
+
+Called by the shell (`topic_log`). Loading goes through `replay` for every event, then `replay_batch` for every header,
+each log's in the order of offsets, then `loaded`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rota_coordinator.log import administration, appends, transactions
+from rota_coordinator.log.batch import Header, Row
+from rota_coordinator.log.config import LogConfig
+from rota_coordinator.log.effects import Effects
+from rota_coordinator.log.partition import Partition
+from rota_coordinator.log.state import State
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent
+from rota_proto.log.v1 import log_pb2 as pb
+
+
+class Log:
+    """Topics, records, producers and transactions of one file."""
+
+    def __init__(self, config: LogConfig) -> None:
+        self._state = State(config)
+
+    def replay(self, event: LogEvent) -> None:
+        """Take over an event from the store, in the order of writing."""
+        self._state.replay(event)
+
+    def replay_batch(self, log_id: int, header: Header) -> None:
+        """Take over a batch from the store, in the order of its log's offsets."""
+        self._state.replay_batch(log_id, header)
+
+    def loaded(self, now_ms: int) -> None:
+        """All events and all batches are replayed."""
+        self._state.loaded(now_ms)
+
+    def snapshot(self) -> list[LogEvent]:
+        """Events that say the same as all that were replayed: the log of events, compacted."""
+        return list(self._state.snapshot())
+
+    def written(self, rows: Sequence[Row]) -> None:
+        """These are in the file: they may be read."""
+        self._state.written(rows)
+
+    def partition(
+        self, topic: str, index: int, topic_id: bytes = b""
+    ) -> Partition | codes.ErrorCode.ValueType:
+        """The partition, or why there is none. An empty id is not checked."""
+        return self._state.topics.find(topic, index, topic_id)
+
+    def partitions(self) -> Iterable[Partition]:
+        """All partitions of all topics."""
+        return self._state.topics
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of the topic that has this name now."""
+        topic = self._state.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def create_topics(
+        self, request: pb.CreateTopicsRequest, fresh: Callable[[], bytes], effects: Effects
+    ) -> pb.CreateTopicsResponse:
+        """CreateTopics; `fresh` gives an id that no topic has had."""
+        return administration.create_topics(self._state, request, fresh, effects)
+
+    def delete_topics(self, request: pb.DeleteTopicsRequest, effects: Effects) -> pb.DeleteTopicsResponse:
+        """DeleteTopics."""
+        return administration.delete_topics(self._state, request, effects)
+
+    def create_partitions(
+        self, request: pb.CreatePartitionsRequest, effects: Effects
+    ) -> pb.CreatePartitionsResponse:
+        """CreatePartitions."""
+        return administration.create_partitions(self._state, request, effects)
+
+    def describe_topics(self, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
+        """DescribeTopics: changes nothing."""
+        return administration.describe_topics(self._state, request)
+
+    def delete_records(self, request: pb.DeleteRecordsRequest, effects: Effects) -> pb.DeleteRecordsResponse:
+        """DeleteRecords, by an administrator or for retention. The rows before a new start may be dropped."""
+        return administration.delete_records(self._state, request, effects)
+
+    def append(
+        self, partition: pb.ProduceRequest.Partition, transactional_id: str, now_ms: int, effects: Effects
+    ) -> pb.ProduceResponse.Partition:
+        """One partition of a Produce: all its batches, or none."""
+        return appends.append(self._state, partition, transactional_id, now_ms, effects)
+
+    def init_producer(
+        self, request: pb.InitProducerRequest, now_ms: int, effects: Effects
+    ) -> pb.InitProducerResponse:
+        """InitProducer."""
+        return transactions.init_producer(self._state, request, now_ms, effects)
+
+    def add_offsets(
+        self, request: pb.AddOffsetsToTransactionRequest, now_ms: int, effects: Effects
+    ) -> pb.AddOffsetsToTransactionResponse:
+        """AddOffsetsToTransaction."""
+        return transactions.add_offsets(self._state, request, now_ms, effects)
+
+    def txn_offsets_error(self, request: codes.TxnCommitOffsetsRequest) -> codes.ErrorCode.ValueType:
+        """Why these offsets cannot be part of the producer's transaction; NONE if they can."""
+        return transactions.txn_offsets_error(self._state, request)
+
+    def memberships(self, transactional_id: str) -> list[GroupAdded]:
+        """The groups of the open transaction, to be asked before its end."""
+        known = self._state.producers.transactional.get(transactional_id)
+        return [] if known is None or known.open is None else list(known.open.groups.values())
+
+    def end(
+        self,
+        request: pb.EndTransactionRequest,
+        refused: codes.ErrorCode.ValueType,
+        now_ms: int,
+        effects: Effects,
+    ) -> pb.EndTransactionResponse:
+        """EndTransaction. With `refused`, what one of its groups said, a commit becomes an abort."""
+        return transactions.end(self._state, request, refused, now_ms, effects)
+
+    def expire(self, now_ms: int, effects: Effects) -> None:
+        """Abort and forget what is due."""
+        transactions.expire(self._state, now_ms, effects)
+
+    def wake_at_ms(self) -> int | None:
+        """When to call `expire`; asked again after every event."""
+        return transactions.wake_at_ms(self._state)

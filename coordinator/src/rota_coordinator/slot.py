@@ -28,7 +28,7 @@ from rota_coordinator.overload import Stalls
 from rota_coordinator.store.port import SlotLost, Store, StoreError
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, SlotParcel
 
 
 class SlotState(enum.Enum):
@@ -197,6 +197,15 @@ class Slot:
                 expire = partial(self.groups.expire_offsets, group_id, self.shell.now_ms())
                 self._perform(group_id, self._guarded(expire))
 
+    def end_transaction(self, group_id: str, ended: ProducerEnded) -> None:
+        """A producer's transaction ends; called while the store takes all that ends with it together."""
+        self._perform(group_id, self._guarded(lambda: self.groups.end_transaction(group_id, ended)))
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is deleted; called while the store takes that together with it."""
+        for group_id in list(self.groups.offsets):
+            self._perform(group_id, self._guarded(partial(self.groups.forget_topic, group_id, topic)))
+
     def submit(self, request: Request, client_host: str) -> Answer:
         """Decide a request; its answer comes when it is durable."""
         loop = asyncio.get_running_loop()
@@ -272,8 +281,6 @@ class Slot:
                 partial(self._written, self._life, asyncio.get_running_loop().time())
             )
             self._length += len(effects.records)
-            if self._length > self._length_max:
-                self._compact()
         if changes:
             self._schedule(group_id)
         life = self._life
@@ -290,9 +297,13 @@ class Slot:
 
     def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
         error = None if append.cancelled() else append.exception()
-        if error is None or life != self._life:
+        if life != self._life:
             return
-        if isinstance(error, SlotLost):
+        if error is None:
+            # Here, and not where it grows: what is written together with other things must not be in a snapshot before.
+            if self._length > self._length_max and self.state is SlotState.READY:
+                self._compact()
+        elif isinstance(error, SlotLost):
             # Somebody else serves it; to claim it back would take it from them.
             self.stop(pb.NOT_COORDINATOR)
             self.shell.report(f"slot {self.number}: {error}; out of service")

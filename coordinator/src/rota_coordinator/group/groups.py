@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group import admin, barrier, commit, expiry, round
+from rota_coordinator.group import admin, barrier, commit, expiry, round, transactions
 from rota_coordinator.group.answers import AdminRequest, group_of, refused
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
 from rota_coordinator.group.effects import Call, Cause, Effects
@@ -23,6 +23,7 @@ from rota_proto.coordinator.v1.records_pb2 import (
     GenerationReserved,
     GroupRemoved,
     MemberSession,
+    ProducerEnded,
     Record,
     SlotParcel,
 )
@@ -142,6 +143,23 @@ class Groups:
         admin.expire_offsets(group, offsets, effects, now_ms)
         if group.state is State.EMPTY and offsets.is_empty() and not group.pending:
             self._remove(group, effects)
+        return effects
+
+    def membership_error(self, member: pb.TxnCommitOffsetsRequest) -> pb.ErrorCode.ValueType:
+        """Why a member may not end a transaction with offsets of its group; NONE if it may."""
+        return transactions.membership_error(self.groups.get(member.group_id), member)
+
+    def end_transaction(self, group_id: str, ended: ProducerEnded) -> Effects:
+        """A producer's transaction ends: what it holds in this group is committed, or dropped."""
+        effects = Effects()
+        if group_id in self.offsets:
+            transactions.end(self.offsets[group_id], effects, group_id, ended)
+        return effects
+
+    def forget_topic(self, group_id: str, topic: str) -> Effects:
+        """A topic was deleted."""
+        effects = Effects()
+        transactions.forget_topic(self.offsets[group_id], effects, group_id, topic)
         return effects
 
     def _remove(self, group: Group, effects: Effects) -> None:

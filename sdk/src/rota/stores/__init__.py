@@ -1,0 +1,38 @@
+"""
+Results and offsets in one transaction of the application's own database: exactly once, whatever stops or comes late.
+
+`SqlStore` is the way in; `AsyncSqlStore` is the same over psycopg's asynchronous connection. docs/guide/stores.md
+tells the story.
+"""
+
+from rota.stores.asynchronous import AsyncSqlStore, AsyncTransaction
+from rota.stores.batch import Tenure
+from rota.stores.errors import (
+    NotAssigned,
+    OffsetWentBack,
+    Partition,
+    PositionMoved,
+    StoreError,
+    StoreFenced,
+    TransactionLost,
+)
+from rota.stores.snapshots import Snapshots
+from rota.stores.store import SqlStore, Transaction
+from rota.stores.tables import Dialect
+
+__all__ = [
+    "AsyncSqlStore",
+    "AsyncTransaction",
+    "Dialect",
+    "NotAssigned",
+    "OffsetWentBack",
+    "Partition",
+    "PositionMoved",
+    "Snapshots",
+    "SqlStore",
+    "StoreError",
+    "StoreFenced",
+    "Tenure",
+    "Transaction",
+    "TransactionLost",
+]

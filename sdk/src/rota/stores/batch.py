@@ -1,0 +1,110 @@
+"""A tenure, and what one transaction of it is to keep: decided here, performed by the stores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rota.metadata import GroupMetadata
+from rota.stores.errors import NotAssigned, Partition, StoreError
+from rota.stores.flows import Flow, Save, look_for_newer, settle
+from rota.stores.tables import Tables
+
+# Kafka's limit, so that what is stored here can be committed there.
+METADATA_LENGTH_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """
+    The partitions that a member received in one generation, with the fence raised for them.
+
+    `positions` says where to go on reading; None where the store has no offset yet, and the group's own offset or the
+    reset policy counts. It follows the commits of this tenure. It is not to be shared by threads that save offsets of
+    the same partition.
+    """
+
+    group: GroupMetadata
+    positions: dict[Partition, int | None]
+
+
+class Batch:
+    """What the application asks for inside the block of a transaction. Offsets and state are written when it ends."""
+
+    def __init__(self, tables: Tables, tenure: Tenure) -> None:
+        self.tables = tables
+        self.tenure = tenure
+        self.is_open = True
+        self._saves: dict[Partition, Save] = {}
+        self._written_last: list[Flow[None]] = []
+        self._touched: set[Partition] = set()
+
+    @property
+    def group_id(self) -> str:
+        return self.tenure.group.group_id
+
+    def save(self, offsets: Mapping[Partition, int], *, metadata: str = "", rewind: bool = False) -> None:
+        """
+        Keep these offsets, each the next one to read, with the results of this block.
+
+        An offset below the stored one is refused unless `rewind` says that records are to be done again.
+        """
+        self.check_open()
+        if len(metadata) > METADATA_LENGTH_MAX:
+            raise StoreError(
+                f"the metadata of an offset has {len(metadata)} characters, {METADATA_LENGTH_MAX} are allowed: keep "
+                "more in a table of your own, in the same transaction"
+            )
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise StoreError(f"{offset} is not an offset: give the next one to read")
+            self.touch(partition)
+            topic, index = partition
+            self._saves[topic, index] = Save(offset, metadata, rewind)
+
+    def write_last(self, partition: Partition, flow: Flow[None]) -> None:
+        """Run this behind the check of the fence: a late owner does not get so far."""
+        self.check_open()
+        self.touch(partition)
+        self._written_last.append(flow)
+
+    def touch(self, partition: Partition) -> None:
+        """The batch counts only if this partition is still its owner's."""
+        topic, index = partition
+        if (topic, index) not in self.tenure.positions:
+            raise NotAssigned(self.group_id, partition)
+        self._touched.add((topic, index))
+
+    def concerned(self) -> set[Partition]:
+        """Whose fence is looked at: the partitions of which something is kept, or all when none is named."""
+        return self._touched or set(self.tenure.positions)
+
+    def settle(self) -> Flow[None]:
+        """All that is written behind the application's own results."""
+        yield from settle(
+            self.tables, self.tenure.group, self.tenure.positions, self._saves, self.concerned()
+        )
+        for flow in self._written_last:
+            yield from flow
+
+    def look_for_newer(self) -> Flow[None]:
+        """Refuse when somebody else owns a partition of this batch by now."""
+        return look_for_newer(self.tables, self.tenure.group, self.concerned())
+
+    def note_committed(self) -> None:
+        """The positions of the tenure are those in the store again."""
+        self.tenure.positions.update({partition: save.offset for partition, save in self._saves.items()})
+
+    def check_open(self) -> None:
+        """Its block has not ended."""
+        if not self.is_open:
+            raise StoreError(
+                f"this transaction of group {self.group_id} has ended: ask for what it is to keep inside its block"
+            )
+
+
+def check_member(group: GroupMetadata) -> None:
+    """It has a generation to be fenced by."""
+    if group.generation_id < 0 or group.incarnation < 0:
+        raise StoreError(
+            f"group {group.group_id} has given no generation to this consumer, so nobody could be fenced: subscribe "
+            "instead of assigning by hand, or give a GroupMetadata with an incarnation and generation of your own"
+        )

@@ -1,0 +1,215 @@
+"""
+The application's connection, whatever it is: a DB-API driver's, apsw's, or SQLAlchemy's.
+
+None of them is imported: they are known by what they are called and what they can do.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar, cast
+
+from rota.stores.errors import StoreError
+from rota.stores.flows import Flow, Rows, Statement
+from rota.stores.tables import Dialect
+
+# Modules of drivers, by the dialect that their databases speak.
+DRIVERS = {
+    "sqlite3": Dialect.SQLITE,
+    "apsw": Dialect.SQLITE,
+    "psycopg": Dialect.POSTGRESQL,
+    "psycopg2": Dialect.POSTGRESQL,
+    "pg8000": Dialect.POSTGRESQL,
+}
+# libpq's states of a connection with a transaction: a statement runs, waits for the next one, has failed.
+LIBPQ_OPEN = (1, 2, 3)
+PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat")
+BEGIN = {Dialect.SQLITE: "BEGIN IMMEDIATE", Dialect.POSTGRESQL: "BEGIN"}
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """What a store needs of a connection."""
+
+    dialect: Dialect
+
+    def begin(self) -> None:
+        """Begin a transaction; refused when one is open."""
+        ...
+
+    def execute(self, statement: Statement) -> Rows: ...
+
+    def commit(self) -> None: ...
+
+    def roll_back(self) -> None: ...
+
+
+class DbApi:
+    """A connection after PEP 249; apsw's, too, which has cursors and no more of it."""
+
+    def __init__(self, connection: object, dialect: Dialect, paramstyle: str) -> None:
+        self.dialect = dialect
+        self._connection = cast("Any", connection)
+        self._paramstyle = paramstyle
+
+    def begin(self) -> None:
+        refuse_open(open_transaction(self._connection))
+        if self._begins_by_word():
+            self._say(BEGIN[self.dialect])
+
+    def execute(self, statement: Statement) -> Rows:
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(*rendered(statement, self._paramstyle))
+            return as_tuples(cursor.fetchall()) if statement.gives else []
+        finally:
+            cursor.close()
+
+    def commit(self) -> None:
+        if self._begins_by_word():
+            self._say("COMMIT")
+        else:
+            self._connection.commit()
+
+    def roll_back(self) -> None:
+        if not self._begins_by_word():
+            self._connection.rollback()
+        elif open_transaction(self._connection) is not False:
+            self._say("ROLLBACK")
+
+    def _begins_by_word(self) -> bool:
+        """Whether transactions begin by a BEGIN of ours, and not by the driver's before the first statement."""
+        # sqlite3 has three ways, of which only one begins by itself before whatever statement comes.
+        autocommit = getattr(self._connection, "autocommit", None)
+        return autocommit is not False if self.dialect is Dialect.SQLITE else autocommit is True
+
+    def _say(self, word: str) -> None:
+        self.execute(Statement(word))
+
+
+class SqlAlchemy:
+    """A connection of SQLAlchemy, from version 2 on; text goes to the driver as it is."""
+
+    def __init__(self, connection: object, dialect: Dialect | None) -> None:
+        self._connection = cast("Any", connection)
+        self.dialect = dialect or known_dialect(self._connection.dialect.name)
+        self._paramstyle: str = self._connection.dialect.paramstyle
+
+    def begin(self) -> None:
+        refuse_open(self._connection.in_transaction())
+        self._connection.begin()
+        # SQLAlchemy leaves the beginning to sqlite3, which leaves it to the first write.
+        if self.dialect is Dialect.SQLITE and not self._connection.connection.in_transaction:
+            self.execute(Statement(BEGIN[self.dialect]))
+
+    def execute(self, statement: Statement) -> Rows:
+        result = self._connection.exec_driver_sql(*rendered(statement, self._paramstyle))
+        return as_tuples(result.fetchall()) if statement.gives else []
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def roll_back(self) -> None:
+        self._connection.rollback()
+
+
+def connected(connection: object, dialect: Dialect | None, paramstyle: str | None) -> Connection:
+    """The connection as a store uses it."""
+    if hasattr(connection, "exec_driver_sql"):
+        return SqlAlchemy(connection, dialect)
+    dialect = dialect or known_dialect(driver_name(connection))
+    paramstyle = paramstyle or getattr(sys.modules.get(driver_name(connection)), "paramstyle", None)
+    # apsw names none: it takes SQLite's own.
+    paramstyle = paramstyle or ("qmark" if dialect is Dialect.SQLITE else None)
+    if paramstyle not in PARAMSTYLES:
+        raise StoreError(
+            f"how {type(connection).__module__} marks values in SQL is not known: give paramstyle=, one of "
+            f"{', '.join(PARAMSTYLES)}"
+        )
+    return DbApi(connection, dialect, paramstyle)
+
+
+def driver_name(connection: object) -> str:
+    """The package that the connection's class, or one that it was derived from, comes from."""
+    packages = [each.__module__.partition(".")[0] for each in type(connection).__mro__]
+    return next((package for package in packages if package in DRIVERS), packages[0])
+
+
+def known_dialect(name: str) -> Dialect:
+    """The dialect that a driver or SQLAlchemy calls so."""
+    known = {**DRIVERS, **{dialect.value: dialect for dialect in Dialect}}
+    if name not in known:
+        raise StoreError(
+            f"which SQL the database behind {name} speaks is not known: give dialect=Dialect.POSTGRESQL or "
+            "Dialect.SQLITE if it speaks like one of them"
+        )
+    return known[name]
+
+
+def open_transaction(connection: object) -> bool | None:
+    """Whether a transaction is open; None when the driver does not tell."""
+    if getattr(connection, "autocommit", None) is False and driver_name(connection) == "sqlite3":
+        return None  # it opens one as soon as the last has ended
+    if isinstance(found := getattr(connection, "in_transaction", None), bool):
+        return found
+    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    return None if status is None else int(status) in LIBPQ_OPEN
+
+
+def refuse_open(is_open: bool | None) -> None:
+    """A batch is a transaction of its own."""
+    if is_open:
+        raise StoreError(
+            "a transaction is open on this connection already, and would end with the batch: commit it or roll it "
+            "back first, or give the store a connection of its own"
+        )
+
+
+def rendered(statement: Statement, paramstyle: str) -> tuple[Any, ...]:
+    """What the driver's `execute` takes: values marked in its own way."""
+    text = marked(statement.sql, paramstyle)
+    if not statement.values:
+        return (text,)
+    if paramstyle in ("named", "pyformat"):
+        return text, {f"v{number}": value for number, value in enumerate(statement.values, 1)}
+    return text, tuple(statement.values)
+
+
+@lru_cache(maxsize=1024)
+def marked(sql: str, paramstyle: str) -> str:
+    """SQL with each `?` in the driver's way. Our SQL has neither `?` nor `%` for anything else."""
+    first, *rest = sql.split("?")
+    return first + "".join(
+        mark + piece for mark, piece in zip(_marks(paramstyle, len(rest)), rest, strict=True)
+    )
+
+
+def _marks(paramstyle: str, count: int) -> Iterator[str]:
+    for number in range(1, count + 1):
+        match paramstyle:
+            case "numeric":
+                yield f":{number}"
+            case "named":
+                yield f":v{number}"
+            case "format":
+                yield "%s"
+            case "pyformat":
+                yield f"%(v{number})s"
+            case _:
+                yield "?"
+
+
+def as_tuples(rows: Sequence[Any]) -> Rows:
+    """Rows by position, also from a connection whose rows are mappings."""
+    return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
+
+
+def run(connection: Connection, flow: Flow[T]) -> T:
+    """Perform the statements of a flow; its result."""
+    try:
+        statement = next(flow)
+        while True:
+            statement = flow.send(connection.execute(statement))
+    except StopIteration as end:
+        result: T = end.value
+        return result

@@ -1,0 +1,88 @@
+"""What an external store refuses, each in one sentence that says what to do next."""
+
+from typing import ClassVar
+
+from rota.metadata import GroupMetadata
+
+# (topic, index of the partition).
+Partition = tuple[str, int]
+
+
+def named(partition: Partition) -> str:
+    """The partition as Kafka's tools write it."""
+    topic, index = partition
+    return f"{topic}-{index}"
+
+
+class StoreError(Exception):
+    """A store refused something, and kept nothing of it."""
+
+    # Whether the same call may succeed when it is made again.
+    retriable: ClassVar[bool] = False
+
+
+class StoreFenced(StoreError):
+    """Another owner stands in the store: what this one has done since is not kept."""
+
+    def __init__(
+        self, group: GroupMetadata, partition: Partition, token: tuple[int, int], member_id: str
+    ) -> None:
+        incarnation, generation = token
+        super().__init__(
+            f"partition {named(partition)} of group {group.group_id} belongs to member {member_id} of (incarnation "
+            f"{incarnation}, generation {generation}), and this is member {group.member_id} of (incarnation "
+            f"{group.incarnation}, generation {group.generation_id}): drop the batch, nothing of it was kept; you "
+            "are no longer the owner"
+        )
+        self.partition = partition
+        self.incarnation = incarnation
+        self.generation = generation
+        self.member_id = member_id
+
+
+class PositionMoved(StoreError):
+    """The position in the store is not the one that this owner left there."""
+
+    def __init__(self, partition: Partition, stored: int | None, expected: int | None) -> None:
+        super().__init__(
+            f"the store has {_offset(stored)} for partition {named(partition)}, where this owner left "
+            f"{_offset(expected)}: a commit whose answer was lost has counted, or somebody else changed it; drop the "
+            "batch, assign again, and go on from the position that you are given"
+        )
+        self.partition = partition
+
+
+class OffsetWentBack(StoreError):
+    """An offset below the one that is stored, and nobody said that this is meant."""
+
+    def __init__(self, partition: Partition, stored: int, given: int) -> None:
+        super().__init__(
+            f"offset {given} for partition {named(partition)} lies before {stored}, which is stored: nothing of the "
+            "batch was kept; save it with rewind=True if records are to be done again"
+        )
+        self.partition = partition
+
+
+class NotAssigned(StoreError):
+    """The store knows no fence of this owner for the partition."""
+
+    def __init__(self, group_id: str, partition: Partition) -> None:
+        super().__init__(
+            f"partition {named(partition)} of group {group_id} was not assigned to this owner in the store: call "
+            "assign with it before its first batch"
+        )
+        self.partition = partition
+
+
+class TransactionLost(StoreError):
+    """The transaction ended inside of its block."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"the transaction of group {group_id} has failed or ended inside its block, so the offsets are not "
+            "saved: let errors of statements leave the block, and neither commit nor roll back inside"
+        )
+
+
+def _offset(offset: int | None) -> str:
+    return "no offset" if offset is None else f"offset {offset}"

@@ -1,0 +1,207 @@
+"""
+What is said to the database, and what follows from its answers.
+
+Each function is a generator of statements that is sent their rows. It performs nothing, so that one text serves
+`SqlStore` and `AsyncSqlStore`.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+from rota.metadata import GroupMetadata
+from rota.stores.errors import (
+    NotAssigned,
+    OffsetWentBack,
+    Partition,
+    PositionMoved,
+    StoreFenced,
+)
+from rota.stores.tables import Tables
+
+# Eight values each: older SQLite takes 999 in one statement.
+ROWS_MAX = 100
+SAVEPOINT = "rota_batch"
+
+
+class Statement(NamedTuple):
+    """SQL with `?` for each value."""
+
+    sql: str
+    values: Sequence[object] = ()
+    # Whether it has rows to read.
+    gives: bool = False
+
+
+Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
+Flow = Generator[Statement, Rows, T]
+
+
+class Save(NamedTuple):
+    """An offset that is to be saved with the batch."""
+
+    offset: int
+    metadata: str
+    rewind: bool
+
+
+class Standing(NamedTuple):
+    """What the store holds of a partition."""
+
+    topic: str
+    number: int
+    next_offset: int | None
+    incarnation: int
+    generation: int
+    member_id: str
+
+    @property
+    def partition(self) -> Partition:
+        return self.topic, self.number
+
+    @property
+    def token(self) -> tuple[int, int]:
+        return self.incarnation, self.generation
+
+
+def each(statements: Iterable[str]) -> Flow[None]:
+    """Statements without values."""
+    for sql in statements:
+        yield Statement(sql)
+
+
+COLUMNS = "topic, partition, next_offset, incarnation, generation, member_id"
+
+
+def raise_fence(
+    tables: Tables, group: GroupMetadata, partitions: Iterable[Partition]
+) -> Flow[dict[Partition, int | None]]:
+    """
+    Put the owner's token on its partitions, refused where a higher one stands; gives the positions.
+
+    One statement does both for each row: whoever commits to it comes before, and is in the position, or comes after,
+    and meets the fence. Rows are taken in one order everywhere, so that two owners never wait for each other.
+    """
+    positions: dict[Partition, int | None] = {}
+    for some in _pieces(sorted(set(partitions))):
+        rows = yield Statement(
+            f"INSERT INTO {tables.offsets} AS held (group_id, topic, partition, metadata, incarnation, generation, "
+            f"member_id) VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * len(some))} "
+            "ON CONFLICT (group_id, topic, partition) DO UPDATE SET incarnation = excluded.incarnation, "
+            "generation = excluded.generation, member_id = excluded.member_id "
+            "WHERE (held.incarnation, held.generation) <= (excluded.incarnation, excluded.generation) "
+            "RETURNING topic, partition, next_offset",
+            [
+                value
+                for partition in some
+                for value in (
+                    *(group.group_id, *partition, ""),
+                    *(group.incarnation, group.generation_id, group.member_id),
+                )
+            ],
+            gives=True,
+        )
+        positions.update({(topic, index): offset for topic, index, offset in rows})
+        if refused := [partition for partition in some if partition not in positions]:
+            yield from look_for_newer(tables, group, refused)
+            raise NotAssigned(group.group_id, refused[0])
+    return positions
+
+
+def look_for_newer(tables: Tables, group: GroupMetadata, partitions: Iterable[Partition]) -> Flow[None]:
+    """Refuse when one of the partitions belongs to somebody else by now."""
+    for standing in (yield from standings(tables, group.group_id, partitions)):
+        _refuse_late(group, standing)
+
+
+def standings(
+    tables: Tables, group_id: str, partitions: Iterable[Partition], *, locked: bool = False
+) -> Flow[list[Standing]]:
+    """What is held of these partitions; locked, nobody else changes it before the transaction ends."""
+    found: list[Standing] = []
+    for topic, each in groupby(sorted(set(partitions)), key=lambda partition: partition[0]):
+        for some in _pieces(list(each)):
+            rows = yield Statement(
+                f"SELECT {COLUMNS} FROM {tables.offsets} WHERE group_id = ? AND topic = ? AND partition IN "
+                f"({', '.join('?' * len(some))}) ORDER BY partition{tables.for_update if locked else ''}",
+                (group_id, topic, *(index for _, index in some)),
+                gives=True,
+            )
+            found += [Standing(*row) for row in rows]
+    return found
+
+
+def settle(
+    tables: Tables,
+    group: GroupMetadata,
+    positions: Mapping[Partition, int | None],
+    saves: Mapping[Partition, Save],
+    touched: Iterable[Partition],
+) -> Flow[None]:
+    """
+    The last word of a batch: its owner is still the owner, and its offsets are saved.
+
+    The rows stay locked until the commit, which follows at once. They are not locked while the application works: an
+    owner that is stopped in the middle of its work would keep its successor from raising the fence.
+    """
+    wanted = set(touched)
+    found = yield from standings(tables, group.group_id, wanted, locked=True)
+    for missing in sorted(wanted - {standing.partition for standing in found}):
+        raise NotAssigned(group.group_id, missing)
+    for standing in found:
+        _refuse_late(group, standing)
+        if (save := saves.get(standing.partition)) is not None:
+            _check_offset(standing, positions[standing.partition], save)
+    yield from _store_offsets(tables, group, saves)
+
+
+def stored_offsets(tables: Tables, group_id: str) -> Flow[dict[Partition, int]]:
+    """All positions of a group."""
+    rows = yield Statement(
+        f"SELECT topic, partition, next_offset FROM {tables.offsets} "
+        "WHERE group_id = ? AND next_offset IS NOT NULL ORDER BY topic, partition",
+        (group_id,),
+        gives=True,
+    )
+    return {(topic, index): offset for topic, index, offset in rows}
+
+
+def _refuse_late(group: GroupMetadata, standing: Standing) -> None:
+    own = (group.incarnation, group.generation_id)
+    # The same token with another member: a static member came back, and has its former self's generation.
+    if standing.token > own or (standing.token == own and standing.member_id != group.member_id):
+        raise StoreFenced(group, standing.partition, standing.token, standing.member_id)
+    if standing.token < own:
+        raise NotAssigned(group.group_id, standing.partition)
+
+
+def _check_offset(standing: Standing, expected: int | None, save: Save) -> None:
+    if standing.next_offset != expected:
+        raise PositionMoved(standing.partition, standing.next_offset, expected)
+    if standing.next_offset is not None and save.offset < standing.next_offset and not save.rewind:
+        raise OffsetWentBack(standing.partition, standing.next_offset, save.offset)
+
+
+def _store_offsets(tables: Tables, group: GroupMetadata, saves: Mapping[Partition, Save]) -> Flow[None]:
+    # The rows are there: an insert that meets them is how many rows are changed in one statement.
+    for some in _pieces(sorted(saves)):
+        yield Statement(
+            f"INSERT INTO {tables.offsets} AS held (group_id, topic, partition, next_offset, metadata, incarnation, "
+            f"generation, member_id) VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * len(some))} "
+            "ON CONFLICT (group_id, topic, partition) DO UPDATE SET next_offset = excluded.next_offset, "
+            "metadata = excluded.metadata",
+            [
+                value
+                for partition in some
+                for value in (
+                    *(group.group_id, *partition, saves[partition].offset, saves[partition].metadata),
+                    *(group.incarnation, group.generation_id, group.member_id),
+                )
+            ],
+        )
+
+
+def _pieces(partitions: list[Partition]) -> Iterator[list[Partition]]:
+    for start in range(0, len(partitions), ROWS_MAX):
+        yield partitions[start : start + ROWS_MAX]

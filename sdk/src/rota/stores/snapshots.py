@@ -1,0 +1,149 @@
+"""
+Local state beside the results: what an aggregation holds in memory, so that the next owner can go on with it.
+
+Saved are changes (incremental snapshots), and now and then everything (a full one), which prunes what came before it.
+All of it is written behind the check of the fence: a late owner adds nothing.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+from rota.stores.batch import Batch, Tenure
+from rota.stores.errors import Partition, StoreError
+from rota.stores.flows import Flow, Statement, look_for_newer
+from rota.stores.tables import Tables
+
+PIECE_BYTES = 1 << 20
+ENTRY_BYTES_MAX = 64 << 20
+PIECES_READ_AT_ONCE = 8
+# Lengths of key and value; DELETED stands for a value that is gone.
+LENGTHS = struct.Struct(">Ii")
+DELETED = -1
+
+
+class Snapshots:
+    """
+    One kind of state of a group, by partition: keys and values as bytes.
+
+    `full_every` bounds how many snapshots a restore has to read. ::
+
+        totals = Snapshots("totals", full_every=100)
+        state = store.restore(totals, tenure, partition)
+        with store.transaction(tenure) as tx:
+            changes = add_up(batch, state)
+            totals.save(tx, partition, changes, state)
+            tx.save({partition: batch.next_offset})
+
+    When a transaction fails, `state` holds what was not kept: restore it again.
+    """
+
+    def __init__(self, name: str = "state", *, full_every: int = 100, piece_bytes: int = PIECE_BYTES) -> None:
+        if full_every < 1 or piece_bytes < 1:
+            raise StoreError(f"snapshots {name!r} need full_every and piece_bytes of at least 1")
+        self._name = name
+        self._full_every = full_every
+        self._piece_bytes = piece_bytes
+
+    def save(
+        self,
+        batch: Batch,
+        partition: Partition,
+        changes: Mapping[bytes, bytes | None],
+        state: Mapping[bytes, bytes],
+    ) -> None:
+        """
+        Keep what the batch has changed, None for a key that is gone; or all of `state`, when it is time to.
+
+        Both are read when the block ends. One call for each partition and batch.
+        """
+        batch.write_last(partition, self._saved(batch, partition, changes, state))
+
+    def save_full(self, batch: Batch, partition: Partition, state: Mapping[bytes, bytes]) -> None:
+        """Keep all of the state now, and prune what came before."""
+        batch.write_last(partition, self._saved(batch, partition, None, state))
+
+    def restored(self, tables: Tables, tenure: Tenure, partition: Partition) -> Flow[dict[bytes, bytes]]:
+        """The last full snapshot with the changes since. Stores perform it."""
+        yield from look_for_newer(tables, tenure.group, [partition])
+        state: dict[bytes, bytes] = {}
+        place = self._place(tenure, partition)
+        last = (-1, -1)
+        while True:
+            rows = yield Statement(
+                f"SELECT sequence, piece, is_full, content FROM {tables.snapshots} "
+                "WHERE group_id = ? AND name = ? AND topic = ? AND partition = ? AND (sequence, piece) > (?, ?) "
+                "ORDER BY sequence, piece LIMIT ?",
+                (*place, *last, PIECES_READ_AT_ONCE),
+                gives=True,
+            )
+            for sequence, piece, is_full, content in rows:
+                if is_full and piece == 0:
+                    state.clear()
+                _apply(bytes(content), state)
+                last = (sequence, piece)
+            if len(rows) < PIECES_READ_AT_ONCE:
+                return state
+
+    def _saved(
+        self,
+        batch: Batch,
+        partition: Partition,
+        changes: Mapping[bytes, bytes | None] | None,
+        state: Mapping[bytes, bytes],
+    ) -> Flow[None]:
+        if changes is not None and not changes:
+            return
+        table = batch.tables.snapshots
+        place = self._place(batch.tenure, partition)
+        here = "group_id = ? AND name = ? AND topic = ? AND partition = ?"
+        # A full one prunes what came before it, so the chain begins with the lowest.
+        ((first, last),) = yield Statement(
+            f"SELECT MIN(sequence), MAX(sequence) FROM {table} WHERE {here}", place, gives=True
+        )
+        sequence = 1 if last is None else last + 1
+        is_full = changes is None or (first is not None and sequence - first >= self._full_every)
+        entries = state if changes is None or is_full else changes
+        for piece, content in enumerate(self._packed(entries.items())):
+            yield Statement(
+                f"INSERT INTO {table} (group_id, name, topic, partition, sequence, piece, is_full, content) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*place, sequence, piece, int(is_full), content),
+            )
+        if is_full:
+            yield Statement(f"DELETE FROM {table} WHERE {here} AND sequence < ?", (*place, sequence))
+
+    def _place(self, tenure: Tenure, partition: Partition) -> tuple[object, ...]:
+        return (tenure.group.group_id, self._name, *partition)
+
+    def _packed(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[bytes]:
+        """The entries in pieces, each about as large as it is allowed to be; one piece for none at all."""
+        piece = bytearray()
+        packed = False
+        for key, value in entries:
+            if len(key) + len(value or b"") > ENTRY_BYTES_MAX:
+                raise StoreError(
+                    f"an entry of snapshots {self._name!r} has more than {ENTRY_BYTES_MAX} bytes: spread it over "
+                    "several keys"
+                )
+            piece += LENGTHS.pack(len(key), DELETED if value is None else len(value)) + key + (value or b"")
+            if len(piece) >= self._piece_bytes:
+                yield bytes(piece)
+                piece.clear()
+                packed = True
+        if piece or not packed:
+            yield bytes(piece)
+
+
+def _apply(content: bytes, state: dict[bytes, bytes]) -> None:
+    position = 0
+    while position < len(content):
+        key_length, value_length = LENGTHS.unpack_from(content, position)
+        start = position + LENGTHS.size
+        middle = start + key_length
+        key = content[start:middle]
+        if value_length == DELETED:
+            state.pop(key, None)
+            position = middle
+        else:
+            position = middle + value_length
+            state[key] = content[middle:position]

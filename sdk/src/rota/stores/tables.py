@@ -1,0 +1,98 @@
+"""
+The tables in the application's database, and how its two dialects of SQL differ.
+
+Everything else in this package is SQL that PostgreSQL (from 9.6) and SQLite (from 3.35) understand alike.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+
+from rota.stores.errors import StoreError
+
+PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
+# Any number; all who create these tables take the same one.
+CREATION_LOCK = 7_064_001
+
+
+class Dialect(enum.Enum):
+    """The databases that are proven."""
+
+    SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names of the tables, in one database."""
+
+    dialect: Dialect
+    prefix: str
+
+    def __post_init__(self) -> None:
+        if not PREFIX.fullmatch(self.prefix):
+            raise StoreError(
+                f"{self.prefix!r} cannot begin the names of tables: use letters, digits and underscores, and at most "
+                "one dot behind the schema"
+            )
+
+    @property
+    def offsets(self) -> str:
+        return f"{self.prefix}offsets"
+
+    @property
+    def keys(self) -> str:
+        return f"{self.prefix}keys"
+
+    @property
+    def snapshots(self) -> str:
+        return f"{self.prefix}snapshots"
+
+    @property
+    def now_ms(self) -> str:
+        """The database's clock: that of the owners may differ from each other."""
+        if self.dialect is Dialect.SQLITE:
+            return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+        return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+    @property
+    def for_update(self) -> str:
+        """SQLite has no locks of rows: who writes holds the whole file from the beginning."""
+        return "" if self.dialect is Dialect.SQLITE else " FOR UPDATE"
+
+    def creation(self) -> list[str]:
+        """The statements that create what is missing."""
+        blob = "BLOB" if self.dialect is Dialect.SQLITE else "BYTEA"
+        # Two that create the same table at once: PostgreSQL lets one of them fail, though both say IF NOT EXISTS.
+        alone = [f"SELECT pg_advisory_xact_lock({CREATION_LOCK})"]
+        offsets = (
+            "group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "
+            "next_offset BIGINT, metadata TEXT NOT NULL, "
+            "incarnation BIGINT NOT NULL, generation BIGINT NOT NULL, member_id TEXT NOT NULL, "
+            "PRIMARY KEY (group_id, topic, partition)"
+        )
+        snapshots = (
+            "group_id TEXT NOT NULL, name TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "
+            f"sequence BIGINT NOT NULL, piece INTEGER NOT NULL, is_full INTEGER NOT NULL, content {blob} NOT NULL, "
+            "PRIMARY KEY (group_id, name, topic, partition, sequence, piece)"
+        )
+        keys = "group_id TEXT NOT NULL, key TEXT NOT NULL, expires_at_ms BIGINT, PRIMARY KEY (group_id, key)"
+        # An index lies where its table does, and is named without a schema.
+        by_expiry = f"{self.prefix.rpartition('.')[2]}keys_by_expiry"
+        return [
+            *(alone if self.dialect is Dialect.POSTGRESQL else ()),
+            f"CREATE TABLE IF NOT EXISTS {self.offsets} ({offsets})",
+            f"CREATE TABLE IF NOT EXISTS {self.snapshots} ({snapshots})",
+            f"CREATE TABLE IF NOT EXISTS {self.keys} ({keys})",
+            f"CREATE INDEX IF NOT EXISTS {by_expiry} ON {self.keys} (expires_at_ms)",
+        ]
+
+    def opening(self, idle_timeout_ms: int) -> list[str]:
+        """What a transaction begins with."""
+        if self.dialect is Dialect.SQLITE:
+            # Writes nothing, and locks the file like BEGIN IMMEDIATE: some drivers begin transactions themselves, and
+            # would lock it with the first result only, when what was read before may be old.
+            return [f"UPDATE {self.offsets} SET generation = generation WHERE 1 = 0"]
+        return (
+            [f"SET LOCAL idle_in_transaction_session_timeout = {idle_timeout_ms}"] if idle_timeout_ms else []
+        )

@@ -1,0 +1,104 @@
+"""
+Logs of events as each version of Rota wrote them, kept for ever, as `tests.coordinator.golden_logs` keeps those of slots.
+
+    .venv/bin/python -m tests.log.golden_logs 0.2.0     # adds the log of a version about to be released
+"""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from google.protobuf import text_format
+
+from rota_coordinator.log.config import LogConfig
+from rota_coordinator.log.log import Log
+from rota_coordinator.store import batches
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch
+from rota_proto.log.v1 import log_pb2 as pb
+from tests.log.engine import TIMEOUT_MS, Engine
+
+FOLDER = Path(__file__).parent / "golden"
+CONFIG = LogConfig(epoch_max=2)
+
+
+def state_of(log: Log) -> str:
+    """All that the events say, for people to read and for tests to compare."""
+    records = [Record(log_event=event) for event in log.snapshot()]
+    return text_format.MessageToString(RecordBatch(records=records), as_utf8=True)
+
+
+def replayed(log: Iterable[tuple[bytes, int]]) -> Log:
+    """What this version makes of a log."""
+    read = Log(CONFIG)
+    for data, checksum in log:
+        for record in batches.decode(data, checksum, "a golden log"):
+            read.replay(record.log_event)
+    return read
+
+
+def tell() -> Engine:
+    """Topics of each kind and fate, and transactional ids in each state."""
+    engine = Engine(CONFIG)
+    engine.create(partitions=2, retention_ms=3_600_000, retention_bytes=2**40)
+    engine.create("clicks", retention_ms=0, retention_bytes=0)
+    engine.grow("clicks", 3)
+    engine.create("gone", partitions=4)
+    engine.delete("gone")
+    engine.produce(records=5)
+    engine.delete_records(3)
+    engine.init("")
+    engine.init("forgotten")
+    engine.pass_time(CONFIG.producers_expire_ms)
+
+    committed = engine.init("až sem")
+    engine.produce(committed, 0)
+    engine.ended(committed, commit=True)
+    aborted = engine.init("aborted")
+    engine.add_group(aborted)
+    engine.end(aborted, commit=True, refused=codes.ILLEGAL_GENERATION)
+    second_id = engine.init("second id")
+    for _ in range(4):
+        engine.produce(second_id, 0)
+        second_id = engine.ended(second_id, commit=True)
+    replaced = engine.init("replaced")
+    engine.produce(replaced, 0)
+    engine.init("replaced", timeout_ms=TIMEOUT_MS - 1)
+    engine.produce(engine.init("silent"), 0)
+    engine.pass_time(TIMEOUT_MS)
+
+    open_ = engine.ended(engine.init("open"), commit=False)
+    engine.add_group(open_)
+    instance = pb.AddOffsetsToTransactionRequest(
+        transactional_id="open",
+        producer_id=open_.producer_id,
+        producer_epoch=open_.epoch,
+        group_id="statisch",
+        generation_id=2**31 - 1,
+        member_id="pod-0",
+        group_instance_id="pod-0",
+    )
+    engine.decide(lambda effects: engine.log.add_offsets(instance, engine.now_ms, effects))
+    return engine
+
+
+def written(engine: Engine) -> list[list[Record]]:
+    """The records of each write, as the shell hands them to the store."""
+    writes = ([Record(log_event=event) for event in effects.events] for effects in engine.writes)
+    return [records for records in writes if records]
+
+
+def add(version: str) -> None:
+    """Write the log of this version; one that is there stays as it is."""
+    engine = tell()
+    encoded = [batches.encode(records) for records in written(engine)]
+    with (FOLDER / f"{version}.log").open("x") as log:
+        log.writelines(f"{checksum:08x} {data.hex()}\n" for data, checksum in encoded)
+    with (FOLDER / f"{version}.state").open("x") as state:
+        state.write(state_of(engine.log))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Keep the log of events that this version writes.")
+    parser.add_argument("version")
+    add(parser.parse_args().version)

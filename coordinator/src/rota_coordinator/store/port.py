@@ -1,11 +1,17 @@
 """What the runtime asks of a store. A slot's records form one log, and one process at a time may append to it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from rota_coordinator.slots.table import Table
+from rota_coordinator.log.batch import Header, Row
+from rota_coordinator.log.retention import Oldest
+from rota_coordinator.slots.table import SLOTS, Table
 from rota_proto.coordinator.v1.records_pb2 import Record
+
+# The embedded log's events are a log behind those of the slots, and its rows belong to it.
+LOG_SLOT = SLOTS
 
 
 class StoreError(Exception):
@@ -86,4 +92,56 @@ class SharedStore(Store, Protocol):
 
     async def leave(self) -> None:
         """Own nothing and be gone, without waiting for the end of the lease."""
+        ...
+
+
+class LogStore(Store, Protocol):
+    """A store that keeps batches of records too, each as a row."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """
+        What is appended inside is written in one transaction, or not at all: if one part is refused, all are. No
+        await inside. What breaks off inside is not written either, and its slots must be claimed anew.
+        """
+        ...
+
+    def append_rows(self, epoch: int, rows: Sequence[Row], *, flush: bool) -> "asyncio.Future[None]":
+        """
+        Put the rows down, in the order of the calls, those of `append` among them. Done once they are in the file,
+        with `flush` once they are on the disk. Fails as `append` does; the epoch is that of LOG_SLOT.
+        """
+        ...
+
+    def rows_waiting_bytes(self) -> int:
+        """How much of payloads is not written yet: what the caller bounds."""
+        ...
+
+    def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[None]":
+        """
+        Delete the rows of a log that end before the offset, or all. Piece by piece, between what others write; a
+        crash may leave some of them, and then it is to be called again. Refused while LOG_SLOT is to be claimed anew.
+        """
+        ...
+
+    def headers(self) -> AsyncIterator[Sequence[tuple[int, Header]]]:
+        """All headers with their log's number, by log and offset, in pieces."""
+        ...
+
+    async def read(self, log_id: int, offset: int, until: int, max_bytes: int) -> Sequence[Row]:
+        """
+        Rows from the one that contains the offset, or the next one, up to the last that begins before `until`: as
+        many as fit into the bytes, and one at least.
+        """
+        ...
+
+    async def first_at(self, log_id: int, timestamp_ms: int) -> Header | None:
+        """The first batch of which the greatest timestamp is not below this one."""
+        ...
+
+    async def oldest(self, log_id: int, count: int) -> Sequence[Oldest]:
+        """The first batches of a log."""
+        ...
+
+    async def size(self, log_id: int) -> int:
+        """How long the payloads of a log are, all of them."""
         ...

@@ -1,0 +1,134 @@
+"""
+The file of the embedded store as its writer holds it: flushed as far as is needed, checkpointed, and distrusted after
+an error.
+
+When a flush fails, the system may take what it could not write for written: the next flush then succeeds without it,
+and what is acknowledged by that lies behind a gap. So after an error nothing is written before the WAL was put down
+once more and copied into the database as a whole, through connections that are new.
+"""
+
+import os
+from pathlib import Path
+
+import apsw
+
+from rota_coordinator.store.port import StoreError
+from rota_coordinator.store.sqlite_readers import Readers
+from rota_coordinator.store.sqlite_schema import WAL_BYTES_MAX, connect
+
+PAGE_BYTES = 4_096
+# As SQLite does by itself: 4 MB.
+CHECKPOINT_PAGES = 1_000
+# How long readers may keep a WAL that is too long from beginning anew, before it is tried again later.
+RESTART_MS = 1_000
+BUSY_MS = 5_000
+COPIED_AT_ONCE = 1024 * 1024
+# After these the file is as before, and the connection too.
+HARMLESS = (apsw.FullError, apsw.ConstraintError)
+
+
+class DatabaseFile:
+    """The only connection that writes; its thread's, from the first call on."""
+
+    def __init__(self, path: Path, vfs: str) -> None:
+        self._path = path
+        self._vfs = vfs
+        self._flushing = True
+        self._pages = 0  # written since the last checkpoint, about
+        self._connection: apsw.Connection | None = connect(path, vfs)
+        self._trusted = True
+        self.readers = Readers(path, vfs)
+
+    def connection(self, *, flush: bool) -> apsw.Connection:
+        """The connection, such that what it commits is on the disk then, or only in the file."""
+        if not self._trusted or self._connection is None:
+            self._connection = self._mended()
+            self._trusted = self._flushing = True
+        if flush is not self._flushing:
+            self._connection.pragma("synchronous", "full" if flush else "normal")
+            self._flushing = flush
+        return self._connection
+
+    def failed(self, error: apsw.Error) -> None:
+        """Something was not written."""
+        if not isinstance(error, HARMLESS):
+            self._trusted = False
+        elif self._connection is not None and self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except apsw.Error:
+                self._trusted = False
+
+    def wrote(self, pages: int) -> None:
+        """So much was written, about; checkpoint now and then."""
+        self._pages += pages
+        if self._pages < CHECKPOINT_PAGES or not self._trusted or self._connection is None:
+            return
+        self._pages = 0
+        try:
+            frames, _ = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if frames * PAGE_BYTES > WAL_BYTES_MAX:
+                self._begin_wal_anew(self._connection)
+        except apsw.FullError:
+            # The WAL goes on, and the next append says so when there is no room for that either.
+            return
+        except apsw.Error:
+            # Everybody was answered before, and rightly. The next append says whether it could be mended.
+            self._trusted = False
+
+    def _begin_wal_anew(self, connection: apsw.Connection) -> None:
+        """Wait for those who read in it. Who comes meanwhile does not need it."""
+        connection.set_busy_timeout(RESTART_MS)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        except apsw.BusyError:
+            return  # a slow reader; it is tried again with the next checkpoint
+        finally:
+            connection.set_busy_timeout(BUSY_MS)
+
+    def _mended(self) -> apsw.Connection:
+        try:
+            with self.readers.kept_out():
+                if self._connection is not None:
+                    let_go(self._connection)
+                    self._connection = None
+                put_down_once_more(self._path.with_name(self._path.name + "-wal"))
+                connection = connect(self._path, self._vfs)
+                try:
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                except apsw.Error:
+                    let_go(connection)
+                    raise
+                return connection
+        except (apsw.Error, OSError) as broken:
+            raise StoreError(
+                f"{self._path} cannot be written ({broken}); see to the disk, nothing is served until then"
+            ) from broken
+
+    def close(self) -> None:
+        """Readers first, so that what is in the WAL is copied to the database."""
+        self.readers.close()
+        if self._connection is None:
+            return
+        if self._trusted:
+            self._connection.close()
+        else:
+            let_go(self._connection)
+
+
+def let_go(connection: apsw.Connection) -> None:
+    """Close the connection, and leave the WAL as it is."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close(force=True)
+
+
+def put_down_once_more(wal: Path) -> None:
+    """Write the file's own bytes over it: after a failed flush the system would else not write them."""
+    if not wal.exists():
+        return
+    with wal.open("r+b") as file:
+        while piece := file.read(COPIED_AT_ONCE):
+            file.seek(-len(piece), os.SEEK_CUR)
+            file.write(piece)
+            file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,83 @@
+"""
+Who reads the embedded store while it is written: a few connections of their own, each in a thread while it is used.
+
+They never checkpoint. Every read is short, because the WAL cannot begin anew below one that goes on.
+"""
+
+import asyncio
+import queue
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from rota_coordinator.store.port import StoreError
+from rota_coordinator.store.sqlite_schema import connect_reader
+
+Result = TypeVar("Result")
+CONNECTIONS = 4
+# A read takes milliseconds; one that takes so long hangs with its disk.
+READ_S = 30.0
+
+
+class Readers:
+    """A bounded pool of connections. Opened when first used."""
+
+    def __init__(self, path: Path, vfs: str) -> None:
+        self._path = path
+        self._vfs = vfs
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="sqlite-reader")
+        self._idle: queue.LifoQueue[apsw.Connection | None] = queue.LifoQueue()
+        for _ in range(CONNECTIONS):
+            self._idle.put(None)
+
+    async def read(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        """What the work returns; it is one statement, or few short ones."""
+        try:
+            done = self._threads.submit(self._read, work)
+        except RuntimeError:
+            raise StoreError(f"{self._path} is closed; nothing can be asked of it any more") from None
+        return await asyncio.wrap_future(done)
+
+    def _read(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        connection = self._take()
+        try:
+            connection = connection or connect_reader(self._path, self._vfs)
+            return work(connection)
+        except apsw.Error as broken:
+            if connection is not None:
+                connection.close()
+                connection = None
+            raise StoreError(f"{self._path} could not be read ({broken}); see to the disk") from broken
+        finally:
+            self._idle.put(connection)
+
+    def _take(self) -> apsw.Connection | None:
+        try:
+            return self._idle.get(timeout=READ_S)
+        except queue.Empty:
+            raise StoreError(f"{self._path} is not read within {READ_S:.0f} s; see to the disk") from None
+
+    @contextmanager
+    def kept_out(self) -> Iterator[None]:
+        """No connection is open meanwhile; who wants to read waits."""
+        taken = 0
+        try:
+            while taken < CONNECTIONS:
+                connection = self._take()
+                taken += 1
+                if connection is not None:
+                    connection.close()
+            yield
+        finally:
+            for _ in range(taken):
+                self._idle.put(None)
+
+    def close(self) -> None:
+        """Let what is being read end, and take nothing more."""
+        self._threads.shutdown(cancel_futures=True)
+        with self.kept_out():
+            pass

@@ -1,0 +1,231 @@
+"""Batches of records as rows of the embedded store: what its writer does to them, and what readers ask."""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from rota_coordinator.log.batch import Control, Header, Row
+from rota_coordinator.log.retention import Oldest
+from rota_coordinator.store import batches
+
+COLUMNS = (
+    "log_id, base_offset, count, base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, "
+    "transactional, control, appended_ms, codec, bytes, bytes_until, latest_ms, payload_id, payload_checksum, checksum"
+)
+WIDTH = COLUMNS.count(",") + 1
+HEADER = slice(1, 10)
+# All but the last one, which is the checksum of these.
+CHECKED = struct.Struct(f"<{WIDTH - 1}q")
+APPENDED_MS, CODEC, BYTES, BYTES_UNTIL, LATEST_MS, PAYLOAD_ID, PAYLOAD_CHECKSUM, CHECKSUM, DATA = range(
+    10, 19
+)
+# In one statement. Every one takes Python's lock away from the loop twice, and is prepared once for each number.
+INSERTED_AT_ONCE = 64
+# Of the ends of logs, so that to append needs no look at them.
+ENDS_MAX = 20_000
+HEADERS_AT_ONCE = 5_000
+# However small the rows are: a short read.
+READ_ROWS = 500
+# What may be dropped in one transaction: some ten milliseconds.
+DROPPED_BYTES = 4 * 1024 * 1024
+DROPPED_ROWS = 500
+
+Columns = tuple[Any, ...]
+
+
+class End(NamedTuple):
+    """What the next row of a log goes on from."""
+
+    bytes_until: int
+    latest_ms: int
+
+
+class RowWriter:
+    """Puts rows into the file, inside the writer's transactions; what it remembers counts until one of them fails."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, End] = {}
+        self._next_payload_id = 0
+
+    def forget(self) -> None:
+        """Look into the file before the next row."""
+        self._ends.clear()
+        self._next_payload_id = 0
+
+    def insert(self, connection: apsw.Connection, rows: Sequence[Row]) -> None:
+        """Append the rows to their logs."""
+        if not self._next_payload_id:
+            self._next_payload_id = (
+                connection.execute("SELECT coalesce(max(payload_id), 0) + 1 FROM payloads").get or 1
+            )
+        if len(self._ends) > ENDS_MAX:
+            self._ends.clear()
+        for first in range(0, len(rows), INSERTED_AT_ONCE):
+            some = rows[first : first + INSERTED_AT_ONCE]
+            payload_ids = range(self._next_payload_id, self._next_payload_id + len(some))
+            self._next_payload_id += len(some)
+            payloads = [
+                value
+                for payload_id, row in zip(payload_ids, some, strict=True)
+                for value in (payload_id, row.payload)
+            ]
+            columns = [
+                value
+                for payload_id, row in zip(payload_ids, some, strict=True)
+                for value in self._columns(connection, row, payload_id)
+            ]
+            connection.execute(f"INSERT INTO payloads VALUES {places(2, len(some))}", payloads)
+            connection.execute(f"INSERT INTO headers VALUES {places(WIDTH, len(some))}", columns)
+
+    def _columns(self, connection: apsw.Connection, row: Row, payload_id: int) -> Columns:
+        end = self._ends.get(row.log_id) or end_of(connection, row.log_id)
+        end = End(end.bytes_until + len(row.payload), max(end.latest_ms, row.header.max_timestamp_ms))
+        self._ends[row.log_id] = end
+        columns = (
+            row.log_id,
+            *row.header,
+            row.appended_ms,
+            row.codec,
+            len(row.payload),
+            *end,
+            payload_id,
+            zlib.crc32(row.payload),
+        )
+        return *columns, zlib.crc32(CHECKED.pack(*columns))
+
+    def drop(self, connection: apsw.Connection, log_id: int, before_offset: int | None) -> bool:
+        """Delete some of the rows that end before the offset, or of all; whether there may be more of them."""
+        self._ends.pop(log_id, None)
+        first = first_row(connection, log_id)
+        if first is None:
+            return False
+        bytes_until = first[BYTES_UNTIL] + DROPPED_BYTES
+        last_offset = connection.execute(
+            "SELECT max(base_offset) FROM (SELECT * FROM headers WHERE log_id = ?1 ORDER BY base_offset LIMIT ?5) "
+            "WHERE (?2 IS NULL OR base_offset + count <= ?2) AND (bytes_until <= ?3 OR base_offset = ?4)",
+            (log_id, before_offset, bytes_until, first[1], DROPPED_ROWS),
+        ).get
+        if last_offset is None:
+            return False
+        last = (log_id, last_offset)
+        connection.execute(
+            "DELETE FROM payloads WHERE payload_id IN "
+            "(SELECT payload_id FROM headers WHERE log_id = ? AND base_offset <= ?)",
+            last,
+        )
+        connection.execute("DELETE FROM headers WHERE log_id = ? AND base_offset <= ?", last)
+        return True
+
+
+def places(width: int, count: int) -> str:
+    """The places of so many rows in a statement."""
+    row = f"({', '.join('?' * width)})"
+    return ", ".join([row] * count)
+
+
+def end_of(connection: apsw.Connection, log_id: int) -> End:
+    """What the next row of the log goes on from."""
+    last = connection.execute(
+        "SELECT bytes_until, latest_ms FROM headers WHERE log_id = ? ORDER BY base_offset DESC LIMIT 1",
+        (log_id,),
+    ).fetchone()
+    return End(*last) if last else End(0, -1)
+
+
+def first_row(connection: apsw.Connection, log_id: int) -> Columns | None:
+    """The first row of the log, as it lies in the file."""
+    return connection.execute(
+        f"SELECT {COLUMNS} FROM headers WHERE log_id = ? ORDER BY base_offset LIMIT 1", (log_id,)
+    ).fetchone()
+
+
+class RowReader:
+    """What can be asked of the rows, each through a connection that is given; `where` is the file that is damaged."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def headers(self, connection: apsw.Connection, behind: tuple[int, int]) -> list[tuple[int, Header]]:
+        """Some headers behind a place, which is a log's number and an offset."""
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM headers WHERE (log_id, base_offset) > (?, ?) ORDER BY log_id, base_offset LIMIT ?",
+            (*behind, HEADERS_AT_ONCE),
+        )
+        return [(row[0], self._header(row)) for row in rows]
+
+    def read(
+        self, connection: apsw.Connection, log_id: int, span: tuple[int, int], max_bytes: int
+    ) -> list[Row]:
+        """Rows from the one that contains the first offset of the span, or is behind it."""
+        rows = connection.execute(
+            f"""
+            WITH first AS (
+                SELECT base_offset AS begin, bytes_until - bytes AS bytes_before FROM headers
+                WHERE log_id = ?1 AND base_offset + count > ?2 AND base_offset >= coalesce(
+                    (SELECT max(base_offset) FROM headers WHERE log_id = ?1 AND base_offset <= ?2), ?2)
+                ORDER BY base_offset LIMIT 1
+            ), near AS (
+                SELECT headers.*, begin, bytes_before FROM first CROSS JOIN headers
+                WHERE log_id = ?1 AND base_offset >= begin AND base_offset < ?3
+                ORDER BY base_offset LIMIT ?5
+            )
+            SELECT {COLUMNS}, data FROM near LEFT JOIN payloads USING (payload_id)
+            WHERE bytes_until <= bytes_before + ?4 OR base_offset = begin
+            ORDER BY base_offset
+            """,
+            (log_id, *span, max_bytes, READ_ROWS),
+        )
+        return list(self._rows(rows))
+
+    def _rows(self, rows: Iterable[Columns]) -> Iterator[Row]:
+        for row in rows:
+            header, data = self._header(row), row[DATA]
+            if data is None or zlib.crc32(data) != row[PAYLOAD_CHECKSUM]:
+                raise batches.damaged(self._place(row))
+            yield Row(row[0], header, row[APPENDED_MS], row[CODEC], data)
+
+    def first_at(self, connection: apsw.Connection, log_id: int, timestamp_ms: int) -> Header | None:
+        """The first batch with a record at that time, or later."""
+        found = connection.execute(
+            f"SELECT {COLUMNS} FROM headers WHERE log_id = ? AND latest_ms >= ? ORDER BY latest_ms, base_offset LIMIT 1",
+            (log_id, timestamp_ms),
+        ).fetchone()
+        header = self._header(found) if found else None
+        if header is None or header.max_timestamp_ms >= timestamp_ms:
+            return header
+        # The time was reached by a row that is gone.
+        found = connection.execute(
+            f"SELECT {COLUMNS} FROM headers WHERE log_id = ? AND base_offset > ? AND max_timestamp_ms >= ? "
+            "ORDER BY base_offset LIMIT 1",
+            (log_id, header.base_offset, timestamp_ms),
+        ).fetchone()
+        return self._header(found) if found else None
+
+    def oldest(self, connection: apsw.Connection, log_id: int, count: int) -> list[Oldest]:
+        """The first batches of the log."""
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM headers WHERE log_id = ? ORDER BY base_offset LIMIT ?", (log_id, count)
+        )
+        return [Oldest(self._header(row), row[BYTES]) for row in rows]
+
+    def size(self, connection: apsw.Connection, log_id: int) -> int:
+        """How long all payloads of the log are."""
+        return int(
+            connection.execute(
+                "SELECT coalesce((SELECT bytes_until FROM headers WHERE log_id = ?1 ORDER BY base_offset DESC LIMIT 1)"
+                " - (SELECT bytes_until - bytes FROM headers WHERE log_id = ?1 ORDER BY base_offset LIMIT 1), 0)",
+                (log_id,),
+            ).get
+        )
+
+    def _header(self, row: Columns) -> Header:
+        if zlib.crc32(CHECKED.pack(*row[:CHECKSUM])) != row[CHECKSUM]:
+            raise batches.damaged(self._place(row))
+        *numbers, transactional, control = row[HEADER]
+        return Header._make((*numbers, bool(transactional), Control(control)))
+
+    def _place(self, row: Columns) -> str:
+        return f"the batch at offset {row[1]} of log {row[0]} in {self._where}"

@@ -1,0 +1,102 @@
+"""The tables of the embedded store, and how a connection to its file is set up."""
+
+from pathlib import Path
+
+import apsw
+
+from rota_coordinator.store.port import StoreError
+
+VERSION = 2
+# What version 1 had.
+GROUPS = """
+CREATE TABLE slots (slot INTEGER PRIMARY KEY, epoch INTEGER NOT NULL) STRICT;
+CREATE TABLE batches (
+    slot INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (slot, sequence)
+) STRICT, WITHOUT ROWID;
+"""
+# Payloads lie apart, in the order of writing: however many logs are written, they go to the end of one table, and a
+# scan of all headers touches none of them.
+LOG = """
+CREATE TABLE headers (
+    log_id INTEGER NOT NULL,
+    base_offset INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    base_timestamp_ms INTEGER NOT NULL,
+    max_timestamp_ms INTEGER NOT NULL,
+    producer_id INTEGER NOT NULL,
+    producer_epoch INTEGER NOT NULL,
+    base_sequence INTEGER NOT NULL,
+    transactional INTEGER NOT NULL,
+    control INTEGER NOT NULL,
+    appended_ms INTEGER NOT NULL,
+    codec INTEGER NOT NULL,
+    -- Of the payload.
+    bytes INTEGER NOT NULL,
+    -- Of all payloads of the log up to this one; the difference of two rows is what lies between them.
+    bytes_until INTEGER NOT NULL,
+    -- The greatest timestamp up to this row, so that a time is found by one look into the index.
+    latest_ms INTEGER NOT NULL,
+    payload_id INTEGER NOT NULL,
+    payload_checksum INTEGER NOT NULL,
+    -- Of all columns before.
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (log_id, base_offset)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX headers_by_time ON headers (log_id, latest_ms);
+CREATE TABLE payloads (payload_id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
+"""
+# So that files shrink when logs do. It takes 0.1 % of the file, and nothing that could be measured of the time.
+INCREMENTAL = 2
+# A WAL that grew beyond this is cut when it begins anew.
+WAL_BYTES_MAX = 64 * 1024 * 1024
+BUSY_MS = 5_000
+# A statement for each number of slots or rows in it.
+STATEMENTS = 256
+
+
+def connect(path: Path, vfs: str = "") -> apsw.Connection:
+    """The writer's connection, with the schema in place. It checkpoints when it is told to, so that errors are heard."""
+    connection = apsw.Connection(str(path), vfs=vfs or None, statementcachesize=STATEMENTS)
+    try:
+        connection.set_busy_timeout(BUSY_MS)
+        # Only before the first page is written.
+        connection.pragma("auto_vacuum", INCREMENTAL)
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("journal_size_limit", WAL_BYTES_MAX)
+        connection.wal_autocheckpoint(0)
+        # FULL: an answer is a promise, and NORMAL may forget the last commits when the power goes.
+        connection.pragma("synchronous", "full")
+        migrate(connection, path)
+    except (apsw.Error, StoreError):
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path, vfs: str = "") -> apsw.Connection:
+    """A connection that reads; it cannot checkpoint."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs or None)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+def migrate(connection: apsw.Connection, path: Path) -> None:
+    """Make the tables, or those that an earlier version did not have."""
+    version = connection.pragma("user_version")
+    if version > VERSION:
+        raise StoreError(f"{path} was written by a later version of Rota ({version}); start that version")
+    if version == VERSION:
+        return
+    if version and connection.pragma("auto_vacuum") != INCREMENTAL:
+        # The file is written anew as a whole; it holds groups only, and is small.
+        connection.pragma("auto_vacuum", INCREMENTAL)
+        connection.execute("VACUUM")
+    with connection:
+        if not version:
+            connection.execute(GROUPS)
+        connection.execute(LOG)
+        connection.pragma("user_version", VERSION)

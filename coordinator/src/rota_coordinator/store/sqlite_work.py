@@ -1,0 +1,95 @@
+"""What waits for the writer of the embedded store."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from rota_coordinator.log.batch import Row
+from rota_coordinator.store.appends import Append
+from rota_coordinator.store.port import LOG_SLOT
+
+# About how many pages a batch or a row takes beside those that are full of it.
+PAGES_EACH = 2
+PAGE_BYTES = 4_096
+# One commit takes no more than this, so that the WAL stays short.
+COMMIT_BYTES = 16 * 1024 * 1024
+
+
+class AppendRows(NamedTuple):
+    """Rows of the embedded log."""
+
+    epoch: int
+    rows: Sequence[Row]
+    flush: bool
+    done: "asyncio.Future[Any]"
+    bytes: int
+    slot: int = LOG_SLOT
+
+
+Part = Append | AppendRows
+
+
+class Unit(NamedTuple):
+    """Appends that are written together, or not at all."""
+
+    parts: Sequence[Part]
+    # Why they are not to be written; empty if they are.
+    given_up: str
+
+
+class Drop(NamedTuple):
+    """Rows to be deleted, piece by piece."""
+
+    log_id: int
+    before_offset: int | None
+    done: "asyncio.Future[Any]"
+    begun: bool = False
+
+
+class Shrink(NamedTuple):
+    """Room to be given back, piece by piece."""
+
+
+class Job(NamedTuple):
+    """Anything else, in its turn."""
+
+    work: Callable[[apsw.Connection], Any]
+    done: "asyncio.Future[Any]"
+
+
+Write = Append | AppendRows | Unit
+Other = Drop | Shrink | Job
+
+
+def parts_of(write: Write) -> Sequence[Part]:
+    """What is written together."""
+    return write.parts if isinstance(write, Unit) else (write,)
+
+
+def bytes_of(write: Write) -> int:
+    """About how much it is."""
+    if isinstance(write, Append):
+        return len(write.data)
+    return sum(len(part.data) if isinstance(part, Append) else part.bytes for part in parts_of(write))
+
+
+def turns(waiting: Sequence[Write | Other | None]) -> Iterator[list[Write] | Other | None]:
+    """What waits, in its order; writes that follow each other as one commit, as far as one goes."""
+    commit: list[Write] = []
+    size = 0
+    for work in waiting:
+        if isinstance(work, Write):
+            size += bytes_of(work)
+            if size > COMMIT_BYTES and commit:
+                yield commit
+                commit, size = [], bytes_of(work)
+            commit.append(work)
+            continue
+        if commit:
+            yield commit
+            commit, size = [], 0
+        yield work
+    if commit:
+        yield commit

@@ -1,0 +1,319 @@
+"""
+The writer of the embedded store: one thread with the only connection that writes and checkpoints.
+
+Two of them can damage a WAL file in many SQLite versions. All appends that wait are committed in one transaction, with
+one flush.
+"""
+
+import asyncio
+import threading
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from rota_coordinator.log.batch import Row
+from rota_coordinator.store.appends import Append, Outcome, lost, settle, settle_all
+from rota_coordinator.store.port import LOG_SLOT, SlotLost, StoreError
+from rota_coordinator.store.sqlite_file import DatabaseFile
+from rota_coordinator.store.sqlite_rows import RowWriter
+from rota_coordinator.store.sqlite_work import (
+    PAGE_BYTES,
+    PAGES_EACH,
+    AppendRows,
+    Drop,
+    Job,
+    Other,
+    Part,
+    Shrink,
+    Unit,
+    Write,
+    bytes_of,
+    parts_of,
+    turns,
+)
+
+# Free pages are kept for what comes, unless there are more than 16 MB of them, and more than a quarter of the file.
+SHRINK_ABOVE_PAGES = 4_096
+SHRINK_ABOVE_SHARE = 4
+SHRUNK_AT_ONCE = 256
+# About how many pages a piece of a drop changes.
+DROPPED_PAGES = 64
+
+
+class Owned(NamedTuple):
+    """A slot, and the epoch at which somebody takes it to be theirs."""
+
+    slot: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Commit:
+    """What is written in one transaction."""
+
+    parts: list[Part] = field(default_factory=list)
+    batches: dict[int, list[bytes]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    flush: bool = False
+
+    def add(self, part: Part) -> None:
+        """Take one more."""
+        self.parts.append(part)
+        if isinstance(part, Append):
+            self.batches.setdefault(part.slot, []).append(part.data)
+            self.flush = True
+        else:
+            self.rows += part.rows
+            self.flush = self.flush or part.flush
+
+
+class Writer:
+    """The thread, and what waits for it."""
+
+    def __init__(self, path: Path, file: DatabaseFile) -> None:
+        self._path = path
+        self._file = file  # the thread's, from here on
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Write | Other | None] = []  # None: close
+        self._closed = False
+        self._waiting_bytes = 0
+        # Slots with a failed append. What was decided after it must not be written without it.
+        self._broken: set[int] = set()
+        connection = file.connection(flush=True)
+        # As they are in the file: they are raised by this thread only.
+        self._epochs: dict[int, int] = epochs_of(connection)
+        self._rows = RowWriter()
+        # Whether the next piece waits already.
+        self._shrinking = False
+        self._arrived = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, work: Write | Other | None) -> None:
+        """Have it done, after all that was put before."""
+        with self._arrived:
+            if self._closed:
+                self._refuse(work)
+                return
+            self._closed = work is None
+            self._waiting.append(work)
+            self._waiting_bytes += row_bytes(work)
+            self._arrived.notify()
+
+    def _refuse(self, work: Write | Other | None) -> None:
+        """Say that this is the end, in the loop that asks."""
+        error = StoreError(f"{self._path} is closed; nothing can be asked of it any more")
+        if isinstance(work, Write):
+            settle_all((part.done, None, error) for part in parts_of(work))
+        elif isinstance(work, Drop | Job):
+            settle(work.done, None, error)
+
+    def waiting_bytes(self) -> int:
+        """How much of rows is not written yet."""
+        return self._waiting_bytes
+
+    def join(self) -> None:
+        """Wait for the end, after it was put."""
+        self._thread.join()
+
+    def check(self, slot: int, epoch: int) -> None:
+        """The slot is at that epoch, and whole; called in jobs."""
+        if slot in self._broken or self._epochs.get(slot) != epoch:
+            raise lost(slot, epoch)
+
+    def claim(self, connection: apsw.Connection, slot: int) -> int:
+        """A new epoch; called in a job. With it the slot is whole again."""
+        # Until it is known that this was written.
+        self._broken.add(slot)
+        raised = "INSERT INTO slots VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+        self._epochs[slot] = int(connection.execute(raised, (slot,)).get)
+        self._broken.discard(slot)
+        return self._epochs[slot]
+
+    def _run(self) -> None:
+        """One thing after the other, writes that wait together in one transaction."""
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(lambda: self._waiting)
+                waiting, self._waiting = self._waiting, []
+            for turn in turns(waiting):
+                if turn is None:
+                    self._file.close()
+                    return
+                self._do(turn)
+
+    def _do(self, turn: list[Write] | Other) -> None:
+        match turn:
+            case list():
+                self._commit(turn)
+            case Drop():
+                self._drop(turn)
+            case Shrink():
+                self._go_on_shrinking()
+            case Job():
+                self._finish(turn)
+
+    def _again(self, work: Drop | Shrink) -> None:
+        """Go on with it after what waits now; at the end it stays unfinished."""
+        with self._arrived:
+            if self._closed:
+                self._loop.call_soon_threadsafe(self._refuse, work)
+            else:
+                self._waiting.append(work)
+
+    def _commit(self, writes: Sequence[Write]) -> None:
+        """Write all of them, with one flush; what is refused is left out, the others go on."""
+        commit = Commit()
+        outcomes: list[Outcome] = []
+        for write in writes:
+            outcomes += self._admit(write, commit)
+        error = self._write(commit) if commit.parts else None
+        if error is not None:
+            self._rows.forget()
+            self._broken.update(part.slot for part in commit.parts)
+        outcomes += [(part.done, None, error) for part in commit.parts]
+        with self._arrived:
+            self._waiting_bytes -= sum(map(row_bytes, writes))
+        self._loop.call_soon_threadsafe(settle_all, outcomes)
+        self._file.wrote(pages_of(commit))
+
+    def _admit(self, write: Write, commit: Commit) -> list[Outcome]:
+        """Make it a part of the commit, or say why it is not."""
+        parts = parts_of(write)
+        losses = [self._loss(part) for part in parts]
+        reason = write.given_up if isinstance(write, Unit) else ""
+        reason = reason or next((str(loss) for loss in losses if loss is not None), "")
+        if not reason:
+            for part in parts:
+                commit.add(part)
+            return []
+        outcomes: list[Outcome] = []
+        for part, loss in zip(parts, losses, strict=True):
+            if loss is None:
+                self._broken.add(part.slot)
+            left_out = StoreError(f"not written, because what belongs to it was not: {reason}")
+            outcomes.append((part.done, None, loss or left_out))
+        return outcomes
+
+    def _loss(self, part: Part) -> SlotLost | None:
+        if part.slot in self._broken or self._epochs.get(part.slot) != part.epoch:
+            return lost(part.slot, part.epoch)
+        return None
+
+    def _write(self, commit: Commit) -> StoreError | None:
+        try:
+            connection = self._file.connection(flush=commit.flush)
+            batches = {slot: b"".join(data) for slot, data in commit.batches.items()}
+            if not commit.rows:
+                append_batches(connection, batches)
+                return None
+            connection.execute("BEGIN IMMEDIATE")
+            append_batches(connection, batches)
+            self._rows.insert(connection, commit.rows)
+            connection.execute("COMMIT")
+        except apsw.Error as broken:
+            return self._failed(broken)
+        except StoreError as broken:
+            return broken
+        return None
+
+    def _failed(self, error: apsw.Error) -> StoreError:
+        self._file.failed(error)
+        return StoreError(f"{self._path} could not be written ({error}); see to the disk")
+
+    def _drop(self, drop: Drop) -> None:
+        """Some of it; the rest when others had their turn."""
+        error: StoreError | None = None
+        try:
+            if LOG_SLOT in self._broken and not drop.begun:
+                # Perhaps that these rows may go was what could not be written.
+                raise StoreError(f"log {drop.log_id} keeps its rows: slot {LOG_SLOT} is to be claimed first")
+            connection = self._file.connection(flush=False)
+            connection.execute("BEGIN IMMEDIATE")
+            more = self._rows.drop(connection, drop.log_id, drop.before_offset)
+            connection.execute("COMMIT")
+            if more:
+                self._again(drop._replace(begun=True))
+                return
+            self._shrink()
+        except apsw.Error as broken:
+            error = self._failed(broken)
+        except StoreError as broken:
+            error = broken
+        finally:
+            self._file.wrote(DROPPED_PAGES)
+        self._loop.call_soon_threadsafe(settle, drop.done, None, error)
+
+    def _shrink(self) -> None:
+        """Give pages back that nobody needs soon."""
+        connection = self._file.connection(flush=False)
+        free, pages = connection.pragma("freelist_count"), connection.pragma("page_count")
+        if free <= max(SHRINK_ABOVE_PAGES, pages // SHRINK_ABOVE_SHARE):
+            return
+        connection.execute(f"PRAGMA incremental_vacuum({SHRUNK_AT_ONCE})").fetchall()
+        self._file.wrote(SHRUNK_AT_ONCE)
+        if not self._shrinking:
+            self._shrinking = True
+            self._again(Shrink())
+
+    def _go_on_shrinking(self) -> None:
+        self._shrinking = False
+        try:
+            self._shrink()
+        except apsw.Error as broken:
+            # Nobody waits for it. The next drop begins it anew.
+            self._file.failed(broken)
+        except StoreError:
+            return
+
+    def _finish(self, job: Job) -> None:
+        result, error = None, None
+        try:
+            result = job.work(self._file.connection(flush=True))
+        except apsw.Error as broken:
+            error = self._failed(broken)
+        except StoreError as broken:
+            error = broken
+        self._loop.call_soon_threadsafe(settle, job.done, result, error)
+
+
+def epochs_of(connection: apsw.Connection) -> dict[int, int]:
+    """At which epoch each slot is owned."""
+    rows: Iterable[tuple[Any, ...]] = connection.execute("SELECT slot, epoch FROM slots")
+    return {int(slot): int(epoch) for slot, epoch in rows}
+
+
+def row_bytes(work: Write | Other | None) -> int:
+    """How much of rows it is."""
+    if isinstance(work, AppendRows | Unit):
+        return sum(part.bytes for part in parts_of(work) if isinstance(part, AppendRows))
+    return 0
+
+
+def pages_of(commit: Commit) -> int:
+    """About how many pages it wrote."""
+    pieces = len(commit.batches) + len(commit.rows)
+    return PAGES_EACH * pieces + sum(map(bytes_of, commit.parts)) // PAGE_BYTES
+
+
+def append_batches(connection: apsw.Connection, data: Mapping[int, bytes]) -> None:
+    """
+    Append one batch to each of the slots.
+
+    One statement, and a transaction by itself if there is no other: this thread gives Python's lock away at each step
+    of a statement, and gets it back only when the loop's thread, which has much to do just then, next lets it go.
+    """
+    if not data:
+        return
+    values = [value for slot, batch in data.items() for value in (slot, batch, zlib.crc32(batch))]
+    connection.execute(
+        f"WITH new (slot, data, checksum) AS (VALUES {', '.join(['(?, ?, ?)'] * len(data))}) "
+        "INSERT INTO batches "
+        "SELECT slot, coalesce((SELECT max(sequence) FROM batches WHERE slot = new.slot), 0) + 1, data, checksum "
+        "FROM new",
+        values,
+    )

@@ -1,0 +1,182 @@
+"""
+Connections to a `rota://` server, for everything in this package that speaks to one.
+
+All of them run on one event loop: an application's own where it is asynchronous, else that of one background thread
+that the whole process shares (gRPC's asyncio side gets in its own way where there are several loops).
+"""
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from rota import errors
+from rota.addresses import SCHEME
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from rota_proto.log.v1.log_pb2_grpc import LogStub
+
+if TYPE_CHECKING:
+    from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorAsyncStub
+    from rota_proto.log.v1.log_pb2_grpc import LogAsyncStub
+
+MESSAGE_BYTES_MAX = 4 << 20
+KEEPALIVE_MS = 10_000
+BACKOFF_FIRST_S = 0.05
+BACKOFF_MAX_S = 1.0
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
+    # As patient as our own retries: gRPC would wait two minutes in the end.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+"""Of every channel."""
+
+Answer = TypeVar("Answer")
+Request_contra = TypeVar("Request_contra", contravariant=True)
+Given_co = TypeVar("Given_co", covariant=True)
+Request = TypeVar("Request")
+Code = grpc.StatusCode
+
+
+class Call(Protocol[Request_contra, Given_co]):
+    """One of a stub's calls."""
+
+    def __call__(
+        self, request: Request_contra, *, timeout: float, metadata: Sequence[tuple[str, str]]
+    ) -> Awaitable[Given_co]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """
+    What a caller shows, and whom it trusts; all are files, which are read anew when they are needed.
+
+    >>> Credentials(ca_file=Path("ca.crt"), token_file=Path("token"))    # doctest: +SKIP
+    """
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    token_file: Path | None = None
+
+
+class Connection:
+    """One channel with its stubs; to be made and used on a running loop."""
+
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        self.address = address
+        self._credentials = credentials or Credentials()
+        self._channel = self._open()
+        self.log: LogAsyncStub = LogStub(self._channel)
+        self.coordinator: CoordinatorAsyncStub = CoordinatorStub(self._channel)
+
+    def _open(self) -> grpc.aio.Channel:
+        target = self.address.removeprefix(SCHEME)
+        if self._credentials.ca_file is None:
+            return grpc.aio.insecure_channel(target, options=OPTIONS)
+        return grpc.aio.secure_channel(
+            target,
+            grpc.ssl_channel_credentials(
+                self._credentials.ca_file.read_bytes(),
+                _content(self._credentials.key_file),
+                _content(self._credentials.certificate_file),
+            ),
+            options=OPTIONS,
+        )
+
+    async def ask(self, call: Call[Request, Answer], request: Request, *, within_s: float) -> Answer:
+        """The answer, once; raises one of `rota.errors` when there is none."""
+        try:
+            return await call(request, timeout=max(within_s, 0.001), metadata=self._metadata())
+        except grpc.aio.AioRpcError as error:
+            raise _error_of(error, self.address) from error
+
+    def _metadata(self) -> Sequence[tuple[str, str]]:
+        token = _content(self._credentials.token_file)
+        return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
+
+    async def close(self) -> None:
+        """Give up the channel, and what is still asked on it."""
+        await self._channel.close()
+
+
+def _content(file: Path | None) -> bytes | None:
+    return None if file is None else file.read_bytes()
+
+
+def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
+    """Transport, overload and refusals of a call as a whole."""
+    said = error.details() or error.code().name
+    match error.code():
+        case Code.DEADLINE_EXCEEDED:
+            return errors.TimedOut(f"{address} did not answer in time: see whether it is overloaded")
+        case Code.RESOURCE_EXHAUSTED:
+            return errors.ThrottlingQuotaExceeded.saying(f"{address}: {said}; send more slowly")
+        case Code.UNAUTHENTICATED:
+            return errors.AuthenticationFailed(
+                f"{address} does not know this caller ({said}): give it credentials"
+            )
+        case Code.PERMISSION_DENIED:
+            return errors.ClusterAuthorizationFailed.saying(f"{address} forbids it: {said}")
+        case Code.UNIMPLEMENTED:
+            return errors.NotSupported(f"{address} keeps no log: start the coordinator with --log")
+        case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
+            return errors.InvalidRequest.saying(f"{address} refuses the request: {said}")
+        case _:
+            return errors.Disconnected(f"{address} cannot be reached ({said}): see whether it runs")
+
+
+async def until(
+    ask: Callable[[], Awaitable[Answer]],
+    *,
+    deadline_s: float,
+    clock: Callable[[], float],
+    first_s: float = BACKOFF_FIRST_S,
+) -> Answer:
+    """What `ask` gives, asked again while its error is retriable; the last error once the deadline is there."""
+    backoff_s = first_s
+    while True:
+        try:
+            return await ask()
+        except errors.RotaError as error:
+            if not error.retriable or clock() + backoff_s >= deadline_s:
+                raise
+        await asyncio.sleep(backoff_s * random.uniform(0.8, 1.2))
+        backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+
+
+class Background:
+    """An event loop in a thread of its own, for callers that are not asynchronous."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="rota", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Answer], timeout_s: float | None = None) -> Answer:
+        """What the work gives; it goes on when it takes longer, and TimedOut is raised."""
+        running: ThreadFuture[Answer] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return running.result(timeout_s)
+        except NotYet:
+            raise errors.TimedOut(f"no outcome after {timeout_s} s: call again to wait longer") from None
+
+
+@cache
+def background() -> Background:
+    """The one of this process."""
+    return Background()

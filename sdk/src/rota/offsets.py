@@ -1,0 +1,37 @@
+"""Offsets of a group, as applications give them and as they travel."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rota.records import TopicPartition
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+UNKNOWN_EPOCH = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """The next offset to read, and a text beside it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]
+"""By partition: the next offset to read."""
+
+
+def completed(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    """With what a plain number leaves out."""
+    return OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+
+
+def by_topic(offsets: Offsets) -> list[pb.TopicOffsets]:
+    """As a request has them."""
+    topics: dict[str, pb.TopicOffsets] = {}
+    for (topic, partition), given in offsets.items():
+        offset = completed(given)
+        topics.setdefault(topic, pb.TopicOffsets(name=topic)).partitions.add(
+            index=partition, offset=offset.offset, leader_epoch=offset.leader_epoch, metadata=offset.metadata
+        )
+    return list(topics.values())

@@ -1,0 +1,307 @@
+"""
+Where records wait until they are sent: one queue of batches for each partition, all in one bounded buffer.
+
+Any thread may `send`; the sender takes, releases and completes. Nothing here knows of a server or a clock of its own.
+"""
+
+import random
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+
+from rota import errors
+from rota.producer.batches import RECORD_BYTES, Batch
+from rota.producer.partitioner import hash_of
+from rota.records import Headers
+
+# The log remembers the last five batches of a producer and partition: more in one request could not be told from new
+# ones when it has to be sent again.
+BATCHES_PER_PARTITION_MAX = 5
+
+
+class Full(Exception):
+    """There is no room in the buffer."""
+
+
+class UnknownTopic(Exception):
+    """The number of the topic's partitions is to be found out first."""
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """The batches of one partition. A muted one has a request under way, and gives out none."""
+
+    topic: str
+    partition: int
+    batches: deque[Batch] = field(default_factory=deque)
+    # The last one, as long as records may be added to it.
+    open: Batch | None = None
+    muted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is held, and for how long."""
+
+    batch_bytes: int
+    record_bytes: int
+    buffer_bytes: int
+    request_bytes: int
+    linger_s: float
+    delivery_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The time of day for timestamps, and one that never jumps for everything else."""
+
+    now_ms: Callable[[], int]
+    monotonic_s: Callable[[], float]
+
+
+class Accumulator:
+    """All records of a producer that are not decided yet."""
+
+    def __init__(self, limits: Limits, clocks: Clocks, wake: Callable[[], None]) -> None:
+        """`wake` is called, from any thread, when the sender may have something new to do."""
+        self._limits = limits
+        self._clocks = clocks
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._queues: dict[tuple[str, int], Queue] = {}
+        self._waiting: dict[Queue, None] = {}
+        self._sticky: dict[str, int] = {}
+        self._used = 0
+        self._undecided: dict[Batch, None] = {}
+        self._hungry: list[Callable[[], None]] = []
+        self.refusal: errors.RotaError | None = None
+        self.partitions: dict[str, int] = {}
+        self.on_batch: Callable[[Batch], None] | None = None
+
+    # For whoever sends
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> tuple[Batch, int]:
+        """Where the record is now: its batch and its index there. Raises Full or UnknownTopic."""
+        size = RECORD_BYTES + (0 if value is None else len(value)) + (0 if key is None else len(key))
+        if headers:
+            size += sum(3 * len(name) + len(content or b"") + RECORD_BYTES for name, content in headers)
+        if timestamp_ms is None:
+            timestamp_ms = self._clocks.now_ms()
+        with self._lock:
+            batch = self._batch(topic, self._partition(topic, key) if partition is None else partition, size)
+            index = len(batch.values)
+            batch.values.append(value)
+            batch.keys.append(key)
+            batch.times.append(timestamp_ms)
+            if headers:
+                batch.headers[index] = tuple(headers)
+            batch.size += size
+            self._used += size
+        if index == 0:
+            self._wake()
+        return batch, index
+
+    def send_some(
+        self,
+        topic: str,
+        partition: int | None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+    ) -> list[tuple[Batch, int, int]]:
+        """
+        Put as many as fit, in order: batch, index of the first, number. The sum of the numbers may be less than all
+        (the buffer is full then); no partition means any, one after the other.
+        """
+        ends = list(accumulate(RECORD_BYTES + len(value or b"") for value in values))
+        if keys is not None:
+            key_ends = accumulate(len(key or b"") for key in keys)
+            ends = [end + more for end, more in zip(ends, key_ends, strict=True)]
+        now_ms = self._clocks.now_ms()
+        parts: list[tuple[Batch, int, int]] = []
+        done = taken = 0
+        with self._lock, suppress(Full):
+            while done < len(values):
+                where = self._partition(topic, None) if partition is None else partition
+                batch = self._batch(topic, where, ends[done] - taken)
+                room = min(self._limits.batch_bytes - batch.size, self._limits.buffer_bytes - self._used)
+                # One record that is larger than a batch has a batch of its own.
+                stop = max(bisect_right(ends, taken + room, lo=done), done + 1)
+                parts.append((batch, len(batch.values), stop - done))
+                batch.values += values[done:stop]
+                batch.keys += repeat(None, stop - done) if keys is None else keys[done:stop]
+                batch.times += repeat(now_ms, stop - done)
+                batch.size += ends[stop - 1] - taken
+                self._used += ends[stop - 1] - taken
+                done, taken = stop, ends[stop - 1]
+        if parts:
+            self._wake()
+        return parts
+
+    def when_there_is_room(self, callback: Callable[[], None]) -> None:
+        """Call back once something has left the buffer; until then nothing lingers in it."""
+        with self._lock:
+            if self._used:
+                self._hungry.append(callback)
+                callback = self._wake
+        callback()
+
+    def undecided(self, *, close: bool) -> tuple[Batch, ...]:
+        """All batches without an outcome; with `close` they are sent without lingering."""
+        with self._lock:
+            if close:
+                self._sticky.clear()
+                for queue in self._queues.values():
+                    queue.open = None
+            undecided = tuple(self._undecided)
+        if close:
+            self._wake()
+        return undecided
+
+    def _partition(self, topic: str, key: bytes | None) -> int:
+        count = self.partitions.get(topic)
+        if count is None:
+            raise UnknownTopic
+        if key is not None:
+            return hash_of(key) % count
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = self._sticky[topic] = random.randrange(count)
+        return sticky
+
+    def _queue(self, topic: str, partition: int) -> Queue:
+        count = self.partitions.get(topic)
+        if count is None:
+            raise UnknownTopic
+        if not 0 <= partition < count:
+            raise errors.UnknownTopicOrPartition(
+                f"{topic} has {count} partitions, and {partition} is none of them"
+            )
+        return self._queues.setdefault((topic, partition), Queue(topic, partition))
+
+    def _batch(self, topic: str, partition: int, size: int) -> Batch:
+        """The batch that a record of this size goes into."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)
+        queue = self._queues.get((topic, partition)) or self._queue(topic, partition)
+        if self._used + size > self._limits.buffer_bytes and self._used:
+            raise Full
+        batch = queue.open
+        if batch is not None and batch.size + size <= self._limits.batch_bytes:
+            return batch
+        if size > self._limits.record_bytes:
+            raise errors.RecordTooLarge(
+                f"a record of {size:,} bytes for {topic}, max_request_size allows less"
+            )
+        if batch is not None:
+            self._close(queue)
+        return self._new(queue)
+
+    def _new(self, queue: Queue) -> Batch:
+        batch = Batch(queue.topic, queue.partition, self._clocks.monotonic_s())
+        if self.on_batch is not None:
+            batch.when_done(self.on_batch)
+        queue.open = batch
+        queue.batches.append(batch)
+        self._undecided[batch] = None
+        if not queue.muted:
+            self._waiting[queue] = None
+        return batch
+
+    def _close(self, queue: Queue) -> None:
+        queue.open = None
+        # The next records without a key go elsewhere, so that all partitions get their share.
+        if self._sticky.get(queue.topic) == queue.partition:
+            del self._sticky[queue.topic]
+
+    # For the sender
+
+    def take(self, now_s: float) -> tuple[list[tuple[Queue, list[Batch]]], float | None]:
+        """
+        What is to be sent in one request now, and when to look again if that is nothing. The queues are muted until
+        `release`.
+        """
+        taken: list[tuple[Queue, list[Batch]]] = []
+        room = self._limits.request_bytes
+        next_s: float | None = None
+        with self._lock:
+            for queue in list(self._waiting):
+                ready_s = self._ready_at(queue)
+                if ready_s > now_s:
+                    next_s = ready_s if next_s is None else min(next_s, ready_s)
+                    continue
+                batches = self._take(queue, room)
+                room -= sum(batch.size for batch in batches)
+                queue.muted = True
+                del self._waiting[queue]
+                taken.append((queue, batches))
+                if room <= 0:
+                    break
+        return taken, next_s
+
+    def _ready_at(self, queue: Queue) -> float:
+        first = queue.batches[0]
+        if first is not queue.open or self._hungry:
+            return 0.0
+        return first.created_s + self._limits.linger_s
+
+    def _take(self, queue: Queue, room: int) -> list[Batch]:
+        batches = [queue.batches.popleft()]
+        room -= batches[0].size
+        while queue.batches and len(batches) < BATCHES_PER_PARTITION_MAX and queue.batches[0].size <= room:
+            room -= queue.batches[0].size
+            batches.append(queue.batches.popleft())
+        if batches[-1] is queue.open:
+            self._close(queue)
+        return batches
+
+    def release(self, queues: Iterable[Queue]) -> None:
+        """Their requests have come to an end."""
+        with self._lock:
+            for queue in queues:
+                queue.muted = False
+                if queue.batches:
+                    self._waiting[queue] = None
+
+    def complete(self, batch: Batch, base_offset: int, error: errors.RotaError | None = None) -> None:
+        """The batch is decided: make room, and tell everybody."""
+        with self._lock:
+            if batch not in self._undecided:
+                return
+            del self._undecided[batch]
+            self._used -= batch.size
+            hungry, self._hungry = self._hungry, []
+        batch.complete(base_offset, error)
+        for callback in hungry:
+            callback()
+
+    def overdue(self, now_s: float) -> list[Batch]:
+        """Batches that wait in vain since before the delivery timeout; they are out of their queues."""
+        return self._drop(lambda batch: batch.created_s + self._limits.delivery_timeout_s <= now_s)
+
+    def drop_all(self) -> list[Batch]:
+        """All batches that no request has taken; they are out of their queues."""
+        return self._drop(lambda batch: True)
+
+    def _drop(self, which: Callable[[Batch], bool]) -> list[Batch]:
+        dropped: list[Batch] = []
+        with self._lock:
+            for queue in self._queues.values():
+                while queue.batches and which(queue.batches[0]):
+                    dropped.append(queue.batches.popleft())
+                if dropped and dropped[-1] is queue.open:
+                    self._close(queue)
+                if not queue.batches:
+                    self._waiting.pop(queue, None)
+        return dropped

@@ -1,0 +1,201 @@
+"""`rota.Producer`: sends records, to Rota's own log or to Kafka, from any thread."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self, Unpack
+
+from rota import errors
+from rota.addresses import address_of, is_rota
+from rota.metadata import GroupMetadata
+from rota.offsets import Offsets
+from rota.producer.clocks import clocks
+from rota.producer.engine import Engine
+from rota.producer.futures import SendFuture, SentMany
+from rota.producer.options import Options, Settings, options_of
+from rota.producer.preparing import Preparation, all_bytes, check
+from rota.records import Headers, OutgoingRecord
+
+CLOSE_S = 30.0
+
+
+class Producer:
+    """
+    Sends records to topics, in batches; one for each process is enough.
+
+    >>> with rota.Producer("rota://127.0.0.1:7070") as producer:           # doctest: +SKIP
+    ...     producer.send("orders", b"value", key=b"key")
+
+    Settings have Kafka's names; `rota.producer.options.Options` lists them with their defaults. With a
+    `transactional_id` records belong to transactions:
+
+    >>> producer = rota.Producer("rota://127.0.0.1:7070", transactional_id="copy-0")     # doctest: +SKIP
+    >>> producer.init_transactions()                                                     # doctest: +SKIP
+    >>> with producer.transaction():                                                     # doctest: +SKIP
+    ...     producer.send("copies", b"value")
+    """
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[Settings]) -> None:
+        """`rota://host:port` for Rota's log, `host:port` for Kafka (needs the extra `rota[kafka]`)."""
+        options = options_of(settings)
+        self._preparation = Preparation(options)
+        self._transactional = bool(options.transactional_id)
+        self._closed = False
+        self._engine = _engine(address_of(bootstrap_servers), options, self._preparation)
+        # Looked up once: it is all that most sends do.
+        self._send = self._engine.send
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> SendFuture:
+        """
+        Hand a record over, to be sent soon; the future tells where it lies.
+
+        Without a partition a key decides, as in Kafka (murmur2); without a key the partition is that of the current
+        batch. Waits up to `max_block_ms` where the buffer is full or the topic is not known yet.
+        """
+        if not self._preparation.is_needed:
+            plain = type(value) is bytes and (key is None or type(key) is bytes)
+            if not plain or timestamp_ms is not None or headers:
+                check(value, key, timestamp_ms, headers)
+                value, key = _bytes(value), _bytes(key)
+            return self._send(topic, value, key, partition, timestamp_ms, headers)  # type: ignore[arg-type]
+        record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
+        prepared = self._preparation.prepare(record, self._engine.partitions_for)
+        check(None, None, prepared.timestamp_ms, prepared.headers)
+        return self._send(*prepared)
+
+    def send_many(
+        self, topic: str, values: Sequence[object], keys: Sequence[object] | None = None
+    ) -> SentMany:
+        """
+        Hand many records of one topic over at once: much cheaper than one by one.
+
+        >>> producer.send_many("orders", [b"a", b"b", b"c"]).result()    # doctest: +SKIP
+        """
+        if keys is not None and len(keys) != len(values):
+            raise errors.InvalidArgument(
+                f"there are {len(keys)} keys for {len(values)} values: give one for each"
+            )
+        if self._preparation.is_needed or not all_bytes(values) or not all_bytes(keys or ()):
+            each_key = keys if keys is not None else [None] * len(values)
+            return self._engine.send_all(
+                [
+                    self._preparation.prepare(OutgoingRecord(topic, value, key), self._engine.partitions_for)
+                    for value, key in zip(values, each_key, strict=True)
+                ]
+            )
+        return self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic; UnknownTopicOrPartition when there is none of that name."""
+        return list(range(self._engine.partitions_for(topic)))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record that was sent so far is decided; TimedOut after `timeout` seconds."""
+        self._engine.flush(timeout)
+
+    def close(self, timeout: float | None = CLOSE_S) -> None:
+        """Flush, or abort the open transaction, and end; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._engine.close(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Transactions
+
+    def init_transactions(self) -> None:
+        """Once, before the first transaction: fences whoever used the `transactional_id` before."""
+        self._check_transactional()
+        self._engine.init_transactions()
+
+    def begin_transaction(self) -> None:
+        """From here on records, and offsets that are sent, count together or not at all."""
+        self._check_transactional()
+        self._engine.begin()
+
+    def commit_transaction(self) -> None:
+        """
+        Make the transaction count. After a retriable error nobody knows whether it does: call it again; after any
+        other that is not fatal call `abort_transaction`.
+        """
+        self._check_transactional()
+        self._engine.commit()
+
+    def abort_transaction(self) -> None:
+        """Make nothing of the transaction count."""
+        self._check_transactional()
+        self._engine.abort()
+
+    def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
+        """
+        Commit a group's offsets with the transaction: the next to read, by partition.
+
+        Refused once the member is not in that generation any more: then the partitions are another's, and the
+        transaction must be aborted.
+        """
+        self._check_transactional()
+        self._engine.send_offsets(offsets, group_metadata)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """
+        Begin; commit in the end, or abort when an exception comes through.
+
+        >>> with producer.transaction():                                                      # doctest: +SKIP
+        ...     producer.send("copies", record.value)
+        ...     producer.send_offsets_to_transaction({("orders", 0): record.offset + 1}, member)
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            if not _is_undecided(error):
+                self._abort_after(error)
+            raise
+
+    def _abort_after(self, error: BaseException) -> None:
+        if isinstance(error, errors.RotaError) and error.fatal:
+            return
+        try:
+            self.abort_transaction()
+        except errors.RotaError as failed:
+            # The first error says why; this one comes from the same trouble.
+            error.add_note(f"the transaction could not be aborted either: {failed}")
+
+    def _check_transactional(self) -> None:
+        if not self._transactional:
+            raise errors.IllegalState("this producer has no transactions: give it a transactional_id")
+
+
+def _is_undecided(error: BaseException) -> bool:
+    """Whether a commit may have taken place: then an abort would be another answer to the same question."""
+    return isinstance(error, errors.UndecidedCommit)
+
+
+def _bytes(given: object) -> object:
+    return bytes(given) if isinstance(given, bytearray | memoryview) else given
+
+
+def _engine(address: str, options: Options, preparation: Preparation) -> Engine:
+    if is_rota(address):
+        from rota.producer.rota_blocking import BlockingRotaEngine
+
+        return BlockingRotaEngine(address, options, clocks(), preparation.watcher())
+    from rota.producer.kafka_engine import KafkaEngine
+
+    return KafkaEngine(address, options, clocks(), preparation)

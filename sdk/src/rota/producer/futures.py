@@ -1,0 +1,167 @@
+"""
+What `send` gives back: where a record will lie.
+
+A future is a reference to a batch and an index in it. Threads wait for a `SendFuture`; in asyncio an `AsyncSendFuture`
+is awaited.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
+
+from rota import errors
+from rota.producer.batches import NO_OFFSET, Batch
+from rota.records import RecordMetadata
+
+log = logging.getLogger("rota.producer")
+
+
+def metadata_of(batch: Batch, index: int) -> RecordMetadata:
+    """Where a record of a batch lies that was sent."""
+    offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + index
+    return RecordMetadata(batch.topic, batch.partition, offset, batch.times[index])
+
+
+def outcome(batch: Batch, index: int) -> RecordMetadata:
+    """Where a record of a complete batch lies; raises why it was not sent."""
+    if batch.error is not None:
+        # The records of a batch share their error: what an earlier `raise` hung on it is not of this one.
+        raise batch.error.with_traceback(None)
+    return metadata_of(batch, index)
+
+
+class SendFuture:
+    """
+    The outcome of one `send`, for threads.
+
+    >>> metadata = producer.send("orders", b"value").result(timeout=10)    # doctest: +SKIP
+    """
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record lies; raises why it was not sent, or TimedOut when nobody knows after `timeout` seconds."""
+        self._wait(timeout)
+        return outcome(self._batch, self._index)
+
+    def exception(self, timeout: float | None = None) -> errors.RotaError | None:
+        """Why the record was not sent; None when it was."""
+        self._wait(timeout)
+        return self._batch.error
+
+    def add_done_callback(self, callback: Callable[["SendFuture"], None]) -> None:
+        """Call back with this future once it is done, from the producer's thread: it must not block there."""
+        self._batch.when_done(lambda batch: guarded(callback, self))
+
+    def _wait(self, timeout: float | None) -> None:
+        if not self._batch.wait(timeout):
+            raise errors.TimedOut(
+                f"it is not known after {timeout} s whether the record was sent to {self._batch.topic}: "
+                "wait longer, or look at the server"
+            )
+
+
+class AsyncSendFuture:
+    """
+    The outcome of one `send`, to be awaited.
+
+    >>> future = await producer.send("orders", b"value")    # doctest: +SKIP
+    >>> metadata = await future                             # doctest: +SKIP
+    """
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.done
+
+    def __await__(self) -> Generator[object, None, RecordMetadata]:
+        yield from completion(self._batch).__await__()
+        return outcome(self._batch, self._index)
+
+    def add_done_callback(self, callback: Callable[["AsyncSendFuture"], None]) -> None:
+        """Call back with this future once it is done."""
+        self._batch.when_done(lambda batch: guarded(callback, self))
+
+
+class SentMany:
+    """The outcomes of one `send_many`, in the order of its values."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self, count: int, parts: Sequence[tuple[Batch, int, Sequence[int]]]) -> None:
+        """Of each part its batch, the index of its first record there, and the positions of its records."""
+        self._count = count
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return self._count
+
+    def done(self) -> bool:
+        """Whether all outcomes are known."""
+        return all(batch.done for batch, _, _ in self._parts)
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches that hold the records."""
+        return (batch for batch, _, _ in self._parts)
+
+    def result(self, timeout: float | None = None) -> list[RecordMetadata]:
+        """Where the records lie; raises the first error, or TimedOut when one is unknown after `timeout` seconds each."""
+        for batch in self.batches():
+            SendFuture(batch, 0).exception(timeout)
+        return self._collect()
+
+    def __await__(self) -> Generator[object, None, list[RecordMetadata]]:
+        for batch in self.batches():
+            yield from completion(batch).__await__()
+        return self._collect()
+
+    def _collect(self) -> list[RecordMetadata]:
+        found = [RecordMetadata("", -1, NO_OFFSET, -1)] * self._count
+        for batch, first, positions in self._parts:
+            for index, position in enumerate(positions, first):
+                found[position] = outcome(batch, index)
+        return found
+
+
+def completion(batch: Batch) -> asyncio.Future[None]:
+    """Done in this loop when the batch is, whichever thread completes it."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+    if batch.done:
+        waiting.set_result(None)
+    else:
+        batch.when_done(lambda _: _tell(loop, waiting))
+    return waiting
+
+
+def _tell(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None]) -> None:
+    # In a loop that was closed meanwhile nobody waits any more.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, waiting)
+
+
+def _settle(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def guarded(callback: Callable[..., object], *given: object) -> None:
+    """Call the application's code; what it raises is logged, because nobody stands behind it who could take it."""
+    try:
+        callback(*given)
+    except Exception:
+        log.exception("a callback of the application raised; the record's own outcome is not changed by it")

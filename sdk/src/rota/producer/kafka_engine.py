@@ -1,0 +1,273 @@
+"""
+A producer on Kafka: confluent-kafka (librdkafka) does the work, under Rota's names.
+
+Imported only for a Kafka address. librdkafka batches, numbers and retries by itself; what is left is to translate
+settings, futures and errors.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from typing_extensions import override
+
+from rota import errors
+from rota.metadata import GroupMetadata
+from rota.offsets import Offsets, completed
+from rota.producer.accumulator import Clocks
+from rota.producer.batches import NO_OFFSET, Batch
+from rota.producer.engine import Engine
+from rota.producer.futures import SendFuture, SentMany
+from rota.producer.kafka_group_metadata import encoded
+from rota.producer.options import Options
+from rota.producer.preparing import Preparation, Prepared
+from rota.records import Headers
+
+try:
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+except ImportError as error:
+    raise errors.NotSupported("a Kafka address needs confluent-kafka: pip install 'rota[kafka]'") from error
+
+from rota.producer.kafka_errors import error_from, error_in
+
+POLL_S = 0.1
+ANY_PARTITION = -1
+KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] | None]
+
+
+class KafkaEngine(Engine):
+    """One librdkafka producer, and the thread that takes its deliveries."""
+
+    def __init__(self, address: str, options: Options, clocks: Clocks, preparation: Preparation) -> None:
+        self._address = address
+        self._options = options
+        self._clocks = clocks
+        self._max_block_s = options.max_block_ms / 1000
+        self._on_batch = preparation.watcher()
+        self._partitions: dict[str, tuple[int, float]] = {}
+        self._room = threading.Event()
+        self._fatal: errors.RotaError | None = None
+        self._closed = threading.Event()
+        try:
+            self._producer = Producer(config_of(address, options, self._heard))
+        except KafkaException as error:
+            raise error_in(error, "the settings of the producer") from error
+        self._thread = threading.Thread(target=self._deliver, name="rota-kafka", daemon=True)
+        self._thread.start()
+
+    def _deliver(self) -> None:
+        while not self._closed.is_set():
+            self._producer.poll(POLL_S)
+
+    def _heard(self, error: KafkaError) -> None:
+        if error.fatal() and error.code() != KafkaError._FATAL:
+            self._fatal = error_from(error, self._address)
+
+    def _error(self, exception: KafkaException, where: str) -> errors.RotaError:
+        found = error_in(exception, where)
+        if exception.args[0].code() == KafkaError._FATAL and self._fatal is not None:
+            found = type(self._fatal).saying(f"the producer cannot be used any more, close it: {self._fatal}")
+            found.fatal = True
+        if found.fatal and self._fatal is None:
+            self._fatal = found
+        return found
+
+    # Records
+
+    @override
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> SendFuture:
+        return SendFuture(self._put(Prepared(topic, value, key, partition, timestamp_ms, headers)), 0)
+
+    def _put(self, record: Prepared) -> Batch:
+        if self._closed.is_set():
+            raise errors.ProducerClosed("the producer is closed: make a new one")
+        timestamp_ms = self._clocks.now_ms() if record.timestamp_ms is None else record.timestamp_ms
+        # librdkafka has batches of its own, and tells of each record.
+        outcome = Batch(record.topic, ANY_PARTITION if record.partition is None else record.partition, 0.0)
+        outcome.times.append(timestamp_ms)
+        if self._on_batch is not None:
+            outcome.when_done(self._on_batch)
+        deadline_s: float | None = None
+        while True:
+            self._room.clear()
+            try:
+                self._producer.produce(
+                    record.topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=outcome.partition,
+                    on_delivery=partial(self._delivered, outcome),
+                    timestamp=timestamp_ms,
+                    headers=list(record.headers) if record.headers else None,
+                )
+            except KafkaException as error:
+                raise self._error(error, record.topic) from error
+            except BufferError:
+                now_s = self._clocks.monotonic_s()
+                deadline_s = now_s + self._max_block_s if deadline_s is None else deadline_s
+                if now_s >= deadline_s:
+                    raise self._exhausted() from None
+                self._room.wait(min(POLL_S, deadline_s - now_s))
+            else:
+                return outcome
+
+    def _exhausted(self) -> errors.RotaError:
+        return errors.BufferExhausted(
+            f"the buffer stayed full for {self._max_block_s:.1f} s (max_block_ms): send more slowly, give it more "
+            "buffer_memory, or see whether the brokers keep up"
+        )
+
+    def _delivered(self, outcome: Batch, error: KafkaError | None, message: Message) -> None:
+        partition = message.partition()
+        outcome.partition = outcome.partition if partition is None else partition
+        where = f"{outcome.topic}[{outcome.partition}]"
+        offset = message.offset()
+        if error is not None:
+            found = error_from(error, where)
+            if found.fatal and self._fatal is None and error.code() != KafkaError._FATAL:
+                self._fatal = found
+            outcome.complete(NO_OFFSET, found)
+        else:
+            outcome.complete(NO_OFFSET if offset is None or offset < 0 else offset)
+        self._room.set()
+
+    @override
+    def send_all(self, records: Sequence[Prepared]) -> SentMany:
+        return SentMany(
+            len(records), [(self._put(record), 0, (position,)) for position, record in enumerate(records)]
+        )
+
+    @override
+    def send_many(
+        self, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
+    ) -> SentMany:
+        each_key = keys if keys is not None else [None] * len(values)
+        return self.send_all(
+            [
+                Prepared(topic, value, key, None, None, None)
+                for value, key in zip(values, each_key, strict=True)
+            ]
+        )
+
+    @override
+    def partitions_for(self, topic: str) -> int:
+        now_s = self._clocks.monotonic_s()
+        known, until_s = self._partitions.get(topic, (0, now_s))
+        if now_s < until_s:
+            return known
+        try:
+            found = self._producer.list_topics(topic, timeout=self._max_block_s).topics[topic]
+        except KafkaException as error:
+            raise self._error(error, topic) from error
+        if found.error is not None:
+            raise error_from(found.error, topic)
+        self._partitions[topic] = (len(found.partitions), now_s + self._options.metadata_max_age_ms / 1000)
+        return len(found.partitions)
+
+    @override
+    def flush(self, timeout_s: float | None) -> None:
+        left = self._producer.flush(-1 if timeout_s is None else timeout_s)
+        if left:
+            raise errors.TimedOut(
+                f"{left} records are not decided after {timeout_s} s: flush again to wait longer"
+            )
+
+    @override
+    def close(self, timeout_s: float | None) -> None:
+        try:
+            if self._options.transactional_id:
+                # What is open is aborted by the broker when its time is up; what waits is of no use.
+                self._producer.purge()
+            self.flush(timeout_s)
+        finally:
+            self._closed.set()
+            self._thread.join()
+            self._producer.purge()
+            self._producer.flush(POLL_S)
+
+    # Transactions
+
+    @override
+    def init_transactions(self) -> None:
+        self._do("init_transactions", lambda: self._producer.init_transactions(self._max_block_s))
+
+    @override
+    def begin(self) -> None:
+        self._do("begin_transaction", self._producer.begin_transaction)
+
+    @override
+    def commit(self) -> None:
+        try:
+            self._do("commit_transaction", lambda: self._producer.commit_transaction(self._max_block_s))
+        except errors.RotaError as error:
+            if error.retriable:
+                sentence = f"it is not known whether the transaction counts ({error}): commit again"
+                raise errors.UndecidedCommit(sentence) from error
+            raise
+
+    @override
+    def abort(self) -> None:
+        self._do("abort_transaction", lambda: self._producer.abort_transaction(self._max_block_s))
+
+    @override
+    def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        if self._options.coordination == "Rota":
+            raise errors.NotSupported(
+                f"the offsets of {group.group_id} are with Rota's coordinator and the records are in Kafka, and no "
+                "transaction spans both: let Kafka coordinate the group, or keep results and offsets in rota.stores"
+            )
+        positions = [
+            TopicPartition(topic, partition, given.offset, metadata=given.metadata or None)
+            for (topic, partition), offset in offsets.items()
+            for given in (completed(offset),)
+        ]
+        self._do(
+            f"the offsets of {group.group_id}",
+            lambda: self._producer.send_offsets_to_transaction(positions, encoded(group), self._max_block_s),
+        )
+
+    def _do(self, what: str, action: Callable[[], None]) -> None:
+        if self._closed.is_set():
+            raise errors.ProducerClosed("the producer is closed: make a new one")
+        try:
+            action()
+        except KafkaException as error:
+            raise self._error(error, what) from error
+
+
+def config_of(address: str, options: Options, on_error: Callable[[KafkaError], None]) -> KafkaConfig:
+    """The settings under librdkafka's names; what the application says in `kafka_config` goes before."""
+    config: KafkaConfig = {
+        "bootstrap.servers": address,
+        "acks": options.acks,
+        "enable.idempotence": options.idempotent,
+        # Kafka's own default for keys; librdkafka's would put them elsewhere.
+        "partitioner": "murmur2_random",
+        "batch.size": options.batch_size,
+        "linger.ms": options.linger_ms,
+        "queue.buffering.max.kbytes": max(options.buffer_memory // 1024, 1),
+        # Bytes bound the queue, as on Rota's log.
+        "queue.buffering.max.messages": 0,
+        "message.max.bytes": max(options.max_request_size, 1000),
+        "max.in.flight.requests.per.connection": min(options.max_in_flight, 5),
+        "message.send.max.retries": options.retries,
+        "retry.backoff.ms": int(options.retry_backoff_ms),
+        "retry.backoff.max.ms": int(options.retry_backoff_max_ms),
+        "request.timeout.ms": int(options.request_timeout_ms),
+        "delivery.timeout.ms": int(options.delivery_timeout_ms),
+        "metadata.max.age.ms": int(options.metadata_max_age_ms),
+        "error_cb": on_error,
+    }
+    if options.transactional_id:
+        config["transactional.id"] = options.transactional_id
+        config["transaction.timeout.ms"] = options.transaction_timeout_ms
+        config["delivery.timeout.ms"] = min(int(options.delivery_timeout_ms), options.transaction_timeout_ms)
+    return {**config, **options.kafka_config}

@@ -1,0 +1,113 @@
+"""
+From what an application gives to what is sent: interceptors, serializers, the partitioner of its own, and the way back.
+
+Used by both producers, whatever the engine. A producer without any of these skips all of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rota import errors
+from rota.producer.batches import Batch
+from rota.producer.futures import guarded, metadata_of
+from rota.producer.options import Options, Serializer
+from rota.records import Headers, OutgoingRecord, RecordMetadata
+
+Bytes = bytes | None
+TIMESTAMP_MAX = (1 << 63) - 1
+
+
+class Prepared(NamedTuple):
+    """A record as the engine takes it."""
+
+    topic: str
+    value: Bytes
+    key: Bytes
+    partition: int | None
+    timestamp_ms: int | None
+    headers: Headers | None
+
+
+class Preparation:
+    """What a producer does to its records, and whom it tells of them."""
+
+    def __init__(self, options: Options) -> None:
+        self._interceptors = tuple(options.interceptors)
+        self._key_serializer = options.key_serializer
+        self._value_serializer = options.value_serializer
+        self._partitioner = options.partitioner
+        self._on_delivery = options.on_delivery
+        # Whether `prepare` does more than to check.
+        self.is_needed = bool(
+            self._interceptors or self._key_serializer or self._value_serializer or self._partitioner
+        )
+
+    def prepare(self, record: OutgoingRecord, partitions: Callable[[str], int]) -> Prepared:
+        """The record with everything done to it; `partitions` gives how many a topic has."""
+        for interceptor in self._interceptors:
+            record = interceptor.on_send(record)
+        topic = record.topic
+        key = serialized(self._key_serializer, topic, record.key, "key")
+        value = serialized(self._value_serializer, topic, record.value, "value")
+        partition = record.partition
+        if partition is None and self._partitioner is not None:
+            partition = self._partitioner(topic, key, value, partitions(topic))
+        return Prepared(topic, value, key, partition, record.timestamp_ms, record.headers)
+
+    def watcher(self) -> Callable[[Batch], None] | None:
+        """Whom to call with every batch that is complete; None when nobody wants to know."""
+        if self._on_delivery is None and not self._interceptors:
+            return None
+        return self._tell
+
+    def _tell(self, batch: Batch) -> None:
+        for index in range(len(batch.times)):
+            self.tell(metadata_of(batch, index), batch.error)
+
+    def tell(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
+        """What became of one record."""
+        for interceptor in self._interceptors:
+            guarded(interceptor.on_acknowledgement, metadata, error)
+        if self._on_delivery is not None:
+            guarded(self._on_delivery, metadata, error)
+
+
+def check(value: object, key: object, timestamp_ms: int | None, headers: Headers | None) -> None:
+    """Refuse what no engine can send, where the application's stack shows who gave it."""
+    as_bytes(value, "value")
+    as_bytes(key, "key")
+    if timestamp_ms is not None and not 0 <= timestamp_ms <= TIMESTAMP_MAX:
+        raise errors.InvalidArgument(f"timestamp_ms is {timestamp_ms}: give milliseconds since 1970")
+    for header in headers or ():
+        name, content = map(type, header)
+        if name is not str or content not in (bytes, type(None)):
+            raise errors.InvalidArgument(f"a header is a name and bytes or None, and not {header!r}")
+
+
+def as_bytes(given: object, what: str) -> Bytes:
+    """The same, if it is bytes or None."""
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    raise errors.InvalidArgument(
+        f"the {what} is of type {type(given).__name__}: give bytes or None, or set {what}_serializer"
+    )
+
+
+def serialized(serializer: Serializer | None, topic: str, given: object, what: str) -> Bytes:
+    """As bytes; SerializationFailed when the serializer raises."""
+    if serializer is None:
+        return as_bytes(given, what)
+    try:
+        made = serializer(topic, given)
+    except Exception as error:
+        raise errors.SerializationFailed(
+            f"{what}_serializer failed on a record for {topic}: {error}"
+        ) from error
+    return as_bytes(made, what)
+
+
+def all_bytes(column: Sequence[object]) -> bool:
+    """Whether nothing in the column has to be refused; asked without a statement for each."""
+    return set(map(type, column)) <= {bytes, type(None)}

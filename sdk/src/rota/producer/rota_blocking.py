@@ -1,0 +1,175 @@
+"""A `RotaEngine` for threads: sends go into the accumulator from where they are made, all else onto the loop."""
+
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from typing_extensions import override
+
+from rota import errors
+from rota.connection import background
+from rota.metadata import GroupMetadata
+from rota.offsets import Offsets
+from rota.producer.accumulator import Clocks, Full, UnknownTopic
+from rota.producer.batches import Batch
+from rota.producer.engine import Engine
+from rota.producer.futures import SendFuture, SentMany
+from rota.producer.options import Options
+from rota.producer.partitioner import hash_of
+from rota.producer.preparing import Prepared
+from rota.producer.rota_engine import RotaEngine
+from rota.records import Headers
+
+Answer = TypeVar("Answer")
+# What the loop does within `max_block_ms` is awaited a little longer, so that its own words arrive.
+GRACE_S = 5.0
+# Of a bulk: others may send in between, and what does not fit is measured again.
+AT_ONCE = 8192
+
+
+class BlockingRotaEngine(Engine):
+    """One for each producer; they share the loop."""
+
+    def __init__(
+        self, address: str, options: Options, clocks: Clocks, on_batch: Callable[[Batch], None] | None
+    ) -> None:
+        self._background = background()
+        self._max_block_s = options.max_block_ms / 1000
+        self._clock = clocks.monotonic_s
+        self._engine = self._background.run(_made(address, options, clocks))
+        self._accumulator = self._engine.accumulator
+        self._accumulator.on_batch = on_batch
+
+    @override
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> SendFuture:
+        try:
+            batch, index = self._accumulator.send(topic, value, key, partition, timestamp_ms, headers)
+        except (Full, UnknownTopic):
+            record = Prepared(topic, value, key, partition, timestamp_ms, headers)
+            batch, index = self._patiently(topic, lambda: self._accumulator.send(*record))
+        return SendFuture(batch, index)
+
+    @override
+    def send_all(self, records: Sequence[Prepared]) -> SentMany:
+        parts: list[tuple[Batch, int, Sequence[int]]] = []
+        for position, record in enumerate(records):
+            batch, index = self._patiently(record.topic, partial(self._accumulator.send, *record))
+            parts.append((batch, index, (position,)))
+        return SentMany(len(records), parts)
+
+    @override
+    def send_many(
+        self, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
+    ) -> SentMany:
+        parts: list[tuple[Batch, int, Sequence[int]]] = []
+        for partition, positions in self._by_partition(topic, len(values), keys):
+            whole = len(positions) == len(values)
+            mine = values if whole else [values[position] for position in positions]
+            my_keys = keys if whole or keys is None else [keys[position] for position in positions]
+            done = 0
+            while done < len(mine):
+                some = mine[done : done + AT_ONCE]
+                some_keys = None if my_keys is None else my_keys[done : done + AT_ONCE]
+                put = partial(self._some, topic, partition, some, some_keys)
+                for batch, first, count in self._patiently(topic, put):
+                    parts.append((batch, first, positions[done : done + count]))
+                    done += count
+        return SentMany(len(values), parts)
+
+    def _some(
+        self,
+        topic: str,
+        partition: int | None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+    ) -> list[tuple[Batch, int, int]]:
+        some = self._accumulator.send_some(topic, partition, values, keys)
+        if not some:
+            raise Full
+        return some
+
+    def _by_partition(
+        self, topic: str, count: int, keys: Sequence[bytes | None] | None
+    ) -> list[tuple[int | None, Sequence[int]]]:
+        """The positions of the records for each partition; None: of those without a key, for any."""
+        if keys is None:
+            return [(None, range(count))] if count else []
+        partitions = self.partitions_for(topic)
+        found: dict[int | None, list[int]] = {}
+        for position, key in enumerate(keys):
+            found.setdefault(None if key is None else hash_of(key) % partitions, []).append(position)
+        return list(found.items())
+
+    def _patiently(self, topic: str, put: Callable[[], Answer]) -> Answer:
+        """Put it in, once the topic is known and there is room."""
+        deadline_s = self._clock() + self._max_block_s
+        while True:
+            try:
+                return put()
+            except UnknownTopic:
+                self._run(self._engine.load_partitions(topic))
+            except Full:
+                self._await_room(deadline_s)
+
+    def _await_room(self, deadline_s: float) -> None:
+        room = threading.Event()
+        self._accumulator.when_there_is_room(room.set)
+        if not room.wait(max(deadline_s - self._clock(), 0)):
+            raise errors.BufferExhausted(
+                f"the buffer stayed full for {self._max_block_s:.1f} s (max_block_ms): send more slowly, give it more "
+                "buffer_memory, or see whether the server keeps up"
+            )
+
+    @override
+    def partitions_for(self, topic: str) -> int:
+        known = self._accumulator.partitions.get(topic)
+        return known if known is not None else self._run(self._engine.load_partitions(topic))
+
+    @override
+    def flush(self, timeout_s: float | None) -> None:
+        self._background.run(self._engine.flush(timeout_s))
+
+    @override
+    def close(self, timeout_s: float | None) -> None:
+        self._background.run(self._engine.close(timeout_s))
+
+    @override
+    def init_transactions(self) -> None:
+        self._run(self._engine.init_transactions())
+
+    @override
+    def begin(self) -> None:
+        self._run(_called(self._engine.begin))
+
+    @override
+    def commit(self) -> None:
+        # A flush and an end, each with its own time.
+        self._run(self._engine.commit(), self._max_block_s)
+
+    @override
+    def abort(self) -> None:
+        self._run(self._engine.abort(), self._max_block_s)
+
+    @override
+    def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        self._run(self._engine.send_offsets(offsets, group))
+
+    def _run(self, work: Coroutine[Any, Any, Answer], more_s: float = 0) -> Answer:
+        return self._background.run(work, self._max_block_s + more_s + GRACE_S)
+
+
+async def _made(address: str, options: Options, clocks: Clocks) -> RotaEngine:
+    return RotaEngine(address, options, clocks)
+
+
+async def _called(function: Callable[[], None]) -> None:
+    function()

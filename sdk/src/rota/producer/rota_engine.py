@@ -1,0 +1,352 @@
+"""
+A producer on a Rota log: everything of it that runs on an event loop.
+
+`AsyncProducer` runs it on the application's loop, `Producer` on the background one. The accumulator alone is used from
+other threads.
+"""
+
+import asyncio
+from typing import TypeVar
+
+from rota import errors
+from rota.connection import Call, Connection, until
+from rota.metadata import GroupMetadata
+from rota.offsets import Offsets, by_topic
+from rota.producer.accumulator import Accumulator, Clocks, Limits
+from rota.producer.futures import completion
+from rota.producer.options import Options
+from rota.producer.sender import Sender, Sending
+from rota.producer.sequences import NOBODY, Identity
+from rota.producer.transaction_state import State, Step, TransactionState
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.v1 import log_pb2 as pb
+
+REQUEST_BYTES_MAX = 2 << 20
+"""Of the batches in one request; a message has 4 MiB at most, and a batch 1 MiB."""
+
+Answer = TypeVar("Answer")
+Request = TypeVar("Request")
+
+FATAL = (
+    errors.ProducerFenced,
+    errors.ClusterAuthorizationFailed,
+    errors.TransactionalIdAuthorizationFailed,
+    errors.UnsupportedVersion,
+    errors.NotSupported,
+    errors.AuthenticationFailed,
+    errors.InvalidProducerIdMapping,
+)
+"""As in Kafka: after one of these a transactional producer has no way on."""
+
+
+class RotaEngine:
+    """Sends, and knows the transaction. To be made on a running loop."""
+
+    def __init__(self, address: str, options: Options, clocks: Clocks) -> None:
+        self._options = options
+        self._clock = clocks.monotonic_s
+        self._loop = asyncio.get_running_loop()
+        self._connection = Connection(address, options.credentials)
+        self.accumulator = Accumulator(_limits(options), clocks, self._wake_soon)
+        self._sender = Sender(self._connection, self.accumulator, _sending(options), clocks, self._identify)
+        self._sender.on_failure = self._failed
+        self.transaction = TransactionState()
+        self._identity = NOBODY
+        # Whether the log may know of the open transaction.
+        self._begun = False
+        self._identifying = asyncio.Lock()
+        self._wanted: set[str] = set()
+        self._tasks = [
+            self._loop.create_task(self._sender.run()),
+            self._loop.create_task(self._follow_topics()),
+        ]
+        if options.transactional_id:
+            self._refuse_sends()
+
+    def _wake_soon(self) -> None:
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._sender.wake()
+        else:
+            self._loop.call_soon_threadsafe(self._sender.wake)
+
+    # Topics
+
+    async def load_partitions(self, topic: str) -> int:
+        """How many partitions the topic has; `send` knows it from then on."""
+        deadline_s = self._clock() + self._options.max_block_ms / 1000
+
+        async def ask() -> int:
+            request = pb.DescribeTopicsRequest(names=[topic])
+            response = await self._ask(self._connection.log.DescribeTopics, request, deadline_s)
+            for found in response.topics:
+                if found.name == topic and not found.error_code:
+                    return found.partitions
+                if found.name == topic:
+                    raise errors.error_of(found.error_code, topic)
+            raise errors.UnknownTopicOrPartition(topic)
+
+        count = await until(ask, deadline_s=deadline_s, clock=self._clock)
+        self.accumulator.partitions[topic] = count
+        self._wanted.add(topic)
+        return count
+
+    async def _follow_topics(self) -> None:
+        """Learn of partitions that topics are given."""
+        while True:
+            await asyncio.sleep(self._options.metadata_max_age_ms / 1000)
+            for topic in tuple(self._wanted):
+                try:
+                    await self.load_partitions(topic)
+                except errors.RotaError:
+                    # `send` asks again, and says what is wrong.
+                    self._forget(topic)
+
+    def _forget(self, topic: str) -> None:
+        self._wanted.discard(topic)
+        self.accumulator.partitions.pop(topic, None)
+
+    # Identity
+
+    async def _identify(self, given_up: Identity) -> Identity:
+        if self._options.transactional_id:
+            self._begun = True
+            return self._identity
+        if not self._options.idempotent:
+            return NOBODY
+        async with self._identifying:
+            if self._identity in (NOBODY, given_up):
+                # The caller gives up in time.
+                self._identity = await self._initialized(float("inf"))
+        return self._identity
+
+    async def _initialized(self, deadline_s: float) -> Identity:
+        async def ask() -> Identity:
+            request = pb.InitProducerRequest(
+                transactional_id=self._options.transactional_id,
+                transaction_timeout_ms=self._options.transaction_timeout_ms,
+            )
+            response = await self._ask(self._connection.log.InitProducer, request, deadline_s)
+            _raise(response.error_code, self._options.transactional_id or "the producer")
+            return Identity(response.producer_id, response.producer_epoch, self._options.transactional_id)
+
+        return await until(ask, deadline_s=deadline_s, clock=self._clock)
+
+    # Waiting
+
+    async def flush(self, timeout_s: float | None) -> None:
+        """Wait until all that was sent so far is decided."""
+        batches = self.accumulator.undecided(close=True)
+        try:
+            async with asyncio.timeout(timeout_s):
+                for batch in batches:
+                    await completion(batch)
+        except TimeoutError:
+            left = sum(not batch.done for batch in batches)
+            raise errors.TimedOut(
+                f"{left} batches are not decided after {timeout_s} s: flush again to wait longer"
+            ) from None
+
+    async def close(self, timeout_s: float | None) -> None:
+        """Send what waits, as far as there is time; then end."""
+        try:
+            if self.transaction.state in (State.OPEN, State.SPOILED):
+                await asyncio.wait_for(self.abort(), timeout_s)
+            else:
+                await self.flush(timeout_s)
+        finally:
+            self.accumulator.refusal = errors.ProducerClosed("the producer is closed: make a new one")
+            for task in self._tasks:
+                task.cancel()
+            await self._sender.interrupt(
+                errors.ProducerClosed("the producer was closed before the record was sent")
+            )
+            await self._connection.close()
+
+    # Transactions
+
+    async def init_transactions(self) -> None:
+        """Become the only producer of the transactional id."""
+        self.transaction.take(Step.START)
+        try:
+            self._identity = await self._initialized(self._block_deadline())
+        except errors.RotaError as error:
+            self._note(error)
+            raise
+        self.transaction.take(Step.STARTED)
+
+    def begin(self) -> None:
+        """From here on records belong to a new transaction."""
+        self.transaction.take(Step.BEGIN)
+        self._begun = False
+        self.accumulator.refusal = None
+
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        """Make a group's offsets part of the transaction."""
+        self.transaction.check(Step.SEND_OFFSETS)
+        deadline_s = self._block_deadline()
+        self._begun = True
+        try:
+            await until(lambda: self._add_group(group, deadline_s), deadline_s=deadline_s, clock=self._clock)
+            await until(
+                lambda: self._commit_offsets(offsets, group, deadline_s),
+                deadline_s=deadline_s,
+                clock=self._clock,
+            )
+        except errors.RotaError as error:
+            self._note(error)
+            raise
+
+    async def _add_group(self, group: GroupMetadata, deadline_s: float) -> None:
+        request = pb.AddOffsetsToTransactionRequest(
+            transactional_id=self._identity.transactional_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+        )
+        response = await self._ask(self._connection.log.AddOffsetsToTransaction, request, deadline_s)
+        _raise(response.error_code, f"the offsets of {group.group_id}")
+
+    async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata, deadline_s: float) -> None:
+        request = codes.TxnCommitOffsetsRequest(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=by_topic(offsets),
+            transactional_id=self._identity.transactional_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+        )
+        response = await self._ask(self._connection.coordinator.TxnCommitOffsets, request, deadline_s)
+        _raise(response.error_code, f"the offsets of {group.group_id}")
+        for topic in response.topics:
+            for partition in topic.partitions:
+                _raise(
+                    partition.error_code, f"the offset of {group.group_id} in {topic.name}[{partition.index}]"
+                )
+
+    async def commit(self) -> None:
+        """Make everything of the transaction count, or nothing."""
+        self.transaction.take(Step.COMMIT)
+        self._refuse_sends()
+        deadline_s = self._block_deadline()
+        try:
+            await self.flush(self._options.max_block_ms / 1000)
+        except errors.TimedOut as error:
+            raise _undecided(error) from error
+        # What failed meanwhile has spoiled it.
+        self.transaction.take(Step.COMMIT)
+        await self._end(commit=True, deadline_s=deadline_s)
+
+    async def abort(self) -> None:
+        """Make nothing of the transaction count."""
+        self.transaction.take(Step.ABORT)
+        self._refuse_sends()
+        # What is under way and arrives late is refused: the abort raises the epoch.
+        await self._sender.interrupt(
+            errors.TransactionAborted("the transaction was aborted before the record was sent")
+        )
+        await self._end(commit=False, deadline_s=self._block_deadline())
+
+    async def _end(self, *, commit: bool, deadline_s: float) -> None:
+        if self._begun:
+            try:
+                await until(
+                    lambda: self._ask_end(commit, deadline_s), deadline_s=deadline_s, clock=self._clock
+                )
+            except errors.RotaError as error:
+                # After a lost answer nobody knows the outcome: the same end is asked for again, and nothing else.
+                if error.retriable and commit:
+                    raise _undecided(error) from error
+                if not error.retriable:
+                    self._note(error)
+                raise
+        self._begun = False
+        self.transaction.take(Step.ENDED)
+
+    async def _ask_end(self, commit: bool, deadline_s: float) -> None:
+        request = pb.EndTransactionRequest(
+            transactional_id=self._identity.transactional_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            commit=commit,
+        )
+        response = await self._ask(self._connection.log.EndTransaction, request, deadline_s)
+        if response.producer_id > 0:
+            # Also beside an error: then it was aborted instead, and the abort to come is one of the next epoch.
+            self._identity = Identity(
+                response.producer_id, response.producer_epoch, self._options.transactional_id
+            )
+        _raise(response.error_code, "the commit" if commit else "the abort")
+
+    def _refuse_sends(self) -> None:
+        self.accumulator.refusal = errors.IllegalState(
+            "a record of a transactional producer needs a transaction: call begin_transaction first"
+        )
+
+    def _failed(self, error: errors.RotaError) -> None:
+        """A batch was not written."""
+        if isinstance(error, errors.UnknownTopicOrPartition):
+            for topic in tuple(self._wanted):
+                self._forget(topic)
+        if self._options.transactional_id and not isinstance(error, errors.TransactionAborted):
+            self._note(error)
+
+    def _note(self, error: errors.RotaError) -> None:
+        """An error of the transaction: the way on is to abort, or there is none."""
+        fatal = isinstance(error, FATAL) or error.fatal
+        self.transaction.take(Step.KILL if fatal else Step.SPOIL, error)
+        try:
+            self.transaction.check(Step.SEND)
+        except errors.RotaError as refusal:
+            self.accumulator.refusal = refusal
+
+    # Calls
+
+    def _block_deadline(self) -> float:
+        return self._clock() + self._options.max_block_ms / 1000
+
+    async def _ask(self, call: Call[Request, Answer], request: Request, deadline_s: float) -> Answer:
+        within_s = min(self._options.request_timeout_ms / 1000, deadline_s - self._clock())
+        return await self._connection.ask(call, request, within_s=within_s)
+
+
+def _undecided(error: errors.RotaError) -> errors.UndecidedCommit:
+    return errors.UndecidedCommit(f"it is not known whether the transaction counts ({error}): commit again")
+
+
+def _raise(code: int, where: str) -> None:
+    if code:
+        raise errors.error_of(code, where)
+
+
+def _limits(options: Options) -> Limits:
+    return Limits(
+        batch_bytes=options.batch_size,
+        record_bytes=options.max_request_size,
+        buffer_bytes=options.buffer_memory,
+        request_bytes=REQUEST_BYTES_MAX,
+        linger_s=options.linger_ms / 1000,
+        delivery_timeout_s=options.delivery_timeout_ms / 1000,
+    )
+
+
+def _sending(options: Options) -> Sending:
+    return Sending(
+        acks={0: pb.ACKS_NONE, 1: pb.ACKS_WRITTEN}.get(
+            options.acks if isinstance(options.acks, int) else -1, pb.ACKS_ALL
+        ),
+        max_in_flight=options.max_in_flight,
+        retries=options.retries,
+        backoff_first_s=options.retry_backoff_ms / 1000,
+        backoff_max_s=options.retry_backoff_max_ms / 1000,
+        request_timeout_s=options.request_timeout_ms / 1000,
+        delivery_timeout_s=options.delivery_timeout_ms / 1000,
+    )

@@ -1,0 +1,300 @@
+"""
+Takes batches from the accumulator, sends them to a Rota log, and decides what becomes of them.
+
+Runs on one event loop. A partition is part of one request at a time, which keeps its order whatever is lost or late;
+up to `max_in_flight` requests for different partitions are under way together.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota import errors
+from rota.connection import Connection
+from rota.producer.accumulator import Accumulator, Clocks, Queue
+from rota.producer.batches import NO_OFFSET, Batch
+from rota.producer.sequences import NOBODY, SEQUENCE_MASK, Identity, Sequences, Verdict, verdict
+from rota_proto.log.columns import CODEC, Columns, pack
+from rota_proto.log.v1 import log_pb2 as pb
+
+IDLE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How to send."""
+
+    acks: pb.Acks.ValueType
+    max_in_flight: int
+    retries: int
+    backoff_first_s: float
+    backoff_max_s: float
+    request_timeout_s: float
+    delivery_timeout_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """The batches of one partition in a request; sent again as they are until they are decided."""
+
+    queue: Queue
+    batches: Sequence[Batch]
+    identity: Identity
+    first: int
+    message: pb.ProduceRequest.Partition
+    attempts: int = 0
+    # The log refused it for its numbers: they and its identity are to be made anew.
+    refused: bool = False
+
+    @property
+    def count(self) -> int:
+        """Of records."""
+        return sum(batch.count for batch in self.message.batches)
+
+
+class Sender:
+    """The one that sends for a producer."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        accumulator: Accumulator,
+        sending: Sending,
+        clocks: Clocks,
+        identify: Callable[[Identity], Awaitable[Identity]],
+    ) -> None:
+        """`identify` gives who to send as: another one than the given, if that one is given up."""
+        self._connection = connection
+        self._accumulator = accumulator
+        self._sending = sending
+        self._clock = clocks.monotonic_s
+        self._identify = identify
+        self._given_up = NOBODY
+        self._sequences = Sequences()
+        self._woken = asyncio.Event()
+        self._requests: set[asyncio.Task[None]] = set()
+        self._interruption: errors.RotaError | None = None
+        # Told of every batch that failed; a transaction must know.
+        self.on_failure: Callable[[errors.RotaError], None] | None = None
+
+    def wake(self) -> None:
+        """There may be something to send; to be called on the loop."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        look_s = 0.0
+        while True:
+            self._woken.clear()
+            now_s = self._clock()
+            if now_s >= look_s:
+                self._fail(self._accumulator.overdue(now_s), self._overdue())
+                look_s = now_s + min(IDLE_S, self._sending.delivery_timeout_s / 4)
+            sleep_s = look_s - now_s
+            if len(self._requests) < self._sending.max_in_flight:
+                taken, next_s = self._accumulator.take(now_s)
+                if taken:
+                    self._start(taken)
+                    continue
+                if next_s is not None:
+                    sleep_s = min(sleep_s, next_s - now_s)
+            await self._sleep(sleep_s)
+
+    async def _sleep(self, sleep_s: float) -> None:
+        handle = asyncio.get_running_loop().call_later(max(sleep_s, 0), self._woken.set)
+        await self._woken.wait()
+        handle.cancel()
+
+    def _start(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
+        request = asyncio.get_running_loop().create_task(self._see_through(taken))
+        self._requests.add(request)
+        request.add_done_callback(self._ended)
+
+    def _ended(self, request: asyncio.Task[None]) -> None:
+        self._requests.discard(request)
+        self._woken.set()
+
+    async def _see_through(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
+        """Send until every batch is decided."""
+        queues = [queue for queue, _ in taken]
+        error: errors.RotaError = errors.UnknownServerError("the producer failed to send")
+        try:
+            await self._send(taken)
+        except errors.RotaError as found:
+            error = found
+        except asyncio.CancelledError:
+            error = self._interruption or error
+            raise
+        finally:
+            # Those that are decided by now stay as they are.
+            self._fail((batch for _, batches in taken for batch in batches), error)
+            self._accumulator.release(queues)
+
+    async def _send(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
+        deadline_s = min(batches[0].created_s for _, batches in taken) + self._sending.delivery_timeout_s
+        identity = await self._identity(deadline_s)
+        pieces = list(self._packed(taken, identity))
+        backoff_s = self._sending.backoff_first_s
+        while pieces:
+            again = await self._attempt(pieces, deadline_s)
+            if again:
+                await asyncio.sleep(
+                    min(backoff_s, max(deadline_s - self._clock(), 0)) * random.uniform(0.8, 1.2)
+                )
+            backoff_s = min(backoff_s * 2, self._sending.backoff_max_s)
+            pieces = await self._renewed(again, deadline_s)
+
+    async def _identity(self, deadline_s: float) -> Identity:
+        try:
+            async with asyncio.timeout(max(deadline_s - self._clock(), 0)):
+                return await self._identify(self._given_up)
+        except TimeoutError:
+            raise self._overdue() from None
+
+    def _packed(self, taken: Sequence[tuple[Queue, list[Batch]]], identity: Identity) -> Iterator[Piece]:
+        for queue, batches in taken:
+            try:
+                yield self._piece(queue, batches, identity)
+            except ValueError as error:
+                where = f"{queue.topic}[{queue.partition}]"
+                self._fail(batches, errors.InvalidArgument(f"a record for {where} cannot be sent: {error}"))
+
+    def _piece(self, queue: Queue, batches: Sequence[Batch], identity: Identity) -> Piece:
+        first = sequence = self._sequences.first(queue, identity)
+        messages = []
+        for batch in batches:
+            messages.append(self._message(batch, identity, sequence))
+            sequence = sequence + len(batch.values) & SEQUENCE_MASK
+        message = pb.ProduceRequest.Partition(topic=queue.topic, index=queue.partition, batches=messages)
+        return Piece(queue, batches, identity, first, message)
+
+    def _message(self, batch: Batch, identity: Identity, sequence: int) -> pb.RecordBatch:
+        base_ms = batch.times[0]
+        count = len(batch.values)
+        columns = Columns(batch.values, batch.keys, batch.times, batch.header_column())
+        return pb.RecordBatch(
+            base_timestamp_ms=base_ms,
+            max_timestamp_ms=max(batch.times),
+            count=count,
+            codec=CODEC,
+            payload=pack(columns, count, base_ms),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=sequence if identity != NOBODY else -1,
+            transactional=bool(identity.transactional_id),
+        )
+
+    async def _renewed(self, pieces: Iterable[Piece], deadline_s: float) -> list[Piece]:
+        """The pieces as they are to be sent again: as they were, except where their identity was given up."""
+        renewed = []
+        for piece in pieces:
+            if piece.refused:
+                attempts = piece.attempts
+                piece = self._piece(piece.queue, piece.batches, await self._identity(deadline_s))
+                piece.attempts = attempts
+            renewed.append(piece)
+        return renewed
+
+    async def _attempt(self, pieces: Sequence[Piece], deadline_s: float) -> list[Piece]:
+        """Send once; the pieces that are to be sent again."""
+        left_s = deadline_s - self._clock()
+        if left_s <= 0:
+            return self._expire(pieces)
+        request = pb.ProduceRequest(
+            partitions=[piece.message for piece in pieces],
+            acks=self._sending.acks,
+            transactional_id=pieces[0].identity.transactional_id,
+        )
+        if self._sending.acks == pb.ACKS_NONE:
+            for piece in pieces:
+                self._written(piece, NO_OFFSET)
+        for piece in pieces:
+            piece.attempts += 1
+        try:
+            response = await self._connection.ask(
+                self._connection.log.Produce, request, within_s=min(self._sending.request_timeout_s, left_s)
+            )
+        except errors.RotaError as error:
+            return [piece for piece in pieces if self._again(piece, NO_OFFSET, error)]
+        answers = {(answer.topic, answer.index): answer for answer in response.partitions}
+        return [piece for piece in pieces if self._again(piece, *_outcome(piece, answers))]
+
+    def _again(self, piece: Piece, offset: int, error: errors.RotaError | None) -> bool:
+        """Settle what an answer settles; whether the piece is to be sent again."""
+        if self._sending.acks == pb.ACKS_NONE:
+            return False
+        match verdict(error, piece.identity):
+            case Verdict.WRITTEN:
+                self._written(piece, offset)
+                return False
+            case Verdict.WRITTEN_BEFORE:
+                self._written(piece, NO_OFFSET)
+                return False
+            case Verdict.AGAIN if piece.attempts <= self._sending.retries:
+                return True
+            case Verdict.AGAIN_AS_ANOTHER if piece.attempts <= self._sending.retries:
+                self._given_up = piece.identity
+                piece.refused = True
+                return True
+            case _:
+                assert error is not None
+                if error.retriable:
+                    # It may be in the log all the same: the next records cannot take its numbers.
+                    self._give_up(piece)
+                self._fail(piece.batches, error)
+                return False
+
+    def _written(self, piece: Piece, offset: int) -> None:
+        self._sequences.written(piece.queue, piece.identity, piece.first, piece.count)
+        for batch in piece.batches:
+            count = len(batch.values)
+            self._accumulator.complete(batch, offset)
+            offset = offset if offset < 0 else offset + count
+
+    def _expire(self, pieces: Iterable[Piece]) -> list[Piece]:
+        for piece in pieces:
+            if piece.attempts:
+                self._give_up(piece)
+            self._fail(piece.batches, self._overdue())
+        return []
+
+    def _give_up(self, piece: Piece) -> None:
+        if piece.identity != NOBODY and not piece.identity.transactional_id:
+            self._given_up = piece.identity
+
+    def _overdue(self) -> errors.RotaError:
+        return errors.TimedOut(
+            f"no answer within delivery_timeout_ms ({self._sending.delivery_timeout_s * 1000:.0f}) from "
+            f"{self._connection.address}: see whether the server runs, and send again"
+        )
+
+    def _fail(self, batches: Iterable[Batch], error: errors.RotaError) -> None:
+        failed = [batch for batch in batches if not batch.done]
+        for batch in failed:
+            self._accumulator.complete(batch, NO_OFFSET, error)
+        if failed and self.on_failure is not None:
+            self.on_failure(error)
+
+    async def interrupt(self, error: errors.RotaError) -> None:
+        """Nothing that is not decided yet is sent any more: it fails with this error, whether the log has it or not."""
+        for request in tuple(self._requests):
+            request.cancel()
+        self._interruption = error
+        await asyncio.gather(*self._requests, return_exceptions=True)
+        self._interruption = None
+        for batch in self._accumulator.drop_all():
+            self._accumulator.complete(batch, NO_OFFSET, error)
+
+
+def _outcome(
+    piece: Piece, answers: Mapping[tuple[str, int], pb.ProduceResponse.Partition]
+) -> tuple[int, errors.RotaError | None]:
+    """What the answer says of a piece."""
+    where = f"{piece.queue.topic}[{piece.queue.partition}]"
+    answer = answers.get((piece.queue.topic, piece.queue.partition))
+    if answer is None:
+        return NO_OFFSET, errors.UnknownServerError(f"{where} is missing in the answer")
+    if answer.error_code:
+        return NO_OFFSET, errors.error_of(answer.error_code, where)
+    return answer.base_offset, None

@@ -1,0 +1,80 @@
+"""
+How batches are numbered, so that the log knows one that comes twice, and what an answer means for its batch.
+
+Pure. A partition has one request under way at most, so a number is only ever in doubt for that one: it is sent again
+under the same numbers until its outcome is known, or its producer id is given up.
+"""
+
+import enum
+from typing import NamedTuple
+
+from rota import errors
+from rota.producer.accumulator import Queue
+
+SEQUENCE_MASK = 0x7FFF_FFFF
+NO_PRODUCER = -1
+
+
+class Identity(NamedTuple):
+    """Who sends, to the log. `transactional_id` is empty outside of transactions."""
+
+    producer_id: int
+    epoch: int
+    transactional_id: str = ""
+
+
+NOBODY = Identity(NO_PRODUCER, NO_PRODUCER)
+"""Of producers without idempotence."""
+
+
+class Sequences:
+    """The next number for each partition, under one identity."""
+
+    def __init__(self) -> None:
+        self._identity = NOBODY
+        self._next: dict[Queue, int] = {}
+
+    def first(self, queue: Queue, identity: Identity) -> int:
+        """The number of the next record of a partition; with another identity they begin anew."""
+        if identity != self._identity:
+            self._identity = identity
+            self._next.clear()
+        return self._next.get(queue, 0)
+
+    def written(self, queue: Queue, identity: Identity, first: int, count: int) -> None:
+        """So many records, from that number on, are in the log."""
+        if identity == self._identity:
+            self._next[queue] = first + count & SEQUENCE_MASK
+
+
+class Verdict(enum.Enum):
+    """What an answer to some batches means."""
+
+    WRITTEN = enum.auto()
+    # They are in the log since an earlier attempt; where is forgotten.
+    WRITTEN_BEFORE = enum.auto()
+    AGAIN = enum.auto()
+    # Again, as another producer: the log has numbers of this one that do not go together, and refused the batches.
+    AGAIN_AS_ANOTHER = enum.auto()
+    FAILED = enum.auto()
+
+
+CONFUSED = (
+    errors.OutOfOrderSequenceNumber,
+    errors.UnknownProducerId,
+    errors.InvalidProducerEpoch,
+    errors.InvalidProducerIdMapping,
+)
+
+
+def verdict(error: errors.RotaError | None, identity: Identity) -> Verdict:
+    """Of an answer to batches that were sent under an identity."""
+    if error is None:
+        return Verdict.WRITTEN
+    if isinstance(error, errors.DuplicateSequenceNumber):
+        return Verdict.WRITTEN_BEFORE
+    if error.retriable:
+        return Verdict.AGAIN
+    if isinstance(error, CONFUSED) and not identity.transactional_id and identity != NOBODY:
+        return Verdict.AGAIN_AS_ANOTHER
+    return Verdict.FAILED

@@ -1,0 +1,135 @@
+"""Topics of a Rota log: make, look at, delete. For administrators, examples and tests."""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rota import errors
+from rota.addresses import address_of, is_rota
+from rota.connection import Connection, Credentials, background, until
+from rota.producer.clocks import clocks
+from rota_proto.log.v1 import log_pb2 as pb
+
+WITHIN_S = 30.0
+FOR_EVER = -1
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """What a topic is like."""
+
+    name: str
+    partitions: int
+    topic_id: bytes
+    retention_ms: int
+    retention_bytes: int
+
+
+class Topics:
+    """
+    The topics of one server.
+
+    >>> with rota.Topics("rota://127.0.0.1:7070") as topics:      # doctest: +SKIP
+    ...     topics.create({"orders": 12}, retention_ms=86_400_000)
+    """
+
+    def __init__(self, bootstrap_servers: str, *, credentials: Credentials | None = None) -> None:
+        address = address_of(bootstrap_servers)
+        if not is_rota(address):
+            raise errors.NotSupported(f"{address} is a Kafka cluster: make its topics with Kafka's own tools")
+        self._background = background()
+        self._clock = clocks().monotonic_s
+        self._connection = self._background.run(_connected(address, credentials))
+
+    def create(
+        self,
+        partitions: Mapping[str, int],
+        *,
+        retention_ms: int = FOR_EVER,
+        retention_bytes: int = FOR_EVER,
+        exist_ok: bool = True,
+    ) -> None:
+        """Make topics of so many partitions each; one that is there already stays as it is."""
+        request = pb.CreateTopicsRequest(
+            topics=[
+                pb.CreateTopicsRequest.Topic(
+                    name=name, partitions=count, retention_ms=retention_ms, retention_bytes=retention_bytes
+                )
+                for name, count in partitions.items()
+            ]
+        )
+        may_be = errors.TopicAlreadyExists.code if exist_ok else 0
+        self._ask(lambda: self._changed(self._connection.log.CreateTopics, request, may_be))
+
+    def add_partitions(self, partitions: Mapping[str, int]) -> None:
+        """Give topics more partitions: the new numbers, all in all. Keys then go elsewhere."""
+        request = pb.CreatePartitionsRequest(
+            topics=[
+                pb.CreatePartitionsRequest.Topic(name=name, partitions=count)
+                for name, count in partitions.items()
+            ]
+        )
+        self._ask(lambda: self._changed(self._connection.log.CreatePartitions, request))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics with all their records."""
+        request = pb.DeleteTopicsRequest(names=list(names))
+        self._ask(lambda: self._changed(self._connection.log.DeleteTopics, request))
+
+    def describe(self, names: Iterable[str] = ()) -> list[TopicDescription]:
+        """What topics are like; all of them without names."""
+        request = pb.DescribeTopicsRequest(names=list(names))
+
+        async def ask() -> list[TopicDescription]:
+            response = await self._connection.ask(
+                self._connection.log.DescribeTopics, request, within_s=WITHIN_S
+            )
+            for topic in response.topics:
+                if topic.error_code:
+                    raise errors.error_of(topic.error_code, topic.name)
+            return [
+                TopicDescription(
+                    topic.name, topic.partitions, topic.topic_id, topic.retention_ms, topic.retention_bytes
+                )
+                for topic in response.topics
+            ]
+
+        return self._ask(ask)
+
+    async def _changed(self, call: Any, request: Any, may_be: int = 0) -> None:  # noqa: ANN401  one of three calls
+        response = await self._connection.ask(call, request, within_s=WITHIN_S)
+        for topic in response.topics:
+            if topic.error_code not in (0, may_be):
+                raise errors.error_of(topic.error_code, topic.name)
+
+    def _ask(self, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        deadline_s = self._clock() + WITHIN_S
+        return self._background.run(until(ask, deadline_s=deadline_s, clock=self._clock))
+
+    def close(self) -> None:
+        """Give up the connection."""
+        self._background.run(self._connection.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def create_topics(bootstrap_servers: str, partitions: Mapping[str, int]) -> None:
+    """
+    Make topics of so many partitions each, where they are not there yet.
+
+    >>> rota.create_topics("rota://127.0.0.1:7070", {"orders": 12})    # doctest: +SKIP
+    """
+    with Topics(bootstrap_servers) as topics:
+        topics.create(partitions)
+
+
+async def _connected(address: str, credentials: Credentials | None) -> Connection:
+    return Connection(address, credentials)

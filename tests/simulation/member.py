@@ -153,6 +153,8 @@ class SimulatedMember:
             raise Rejoin
         self._obey(reply.error_code)
         self.member_id, self.generation = reply.member_id, reply.generation_id
+        # What was said to who it was before does not concern who it is now.
+        self._refusal = pb.NONE
         await self._sync([member.member_id for member in reply.members if not reply.skip_assignment])
 
     async def _sync(self, members: Sequence[str]) -> None:

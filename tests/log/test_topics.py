@@ -5,6 +5,7 @@ import pytest
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.log.engine import TOPIC, Engine
 
@@ -64,6 +65,17 @@ def test_who_says_nothing_of_retention_gets_the_servers() -> None:
         ("for-ever", -1, -1),
         ("own", 5, 6),
     ]
+
+
+def test_the_last_word_about_a_topic_counts() -> None:
+    engine = Engine()
+    engine.create(retention_ms=1, retention_bytes=1)
+    changed = LogEvent()
+    changed.CopyFrom(engine.events[0])
+    changed.topic_made.log_ids.append(2)
+    changed.topic_made.retention_ms = 2
+    log = engine.read([*engine.events, changed])
+    assert [partition.retention for partition in log.partitions()] == [(2, 1), (2, 1)]
 
 
 def test_a_name_is_used_once_in_a_request_and_by_one_topic() -> None:

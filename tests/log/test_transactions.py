@@ -156,6 +156,20 @@ def test_the_timeout_counts_from_the_beginning(engine: Engine) -> None:
     assert engine.init().epoch == producer.epoch + 2
 
 
+def test_the_timeout_is_what_the_producer_asked_for_last(engine: Engine) -> None:
+    engine.init(timeout_ms=500)
+    producer = engine.init(timeout_ms=700)
+    engine.produce(producer, 0)
+    assert engine.log.wake_at_ms() == engine.now_ms + 700
+
+
+def test_an_epoch_that_was_never_given_out_is_refused(engine: Engine) -> None:
+    ahead = engine.init()._replace(epoch=1)
+    assert engine.produce(ahead, 0).error_code == codes.INVALID_PRODUCER_EPOCH
+    assert engine.add_group(ahead) == codes.PRODUCER_FENCED
+    assert engine.end(ahead, commit=False).error_code == codes.PRODUCER_FENCED
+
+
 def test_while_nobody_served_no_time_passed(engine: Engine) -> None:
     producer = engine.init()
     engine.produce(producer, 0)
@@ -235,6 +249,16 @@ def test_there_is_a_limit_to_what_a_transaction_touches() -> None:
     producer = engine.ended(producer, commit=True)
     assert engine.produce(producer, 0, index=2).error_code == codes.NONE
     assert engine.add_group(producer, "two") == codes.NONE
+
+
+def test_partitions_that_are_gone_do_not_count_for_the_limit() -> None:
+    engine = Engine(LogConfig(transaction_partitions_max=1))
+    engine.create()
+    producer = engine.init()
+    engine.produce(producer, 0)
+    engine.delete()
+    engine.create()
+    assert engine.produce(producer, 0).error_code == codes.NONE
 
 
 @pytest.mark.parametrize("group_id", ["", "g" * 250])

@@ -133,7 +133,7 @@ class Producers:
         """Take over what an event says of producers; others are not ours."""
         match event.WhichOneof("event"):
             case "producer_ids_taken":
-                self.below = max(self.below, event.producer_ids_taken.below)
+                self.below = event.producer_ids_taken.below
             case "producer_made":
                 self._made(event.producer_made)
             case "transaction_begun":

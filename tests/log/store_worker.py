@@ -1,0 +1,163 @@
+"""
+One owner of the store job, as a process: adds up what the records of its partitions hold, in PostgreSQL.
+
+It says what it does, a line for each event, and stops itself (SIGSTOP) in mid-transaction where it is told to, so that
+the test knows where it stands. Run as `python -m tests.log.store_worker`, with the database in STORE_JOB_DSN.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import psycopg
+
+from rota.stores import Partition, SqlStore, StoreFenced, Tenure
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.support.member import GroupMember, in_turn, member
+
+TOPIC = "orders"
+PARTITIONS = [(TOPIC, 0), (TOPIC, 1)]
+RECORDS = 400
+BATCH = 10
+KEYS = 3
+SESSION_MS = 2_000
+# Where a worker can stop: its transaction is open, and holds no lock yet; its results are written, and their rows locked.
+POINTS = ("begun", "written")
+# Of a commit to the group by who is no member of this generation any more.
+LATE = {pb.ILLEGAL_GENERATION, pb.UNKNOWN_MEMBER_ID, pb.REBALANCE_IN_PROGRESS}
+
+
+def value_at(partition: Partition, offset: int) -> int:
+    """What the record holds."""
+    return (offset * 31 + partition[1] * 7) % 1009
+
+
+def key_at(partition: Partition, offset: int) -> str:
+    """Under which key its value is added up."""
+    return f"{partition[1]}/{offset % KEYS}"
+
+
+def totals(records: Iterable[tuple[Partition, int]]) -> dict[str, int]:
+    """The values of these records, by key."""
+    sums: dict[str, int] = {}
+    for partition, offset in records:
+        key = key_at(partition, offset)
+        sums[key] = sums.get(key, 0) + value_at(partition, offset)
+    return sums
+
+
+def say(event: str, *facts: object) -> None:
+    """Tell the test."""
+    sys.stdout.write(" ".join(map(str, (event, *facts))) + "\n")
+    sys.stdout.flush()
+
+
+@dataclass(slots=True)
+class Worker:
+    """An owner."""
+
+    member: GroupMember
+    connection: "psycopg.Connection[tuple[object, ...]]"
+    store: SqlStore
+    rounds: int
+    stop_at: str
+    # Transactions until it stops.
+    stop_after: int
+
+    async def work(self) -> None:
+        """Until all records of all partitions are added up."""
+        for _ in range(self.rounds):
+            await self.member.join()
+        while True:
+            tenure = await self.take()
+            try:
+                if tenure is not None and await self.do_all(tenure):
+                    break
+            except StoreFenced as fenced:
+                say("fenced", fenced)
+            await self.member.rebalancing.wait()
+            await self.member.join()
+        await self.member.leave()
+        say("done")
+
+    async def take(self) -> Tenure | None:
+        """Fence first, then the positions; the group's own offsets follow them. None for who is late already."""
+        group = self.member.metadata
+        try:
+            tenure = await asyncio.to_thread(self.store.assign, group, self.member.partitions)
+        except StoreFenced as fenced:
+            say("fenced", fenced)
+            return None
+        await self.follow(known(tenure.positions))
+        say("assigned", group.incarnation, group.generation_id, *sorted(tenure.positions.items()))
+        return tenure
+
+    async def do_all(self, tenure: Tenure) -> bool:
+        """One batch of each partition in turn; whether there is nothing left to do for anybody."""
+        while left := [each for each in PARTITIONS if (tenure.positions.get(each, RECORDS) or 0) < RECORDS]:
+            for partition in left:
+                if self.member.rebalancing.is_set():
+                    return False
+                await asyncio.to_thread(self.do_batch, tenure, partition)
+                await self.follow({partition: tenure.positions[partition] or 0})
+        stored = await asyncio.to_thread(self.store.stored_offsets, tenure.group.group_id)
+        return stored == dict.fromkeys(PARTITIONS, RECORDS)
+
+    def do_batch(self, tenure: Tenure, partition: Partition) -> None:
+        start = tenure.positions[partition] or 0
+        end = min(start + BATCH, RECORDS)
+        with self.store.transaction(tenure) as tx:
+            self.stop_after -= 1
+            self.stop_if_told("begun", partition, start)
+            added = totals((partition, offset) for offset in range(start, end))
+            for key, value in sorted(added.items()):
+                self.connection.execute(
+                    "INSERT INTO totals VALUES (%s, %s) "
+                    "ON CONFLICT (key) DO UPDATE SET value = totals.value + excluded.value",
+                    (key, value),
+                )
+            self.stop_if_told("written", partition, start)
+            tx.save({partition: end})
+        say("kept", partition, end)
+
+    async def follow(self, offsets: Mapping[Partition, int]) -> None:
+        """The store is the truth; the group's offsets are for those who look on."""
+        if offsets:
+            errors = await self.member.commit(offsets)
+            assert errors <= {pb.NONE, *LATE}, errors
+
+    def stop_if_told(self, point: str, partition: Partition, offset: int) -> None:
+        if (point, self.stop_after) == (self.stop_at, 0):
+            say("stopping", point, partition, offset)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def known(positions: Mapping[Partition, int | None]) -> dict[Partition, int]:
+    """Those that the store has."""
+    return {partition: offset for partition, offset in positions.items() if offset is not None}
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--coordinator", required=True)
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--rounds", type=int, default=1, help="how often to join before the first batch")
+    parser.add_argument("--stop-at", choices=POINTS, default="")
+    parser.add_argument("--stop-after", type=int, default=0, help="in which transaction")
+    options = parser.parse_args()
+    with psycopg.connect(os.environ["STORE_JOB_DSN"]) as connection:
+        store = SqlStore(connection)
+        async with member(
+            options.coordinator, options.group, in_turn(PARTITIONS), session_ms=SESSION_MS
+        ) as by_hand:
+            await Worker(
+                by_hand, connection, store, options.rounds, options.stop_at, options.stop_after
+            ).work()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

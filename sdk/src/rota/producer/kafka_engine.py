@@ -48,6 +48,7 @@ class KafkaEngine(Engine):
         self._room = threading.Event()
         self._fatal: errors.RotaError | None = None
         self._closed = threading.Event()
+        self._in_transaction = False
         try:
             self._producer = Producer(config_of(address, options, self._heard))
         except KafkaException as error:
@@ -57,7 +58,11 @@ class KafkaEngine(Engine):
 
     def _deliver(self) -> None:
         while not self._closed.is_set():
-            self._producer.poll(POLL_S)
+            try:
+                self._producer.poll(POLL_S)
+            except KafkaException as error:
+                # What is wrong with the producer as a whole. Whoever calls it next is told.
+                self._error(error, self._address)
 
     def _heard(self, error: KafkaError) -> None:
         if error.fatal() and error.code() != KafkaError._FATAL:
@@ -65,12 +70,17 @@ class KafkaEngine(Engine):
 
     def _error(self, exception: KafkaException, where: str) -> errors.RotaError:
         found = error_in(exception, where)
-        if exception.args[0].code() == KafkaError._FATAL and self._fatal is not None:
-            found = type(self._fatal).saying(f"the producer cannot be used any more, close it: {self._fatal}")
-            found.fatal = True
         if found.fatal and self._fatal is None:
             self._fatal = found
         return found
+
+    def _check_usable(self) -> None:
+        if self._closed.is_set():
+            raise errors.ProducerClosed("the producer is closed: make a new one")
+        if self._fatal is not None:
+            dead = type(self._fatal).saying(f"the producer cannot be used any more, close it: {self._fatal}")
+            dead.fatal = True
+            raise dead
 
     # Records
 
@@ -87,8 +97,7 @@ class KafkaEngine(Engine):
         return SendFuture(self._put(Prepared(topic, value, key, partition, timestamp_ms, headers)), 0)
 
     def _put(self, record: Prepared) -> Batch:
-        if self._closed.is_set():
-            raise errors.ProducerClosed("the producer is closed: make a new one")
+        self._check_usable()
         timestamp_ms = self._clocks.now_ms() if record.timestamp_ms is None else record.timestamp_ms
         # librdkafka has batches of its own, and tells of each record.
         outcome = Batch(record.topic, ANY_PARTITION if record.partition is None else record.partition, 0.0)
@@ -174,7 +183,10 @@ class KafkaEngine(Engine):
 
     @override
     def flush(self, timeout_s: float | None) -> None:
-        left = self._producer.flush(-1 if timeout_s is None else timeout_s)
+        try:
+            left = self._producer.flush(-1 if timeout_s is None else timeout_s)
+        except KafkaException as error:
+            raise self._error(error, "flush") from error
         if left:
             raise errors.TimedOut(
                 f"{left} records are not decided after {timeout_s} s: flush again to wait longer"
@@ -183,15 +195,15 @@ class KafkaEngine(Engine):
     @override
     def close(self, timeout_s: float | None) -> None:
         try:
-            if self._options.transactional_id:
-                # What is open is aborted by the broker when its time is up; what waits is of no use.
-                self._producer.purge()
-            self.flush(timeout_s)
+            if self._fatal is None:
+                if self._in_transaction:
+                    self.abort()
+                self.flush(timeout_s)
         finally:
+            # What is left fails, and its futures say so: the thread polls once more.
+            self._producer.purge()
             self._closed.set()
             self._thread.join()
-            self._producer.purge()
-            self._producer.flush(POLL_S)
 
     # Transactions
 
@@ -202,11 +214,13 @@ class KafkaEngine(Engine):
     @override
     def begin(self) -> None:
         self._do("begin_transaction", self._producer.begin_transaction)
+        self._in_transaction = True
 
     @override
     def commit(self) -> None:
         try:
             self._do("commit_transaction", lambda: self._producer.commit_transaction(self._max_block_s))
+            self._in_transaction = False
         except errors.RotaError as error:
             if error.retriable:
                 sentence = f"it is not known whether the transaction counts ({error}): commit again"
@@ -216,6 +230,7 @@ class KafkaEngine(Engine):
     @override
     def abort(self) -> None:
         self._do("abort_transaction", lambda: self._producer.abort_transaction(self._max_block_s))
+        self._in_transaction = False
 
     @override
     def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
@@ -225,7 +240,7 @@ class KafkaEngine(Engine):
                 "transaction spans both: let Kafka coordinate the group, or keep results and offsets in rota.stores"
             )
         positions = [
-            TopicPartition(topic, partition, given.offset, metadata=given.metadata or None)
+            TopicPartition(topic, partition, given.offset, metadata=given.metadata)
             for (topic, partition), offset in offsets.items()
             for given in (completed(offset),)
         ]
@@ -235,8 +250,7 @@ class KafkaEngine(Engine):
         )
 
     def _do(self, what: str, action: Callable[[], None]) -> None:
-        if self._closed.is_set():
-            raise errors.ProducerClosed("the producer is closed: make a new one")
+        self._check_usable()
         try:
             action()
         except KafkaException as error:

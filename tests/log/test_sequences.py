@@ -136,6 +136,10 @@ def test_who_has_been_silent_for_longest_is_forgotten_first() -> None:
     engine.produce(second, 0)
     engine.produce(first, 1)
     engine.produce(third, 0)
+    for _ in range(2):
+        known = [producer_id for producer_id, _ in engine.partition().sequences]
+        assert known == [first.producer_id, third.producer_id]
+        engine.crash()
     assert engine.produce(first, 9).error_code == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert engine.produce(second, 9).error_code == codes.NONE
 

@@ -33,7 +33,7 @@ class Connection(Protocol):
 
     dialect: Dialect
 
-    def begin(self) -> None:
+    def begin(self, *, only_reads: bool = False) -> None:
         """Begin a transaction; refused when one is open."""
         ...
 
@@ -52,10 +52,10 @@ class DbApi:
         self._connection = cast("Any", connection)
         self._paramstyle = paramstyle
 
-    def begin(self) -> None:
+    def begin(self, *, only_reads: bool = False) -> None:
         refuse_open(open_transaction(self._connection))
         if self._begins_by_word():
-            self._say(BEGIN[self.dialect])
+            self._say("BEGIN" if only_reads else BEGIN[self.dialect])
 
     def execute(self, statement: Statement) -> Rows:
         cursor = self._connection.cursor()
@@ -95,11 +95,12 @@ class SqlAlchemy:
         self.dialect = dialect or known_dialect(self._connection.dialect.name)
         self._paramstyle: str = self._connection.dialect.paramstyle
 
-    def begin(self) -> None:
+    def begin(self, *, only_reads: bool = False) -> None:
         refuse_open(self._connection.in_transaction())
         self._connection.begin()
         # SQLAlchemy leaves the beginning to sqlite3, which leaves it to the first write.
-        if self.dialect is Dialect.SQLITE and not self._connection.connection.in_transaction:
+        begun = self.dialect is not Dialect.SQLITE or self._connection.connection.in_transaction
+        if not begun and not only_reads:
             self.execute(Statement(BEGIN[self.dialect]))
 
     def execute(self, statement: Statement) -> Rows:

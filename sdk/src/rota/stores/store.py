@@ -80,7 +80,7 @@ class SqlStore:
 
     def create_tables(self) -> None:
         """Create the tables that are missing; any number of processes may do so at once."""
-        self._alone(each(self.tables.creation()), opening=())
+        self._alone(each(self.tables.creation()))
 
     def assign(self, group: GroupMetadata, partitions: Iterable[Partition]) -> Tenure:
         """
@@ -129,8 +129,8 @@ class SqlStore:
         return self._alone(snapshots.restored(self.tables, tenure, partition), self._opening)
 
     def stored_offsets(self, group_id: str) -> dict[Partition, int]:
-        """The offsets of a group, for those who look on."""
-        return self._alone(flows.stored_offsets(self.tables, group_id), self._opening)
+        """The offsets of a group, for those who look on: on SQLite it waits for no batch."""
+        return self._alone(flows.stored_offsets(self.tables, group_id), only_reads=True)
 
     def prune_keys(self, limit: int = 10_000) -> int:
         """Forget keys that have expired, at most `limit`; gives how many. Call it until it gives less."""
@@ -154,9 +154,9 @@ class SqlStore:
         except Exception as error:
             raise TransactionLost(group_id) from error
 
-    def _alone(self, flow: Flow[T], opening: Iterable[str]) -> T:
+    def _alone(self, flow: Flow[T], opening: Iterable[str] = (), *, only_reads: bool = False) -> T:
         """A flow as a transaction of its own."""
-        self._connection.begin()
+        self._connection.begin(only_reads=only_reads)
         try:
             self.run(each(opening))
             result = self.run(flow)

@@ -58,7 +58,7 @@ class SendFuture:
         self._wait(timeout)
         return self._batch.error
 
-    def add_done_callback(self, callback: Callable[["SendFuture"], None]) -> None:
+    def add_done_callback(self, callback: Callable[["SendFuture"], object]) -> None:
         """Call back with this future once it is done, from the producer's thread: it must not block there."""
         self._batch.when_done(lambda batch: guarded(callback, self))
 
@@ -92,7 +92,7 @@ class AsyncSendFuture:
         yield from completion(self._batch).__await__()
         return outcome(self._batch, self._index)
 
-    def add_done_callback(self, callback: Callable[["AsyncSendFuture"], None]) -> None:
+    def add_done_callback(self, callback: Callable[["AsyncSendFuture"], object]) -> None:
         """Call back with this future once it is done."""
         self._batch.when_done(lambda batch: guarded(callback, self))
 

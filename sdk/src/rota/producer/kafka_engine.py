@@ -58,11 +58,15 @@ class KafkaEngine(Engine):
 
     def _deliver(self) -> None:
         while not self._closed.is_set():
-            try:
-                self._producer.poll(POLL_S)
-            except KafkaException as error:
-                # What is wrong with the producer as a whole. Whoever calls it next is told.
-                self._error(error, self._address)
+            self._poll(POLL_S)
+        self._poll(0)
+
+    def _poll(self, within_s: float) -> None:
+        try:
+            self._producer.poll(within_s)
+        except KafkaException as error:
+            # What is wrong with the producer as a whole. Whoever calls it next is told.
+            self._error(error, self._address)
 
     def _heard(self, error: KafkaError) -> None:
         if error.fatal() and error.code() != KafkaError._FATAL:
@@ -200,7 +204,7 @@ class KafkaEngine(Engine):
                     self.abort()
                 self.flush(timeout_s)
         finally:
-            # What is left fails, and its futures say so: the thread polls once more.
+            # What is left fails, and its futures say so: the thread polls once more when it ends.
             self._producer.purge()
             self._closed.set()
             self._thread.join()

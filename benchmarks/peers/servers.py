@@ -33,6 +33,7 @@ def rota(flags: Sequence[str] = ()) -> Iterator[Server]:
     with workdir("coordinator") as folder:
         coordinator = Coordinator(folder, flags)
         coordinator.start()
+        coordinator.make_topic(TOPIC)
         try:
             yield Server(coordinator.address, coordinator.pid)
         finally:

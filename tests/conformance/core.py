@@ -13,11 +13,12 @@ from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record, SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record, SlotParcel
 from tests.conformance.driver import (
     CORE,
     EXPIRING,
     PARKED_S,
+    PRODUCER_ID,
     SESSION_TIMEOUT_MS_MAX,
     SESSION_TIMEOUT_MS_MIN,
     Settings,
@@ -105,6 +106,11 @@ class CoreDriver:
             # The server does this every few minutes.
             for group_id in list(self.groups.groups):
                 self.perform(self.groups.expire_offsets(group_id, self.now_ms))
+
+    async def end_transaction(self, group: str, *, committed: bool) -> None:
+        """What the log does at the end of a transaction: the group hears of its producer."""
+        ended = ProducerEnded(producer_id=PRODUCER_ID, committed=committed)
+        self.perform(self.groups.end_transaction(group, ended))
 
     async def fail_over(self, group: str) -> None:
         """The next one knows what was written, and nothing else."""

@@ -74,6 +74,30 @@ class Failing(Driver, Protocol):
         ...
 
 
+class Keeper(Driver, Protocol):
+    """A coordinator that knows topics."""
+
+    async def create_topic(self, name: str) -> None:
+        """Make a topic with one partition."""
+        ...
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete it."""
+        ...
+
+
+class Producing(Driver, Protocol):
+    """A coordinator that knows producers: each group has one of its own, whose transaction begins by itself."""
+
+    async def end_transaction(self, group: str, *, committed: bool) -> None:
+        """End the transaction in which offsets of the group were brought."""
+        ...
+
+
+class MortalProducer(Failing, Producing, Protocol):
+    """Both."""
+
+
 class Cluster(Failing, Protocol):
     """Several processes that share the groups."""
 
@@ -98,14 +122,19 @@ class Settings:
     members_max: int = 10_000
     retention_s: int = 7 * 24 * 3600
     processes: int = 1
+    # A process of its own for each case, which may kill it.
+    mortal: bool = False
 
 
 DEFAULT = Settings()
+# Of a producer whose coordinator has not given it another one.
+PRODUCER_ID = 1
 # The delay is long beside what a busy machine may lose between two looks. Cases of either kind share a coordinator: each
 # set of settings is one more to start.
 DELAYED = SMALL = Settings(initial_rebalance_delay_ms=2000, members_max=3)
 # Kafka counts in minutes.
 EXPIRING = Settings(retention_s=60)
 SEVERAL = Settings(processes=3)
+MORTAL = Settings(mortal=True)
 SESSION_TIMEOUT_MS_MIN = 500
 SESSION_TIMEOUT_MS_MAX = 30 * 60_000

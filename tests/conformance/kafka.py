@@ -5,7 +5,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from google.protobuf.message import Message
 from kafka.protocol import admin as admin_wire
@@ -17,6 +17,7 @@ from kafka.protocol.producer import transaction
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import KAFKA, FutureCall, Settings
+from tests.support.kafka import Kafka
 
 # The newest version of each message that kafka-python and the broker both speak.
 VERSIONS = {
@@ -31,6 +32,9 @@ VERSIONS = {
     transaction.AddOffsetsToTxnRequest: 3,
     # From version 5 on it begins the transaction's part in the group by itself.
     transaction.TxnOffsetCommitRequest: 3,
+    transaction.EndTxnRequest: 3,
+    admin_wire.CreateTopicsRequest: 5,
+    admin_wire.DeleteTopicsRequest: 5,
     admin_wire.ListGroupsRequest: 5,
     # Version 6 answers an unknown group with an error instead of a dead group.
     admin_wire.DescribeGroupsRequest: 5,
@@ -38,6 +42,11 @@ VERSIONS = {
     wire.OffsetDeleteRequest: 0,
 }
 
+# How long a broker may take for what it does in its own time.
+ENDED_WITHIN_S = 30
+DELETED_MS = 10_000
+POLL_S = 0.05
+NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
 # What a coordinator can be asked for.
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 # As long as a case at most; an unfinished one is then ended by the broker.
@@ -365,6 +374,32 @@ class KafkaDriver:
         self.producers[group] = producer
         return int(added.error_code)
 
+    async def end_transaction(self, group: str, *, committed: bool) -> None:
+        """End the transaction of the group's producer; the broker tells its partitions and groups in its own time."""
+        producer = self.producers.pop(group)
+        request = transaction.EndTxnRequest(
+            transactional_id=transactional_id(group), committed=committed, **producer._asdict()
+        )
+        ended = await self.ask(request)
+        assert ended.error_code == pb.NONE, f"the transaction does not end: error {ended.error_code}"
+        asked = pb.FetchOffsetsRequest(group_id=group, all=True, require_stable=True)
+        async with asyncio.timeout(ENDED_WITHIN_S):
+            while is_unstable(cast("pb.FetchOffsetsResponse", await self._exchange(asked))):
+                await asyncio.sleep(POLL_S)
+
+    async def create_topic(self, name: str) -> None:
+        """Make a topic with one partition."""
+        topic = admin_wire.CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1
+        )
+        made = await self.ask(admin_wire.CreateTopicsRequest(topics=[topic]))
+        assert [each.error_code for each in made.topics] == [pb.NONE]
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete it."""
+        gone = await self.ask(admin_wire.DeleteTopicsRequest(topic_names=[name], timeout_ms=DELETED_MS))
+        assert [each.error_code for each in gone.responses] == [pb.NONE]
+
     async def ask(self, message: ApiMessage, client_id: str = "cid") -> ApiMessage:
         """The broker's answer, in its own words."""
         version = self.versions[type(message)]
@@ -395,6 +430,33 @@ class KafkaDriver:
             assert error == pb.NONE, f"no transaction for group {request.group_id}: error {error}"
         request.transactional_id = transactional_id(request.group_id)
         request.producer_id, request.producer_epoch = self.producers[request.group_id]
+
+
+@dataclass(slots=True)
+class MortalBroker(KafkaDriver):
+    """A broker that a case may kill."""
+
+    kafka: Kafka | None = None
+
+    async def fail_over(self, group: str) -> None:
+        """Kill the broker, and start it again."""
+        assert self.kafka is not None
+        broker = self.kafka.broker(1)
+        broker.kill()
+        broker.begin_start()
+        # Only the waiting may be in another thread: a process ends with the one that started it.
+        await asyncio.to_thread(broker.end_start)
+        self.idle.clear()
+        asked = pb.FetchOffsetsRequest(group_id=group, all=True)
+        async with asyncio.timeout(ENDED_WITHIN_S):
+            while cast("pb.FetchOffsetsResponse", await self._exchange(asked)).error_code in NOT_YET:
+                await asyncio.sleep(POLL_S)
+
+
+def is_unstable(reply: pb.FetchOffsetsResponse) -> bool:
+    """Whether a transaction still holds one of the offsets."""
+    codes = {partition.error_code for topic in reply.topics for partition in topic.partitions}
+    return pb.UNSTABLE_OFFSET_COMMIT in codes
 
 
 def transactional_id(group: str) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import Call, Driver
+from tests.conformance.driver import PRODUCER_ID, Call, Driver
 
 Answer = TypeVar("Answer", bound=Message)
 TOPIC = "conformance"
@@ -172,7 +172,7 @@ class Member:
             group_instance_id=self.instance,
             topics=[topic_offsets(offsets or {0: 1})],
             transactional_id="producer",
-            producer_id=1,
+            producer_id=PRODUCER_ID,
         )
         reply = await answer(self.driver.send(request), pb.TxnCommitOffsetsResponse)
         return reply.topics[0].partitions[0].error_code

@@ -15,14 +15,6 @@ KAFKA_ONLY = frozenset({KAFKA})
 # The core knows the groups of one slot, and nothing of processes.
 SEVERAL_PROCESSES = frozenset({ROTA, KAFKA})
 
-# Numbers of the reference that need what the log brings: topics, and the end of a transaction.
-WAITING = {
-    "115": "unknown topics",
-    "119": "the end of a transaction",
-    "124": "topics that are deleted",
-    "133": "the end of a transaction",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

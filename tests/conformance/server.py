@@ -10,7 +10,10 @@ from google.protobuf.message import Message
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from rota_proto.log.v1 import log_pb2 as log
+from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.conformance.driver import ROTA, FutureCall, Settings
+from tests.support.coordinator import Coordinator
 
 FRAMES = {
     pb.JoinGroupRequest: "join_group",
@@ -21,6 +24,8 @@ FRAMES = {
     pb.FetchOffsetsRequest: "fetch_offsets",
     pb.TxnCommitOffsetsRequest: "txn_commit_offsets",
 }
+# As long as a case at most.
+TRANSACTION_MS = 60_000
 
 
 class Refused(Exception):
@@ -41,8 +46,15 @@ class ServerDriver:
     _frames: "asyncio.Queue[pb.SessionRequest | None]" = field(default_factory=asyncio.Queue)
     _reader: "asyncio.Task[None] | None" = None
     _last_id: int = 0
+    # Of each group that is committed to within a transaction.
+    _producers: dict[str, log.InitProducerResponse] = field(default_factory=dict)
 
     def send(self, request: Message) -> FutureCall:
+        if isinstance(request, pb.TxnCommitOffsetsRequest):
+            return FutureCall(asyncio.ensure_future(self._take_part(request)))
+        return self._send(request)
+
+    def _send(self, request: Message) -> FutureCall:
         if type(request) not in FRAMES:
             return FutureCall(asyncio.ensure_future(self._administer(request)))
         if self._reader is None:
@@ -66,6 +78,57 @@ class ServerDriver:
         self._frames.put_nowait(None)
         if self._reader is not None:
             await self._reader
+
+    async def create_topic(self, name: str) -> None:
+        """Make a topic with one partition."""
+        topic = log.CreateTopicsRequest.Topic(name=name, partitions=1, retention_ms=-1, retention_bytes=-1)
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            made = await LogStub(channel).CreateTopics(log.CreateTopicsRequest(topics=[topic]))
+        assert [each.error_code for each in made.topics] == [pb.NONE]
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete it."""
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            gone = await LogStub(channel).DeleteTopics(log.DeleteTopicsRequest(names=[name]))
+        assert [each.error_code for each in gone.topics] == [pb.NONE]
+
+    async def end_transaction(self, group: str, *, committed: bool) -> None:
+        """End the transaction of the group's producer."""
+        made = self._producers.pop(group)
+        request = log.EndTransactionRequest(
+            transactional_id=group,
+            producer_id=made.producer_id,
+            producer_epoch=made.producer_epoch,
+            commit=committed,
+        )
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            ended = await LogStub(channel).EndTransaction(request)
+        assert ended.error_code == pb.NONE, f"the transaction does not end: error {ended.error_code}"
+
+    async def _take_part(self, request: pb.TxnCommitOffsetsRequest) -> Message:
+        """The log hands out the ids of producers itself, and takes offsets of a transaction that has begun only."""
+        group = request.group_id
+        if group and group not in self._producers:
+            begin = log.InitProducerRequest(transactional_id=group, transaction_timeout_ms=TRANSACTION_MS)
+            async with grpc.aio.insecure_channel(self.address) as channel:
+                made = self._producers[group] = await LogStub(channel).InitProducer(begin)
+                add = log.AddOffsetsToTransactionRequest(
+                    transactional_id=group,
+                    producer_id=made.producer_id,
+                    producer_epoch=made.producer_epoch,
+                    group_id=group,
+                    generation_id=request.generation_id,
+                    member_id=request.member_id,
+                )
+                if request.HasField("group_instance_id"):
+                    add.group_instance_id = request.group_instance_id
+                added = await LogStub(channel).AddOffsetsToTransaction(add)
+            assert added.error_code == pb.NONE, f"no transaction for group {group}: error {added.error_code}"
+        if group:
+            request.transactional_id = group
+            request.producer_id = self._producers[group].producer_id
+            request.producer_epoch = self._producers[group].producer_epoch
+        return await self._send(request).future
 
     async def _administer(self, request: Message) -> Message:
         """What administrators ask goes to a service of its own, as calls."""
@@ -105,3 +168,22 @@ class ServerDriver:
             return
         assert kind is not None
         answer.set_result(getattr(frame, kind))
+
+
+@dataclass(slots=True)
+class MortalServer(ServerDriver):
+    """A server that a case may kill."""
+
+    coordinator: Coordinator | None = None
+
+    async def fail_over(self, group: str) -> None:
+        """Kill the server, and start it again on its file."""
+        assert self.coordinator is not None
+        self.coordinator.kill()
+        if self._reader is not None:
+            await self._reader
+        self.coordinator.begin_start()
+        await asyncio.to_thread(self.coordinator.end_start)
+        self.address, self._reader = self.coordinator.address, None
+        # Whoever sent on the old stream may still wait for the next frame.
+        self._frames = asyncio.Queue()

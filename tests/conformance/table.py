@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.conformance.driver import CORE, KAFKA, ROTA
-from tests.conformance.registry import WAITING
 from tests.support.tree import REPO
 
 ROWS = REPO / "build" / "conformance"
@@ -55,7 +54,6 @@ def text(shown: Sequence[Row]) -> str:
     """The table."""
     lines = [f"{'conformance':<16}{'cases':>7}{'pass':>7}"]
     lines += [f"  {TITLES[row.coordinator]:<14}{row.cases:>7}{row.passed:>7}" for row in shown]
-    lines.append(f"  waiting for the log: {', '.join(sorted(WAITING, key=int))} of the reference")
     lines.append(f"  differences on purpose: {len(divergences())} (docs/divergences.md)")
     return "\n".join(lines)
 

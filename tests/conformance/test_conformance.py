@@ -22,16 +22,27 @@ from tests.conformance import (
     cases_leaving,
     cases_offsets,
     cases_rounds,
+    cases_topics,
     cases_versions,
     runs,
 )
 from tests.conformance.clusters import KafkaCluster, RotaCluster
 from tests.conformance.core import CoreDriver
-from tests.conformance.driver import CORE, DEFAULT, DELAYED, EXPIRING, KAFKA, ROTA, SEVERAL, Settings
-from tests.conformance.kafka import KafkaDriver, transactional_id
+from tests.conformance.driver import (
+    CORE,
+    DEFAULT,
+    DELAYED,
+    EXPIRING,
+    KAFKA,
+    MORTAL,
+    ROTA,
+    SEVERAL,
+    Settings,
+)
+from tests.conformance.kafka import NOT_YET, KafkaDriver, MortalBroker, transactional_id
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
 from tests.conformance.registry import Case, cases_on
-from tests.conformance.server import ServerDriver
+from tests.conformance.server import MortalServer, ServerDriver
 from tests.coordinator.fleet import Fleet, until
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka, running
@@ -44,6 +55,7 @@ SECTIONS = (
     cases_leaving,
     cases_offsets,
     cases_failover,
+    cases_topics,
     cases_versions,
 )
 # As tests.support.kafka sets its brokers up.
@@ -53,7 +65,6 @@ TRANSACTIONS_PARTITIONS = 2
 RETENTION_S = 3
 COORDINATES_WITHIN_S = 30
 POLL_S = 0.05
-NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
 Results = Mapping[str, BaseException | None]
 
 
@@ -90,12 +101,18 @@ def rota_results(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -
     """What became of every case on Rota's server: one for each set of settings, because they are set at its start."""
     with ExitStack() as stack:
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings in (DEFAULT, DELAYED, EXPIRING):
+        for settings in (DEFAULT, DELAYED, EXPIRING, MORTAL):
             present = replace(settings, retention_s=RETENTION_S) if settings == EXPIRING else settings
             coordinator = Coordinator(tmp_path_factory.mktemp("coordinator"), flags(present))
             coordinator.start()
             stack.callback(coordinator.stop)
+            for topic in (TOPIC, OTHER_TOPIC):
+                coordinator.make_topic(topic)
             connect[settings] = partial(ServerDriver, coordinator.address, present)
+            if settings == MORTAL:
+                connect[settings] = partial(
+                    MortalServer, coordinator.address, settings, coordinator=coordinator
+                )
         fleet = stack.enter_context(
             Fleet(tmp_path_factory.mktemp("fleet"), postgres.new_database("conformance"), "abc")
         )
@@ -123,14 +140,21 @@ def kafka_results(kafka: Kafka) -> Iterator[Results]:
     with (
         running(settings=properties(DELAYED)) as delayed,
         running(settings=properties(EXPIRING)) as expiring,
+        running(settings=properties(MORTAL)) as mortal,
         running(SEVERAL.processes) as several,
     ):
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings, broker in ((DEFAULT, kafka), (DELAYED, delayed), (EXPIRING, expiring)):
+        for settings, broker in (
+            (DEFAULT, kafka),
+            (DELAYED, delayed),
+            (EXPIRING, expiring),
+            (MORTAL, mortal),
+        ):
             for topic in (TOPIC, OTHER_TOPIC):
                 broker.create_topic(topic, partitions=6)
             asyncio.run(coordinates(KafkaDriver(broker.bootstrap, settings)))
             connect[settings] = partial(KafkaDriver, broker.bootstrap, settings)
+        connect[MORTAL] = partial(MortalBroker, mortal.bootstrap, MORTAL, kafka=mortal)
         several.create_topic(TOPIC, partitions=6)
         connect[SEVERAL] = partial(KafkaCluster, several, SEVERAL)
         asyncio.run(shared_by(KafkaCluster(several, SEVERAL)))

@@ -7,14 +7,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.conformance.members import TOPIC
 from tests.support.coordinator import Coordinator, serving
 from tests.support.postgres import Postgres
 
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    """One that runs, on a file of its own."""
+    """One that runs, on a file of its own, and has the topic of the cases."""
     with serving(tmp_path) as coordinator:
+        coordinator.make_topic(TOPIC)
         yield coordinator
 
 

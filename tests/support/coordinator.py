@@ -8,6 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
+
+from rota_proto.coordinator.v1.coordinator_pb2 import NONE
+from rota_proto.log.v1 import log_pb2
+from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.support.processes import Process
 from tests.support.workdir import logs
 
@@ -40,6 +45,11 @@ class Coordinator:
 
     def start(self, *more_flags: str) -> None:
         """Start it, and wait until it serves."""
+        self.begin_start(*more_flags)
+        self.end_start()
+
+    def begin_start(self, *more_flags: str) -> None:
+        """Start it; it ends with the thread that called this."""
         self._starts += 1
         log = self._logs / f"{self.name}-{self._starts}.log"
         command = [
@@ -53,6 +63,11 @@ class Coordinator:
         ]
         # By a variable: a password has no place in a command line.
         self._process = Process.start(self.name, command, log=log, env={"ROTA_STORE": self._store})
+
+    def end_start(self) -> None:
+        """Wait until it serves."""
+        assert self._process is not None
+        log = self._process.log
         self._process.wait_until(lambda: READY.search(log.read_text()) is not None, within_s=START_S)
         found = READY.search(log.read_text())
         assert found is not None
@@ -60,6 +75,16 @@ class Coordinator:
         found = HTTP.search(log.read_text())
         assert found is not None
         self.http = found.group(1)
+
+    def make_topic(self, name: str, partitions: int = 6) -> None:
+        """Make a topic in its log, which stays from start to start."""
+        topic = log_pb2.CreateTopicsRequest.Topic(
+            name=name, partitions=partitions, retention_ms=-1, retention_bytes=-1
+        )
+        with grpc.insecure_channel(self.address) as channel:
+            request = log_pb2.CreateTopicsRequest(topics=[topic])
+            made = LogStub(channel).CreateTopics(request, timeout=START_S)
+        assert [each.error_code for each in made.topics] == [NONE]
 
     @property
     def pid(self) -> int:

@@ -13,8 +13,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
+from rota_coordinator import wellformed, wellformed_log
 from rota_coordinator.overload import Refusal, oversized
-from rota_coordinator.wellformed import fault
 
 if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
@@ -97,7 +97,7 @@ class Gate(grpc.aio.ServerInterceptor):
     async def _check(self, request: Message | Unreadable, context: Context) -> None:
         if isinstance(request, Unreadable):
             await context.abort(MALFORMED, UNREADABLE)
-        wrong = fault(request)
+        wrong = wellformed.fault(request) or wellformed_log.fault(request)
         if wrong:
             self._refused(request, MALFORMED.name)
             await context.abort(MALFORMED, wrong)

@@ -13,6 +13,7 @@ from rota_coordinator.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
+SWITCH = {"true": True, "1": True, "false": False, "0": False}
 # In a PostgreSQL URL: before the host, where a slash ends the search as it does for libpq, or as a parameter.
 PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)", re.IGNORECASE)
 # The flags of the groups, named as Kafka's settings where it has them.
@@ -74,6 +75,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="auto", help="auto: text on a terminal, else json"
     )
+    add_topics(parser)
     add_security(parser)
     for field in fields(GroupConfig):
         flag, meaning = GROUP_FLAGS[field.name]
@@ -98,10 +100,31 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--failpoints", type=failpoint_names, default="", metavar="NAME,…", help="for tests: where to hold"
     )
     for action in parser._actions:  # argparse has no public list of its flags
-        variable = "ROTA_" + action.option_strings[-1].removeprefix("--").replace("-", "_").upper()
+        variable = "ROTA_" + action.option_strings[0].removeprefix("--").replace("-", "_").upper()
         if action.dest not in ("help", "version", "insecure") and variable in os.environ:
             action.default = os.environ[variable]
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.log is None:
+        options.log = options.store.startswith("sqlite:")
+    options.log = SWITCH.get(str(options.log).lower(), options.log)
+    return options
+
+
+def add_topics(parser: argparse.ArgumentParser) -> None:
+    """Whether records are kept, and what is done with them."""
+    parser.add_argument(
+        "--log",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="keep topics and their records too; on SQLite that is so when nobody says otherwise",
+    )
+    parser.add_argument(
+        "--log-retention-check-interval-ms",
+        type=int,
+        default=MINUTE_MS,
+        metavar="N",
+        help="how often to look for records that are too old, or too many",
+    )
 
 
 def add_security(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +156,10 @@ def problem(options: argparse.Namespace) -> str:
     """What is wrong with the options, in one sentence; empty when nothing is."""
     if not options.store.startswith(STORES) or options.store in STORES:
         return "--store: give sqlite:PATH or postgresql://USER@HOST/DATABASE"
+    if not isinstance(options.log, bool):
+        return f"ROTA_LOG is {options.log}: give true or false"
+    if options.log and not options.store.startswith("sqlite:"):
+        return "--log is for SQLite: on PostgreSQL several coordinators share the groups, and Kafka keeps the records"
     for flag, address in (("--listen", options.listen), ("--http-listen", options.http_listen)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():

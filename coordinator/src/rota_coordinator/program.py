@@ -5,15 +5,17 @@ import asyncio
 import gc
 import signal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 
 from rota_coordinator.failpoints import Failpoints
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.health import HealthServer, Page, Pages, probes
-from rota_coordinator.journal import RoundLog, set_up
+from rota_coordinator.journal import Journal, RoundLog, set_up
+from rota_coordinator.log.config import LogConfig
 from rota_coordinator.metrics import CONTENT_TYPE, Metrics
 from rota_coordinator.observer import Observers
 from rota_coordinator.overload import Stalls
@@ -23,7 +25,8 @@ from rota_coordinator.server import make_server
 from rota_coordinator.service import Service, steady_clock_ms
 from rota_coordinator.sessions import Sessions
 from rota_coordinator.slot import Shell
-from rota_coordinator.store.port import SharedStore, Store
+from rota_coordinator.store.port import LogStore, SharedStore, Store
+from rota_coordinator.topic_log import LogShell, TopicLog
 from rota_coordinator.watch import Watchers
 
 GRACE_S = 5
@@ -43,9 +46,10 @@ async def serve(options: argparse.Namespace) -> None:
     stalls = Stalls(clock, observers)
     now_ms = steady_clock_ms()
     lease = Lease(now_ms, options.slot_lease_ms)
-    store, shared = await open_store(options)
+    opened = await open_store(options)
+    shared = opened.shared
     shell = Shell(
-        store,
+        opened.store,
         GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)}),
         now_ms=now_ms,
         fresh=lambda: str(uuid.uuid4()),
@@ -63,7 +67,9 @@ async def serve(options: argparse.Namespace) -> None:
     if shared:
         voice = Voice(journal.warn, sessions.go_away)
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
-    server = make_server(security.door(service), sessions, watchers)
+    if opened.rows is not None:
+        service.keep_topics(log_shell(opened.rows, now_ms, journal))
+    server = make_server(security.door(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
     if not options.advertise:
@@ -84,22 +90,33 @@ async def serve(options: argparse.Namespace) -> None:
     tending = [
         asyncio.create_task(service.tend(listening)),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
+        asyncio.create_task(retain_records(service.log, options.log_retention_check_interval_ms / 1000)),
         asyncio.create_task(security.keep_current()),
     ]
-    await asyncio.wait({*tending, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    for task in tending:
-        # One that ended by itself met what nobody expected; that ends the process, and says why.
-        if task.done():
-            task.result()
-        task.cancel()
+    await until_stopped(stopped, tending)
     journal.tell("stopping", "stopping")
     await service.leave()
     sessions.finish()
     await server.stop(GRACE_S)
-    await store.close()
+    await opened.store.close()
     await health.stop()
     stalls.stop()
     journal.tell("stopped", "stopped")
+
+
+async def until_stopped(stopped: "asyncio.Task[bool]", tending: "Sequence[asyncio.Task[None]]") -> None:
+    """Until somebody asks to stop, or a task ends by itself: it met what nobody expected, and that ends the process."""
+    await asyncio.wait({*tending, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in tending:
+        if task.done():
+            task.result()
+        task.cancel()
+
+
+def log_shell(rows: LogStore, now_ms: Callable[[], int], journal: Journal) -> LogShell:
+    """What the embedded log needs of the process."""
+    fresh = lambda: uuid.uuid4().bytes
+    return LogShell(rows, LogConfig(), now_ms, fresh, journal.warn, journal.broke)
 
 
 def spare_the_collector() -> None:
@@ -128,18 +145,29 @@ def stop_signals() -> "asyncio.Task[bool]":
     return asyncio.create_task(stopped.wait())
 
 
-async def open_store(options: argparse.Namespace) -> tuple[Store, SharedStore | None]:
-    """The store that is asked for; given twice when it is one that others use too."""
+class Opened(NamedTuple):
+    """The store that is asked for, by what it can do."""
+
+    store: Store
+    # Others use it too.
+    shared: SharedStore | None = None
+    # It keeps records as well, and is to.
+    rows: LogStore | None = None
+
+
+async def open_store(options: argparse.Namespace) -> Opened:
+    """The store that is asked for."""
     engine, _, rest = options.store.partition(":")
     if engine == "sqlite":
         from rota_coordinator.store import sqlite
 
-        return sqlite.open_store(Path(rest)), None
+        file = sqlite.open_store(Path(rest))
+        return Opened(file, rows=file if options.log else None)
     # Loaded when asked for: a coordinator on SQLite needs no PostgreSQL client.
     from rota_coordinator.store import postgres
 
     store = await postgres.open_store(options.store, options.slot_lease_ms)
-    return store, store
+    return Opened(store, shared=store)
 
 
 async def expire_offsets(service: Service, every_s: float) -> None:
@@ -147,3 +175,11 @@ async def expire_offsets(service: Service, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         service.expire_offsets()
+
+
+async def retain_records(log: TopicLog | None, every_s: float) -> None:
+    """Look for records that are too old, or too many, now and then; for ever, also when there is no log."""
+    while True:
+        await asyncio.sleep(every_s)
+        if log is not None:
+            await log.retain()

@@ -13,13 +13,16 @@ from typing_extensions import override
 from rota_coordinator.admin_server import AdminServer
 from rota_coordinator.gate import Gate, refuse
 from rota_coordinator.group.answers import ProtocolRequest
+from rota_coordinator.log_server import LogServer
 from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.security.door import Door
 from rota_coordinator.sessions import Session, Sessions
+from rota_coordinator.topic_log import TopicLog
 from rota_coordinator.watch import Watchers
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from rota_proto.coordinator.v1.admin_pb2_grpc import add_AdminServicer_to_server
+from rota_proto.log.v1.log_pb2_grpc import add_LogServicer_to_server
 
 # Calls at the same time, streams and joins that wait included.
 CALLS_MAX = 20_000
@@ -120,11 +123,15 @@ def client_host(context: Context) -> str:
     return f"/{address}"
 
 
-def make_server(door: Door, sessions: Sessions, watchers: Watchers) -> grpc.aio.Server:
-    """A server with both services in it, not started and not listening yet."""
+def make_server(
+    door: Door, sessions: Sessions, watchers: Watchers, log: TopicLog | None = None
+) -> grpc.aio.Server:
+    """A server with all services in it, not started and not listening yet."""
     server = grpc.aio.server(
         interceptors=[Gate(door.refused)], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
     )
     pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
     add_AdminServicer_to_server(AdminServer(door, watchers), server)
+    if log is not None:
+        add_LogServicer_to_server(LogServer(door, log), server)
     return server

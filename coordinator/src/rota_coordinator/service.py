@@ -8,8 +8,10 @@ from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
 from rota_coordinator.overload import Intake, Refusal, full, may_create
 from rota_coordinator.ownership import Ownership, Sole
-from rota_coordinator.slot import Answer, Shell, Slot, SlotState
+from rota_coordinator.slot import Answer, Committing, Shell, Slot, SlotState
 from rota_coordinator.slots.table import SLOTS
+from rota_coordinator.topic_commits import TopicCommits
+from rota_coordinator.topic_log import LogShell, TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
@@ -24,21 +26,37 @@ class Service:
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
         # Until told otherwise this process has the store for itself.
         self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
+        self.log: TopicLog | None = None
+        self._commits: TopicCommits | None = None
+
+    def keep_topics(self, shell: LogShell) -> TopicLog:
+        """Serve a log too, from now on; a commit is then about its topics."""
+        self.log = TopicLog(shell, self)
+        self._commits = TopicCommits(self.log, self._submit)
+        return self.log
 
     async def tend(self, serving: Callable[[], None]) -> None:
         """See to this process's slots until cancelled; says when it has done so for the first time."""
-        delay_s = await self.ownership.turn()
+        delay_s = await self._turn()
         serving()
         while True:
             await asyncio.sleep(delay_s)
-            delay_s = await self.ownership.turn()
+            delay_s = await self._turn()
+
+    async def _turn(self) -> float:
+        delay_s = await self.ownership.turn()
+        if self.log is not None:
+            await self.log.turn()
+        return delay_s
 
     def missing(self) -> str:
         """What is not there yet for this process to serve all that it should; empty when it does."""
-        return self.ownership.missing()
+        return self.ownership.missing() or ("" if self.log is None else self.log.missing())
 
     async def leave(self) -> None:
         """Answer what was decided, tell the rest to look elsewhere, and let others go on."""
+        if self.log is not None:
+            await self.log.finish()
         await self.ownership.leave()
         for slot in self.slots:
             slot.stop(pb.NOT_COORDINATOR)
@@ -59,6 +77,11 @@ class Service:
 
     def submit(self, request: Request, client_host: str) -> Answer:
         """Hand a request to its group's slot; the answer is a Refusal when there is too much to do already."""
+        if self._commits is not None and isinstance(request, Committing):
+            return self._commits.submit(request, client_host)
+        return self._submit(request, client_host)
+
+    def _submit(self, request: Request, client_host: str) -> Answer:
         slot = self.slot(group_of(request))
         refusal = self._refusal(slot, request)
         if refusal is not None:

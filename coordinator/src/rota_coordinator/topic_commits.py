@@ -1,0 +1,100 @@
+"""
+What the log has to say about a commit before its group hears of it: are its topics there, is its transaction open.
+
+As in Kafka, an unknown topic is refused whoever asks, and the rest of the request goes on without it.
+"""
+
+import asyncio
+import copy
+from collections.abc import Callable, Collection
+from functools import partial
+
+from google.protobuf.message import Message
+
+from rota_coordinator.group.answers import Request, refused
+from rota_coordinator.slot import Answer, Committing
+from rota_coordinator.topic_log import LogState, TopicLog
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+Submit = Callable[[Request, str], Answer]
+
+
+class TopicCommits:
+    """Stands between callers who commit and their groups."""
+
+    def __init__(self, log: TopicLog, submit: Submit) -> None:
+        self._log = log
+        self._submit = submit
+
+    def submit(self, request: Committing, client_host: str) -> Answer:
+        """Hand a commit to its group, or what may be handed on of it."""
+        error = self._error(request)
+        if error:
+            return answered(refused(request, error))
+        ids = {topic.name: self._log.core.topic_id(topic.name) for topic in request.topics}
+        unknown = {name for name, topic_id in ids.items() if topic_id is None}
+        left = request if not unknown else without(request, unknown)
+        for topic in left.topics:
+            # So that the offset is known to be of this topic, and not of a later one of its name.
+            topic.topic_id = topic.topic_id or ids[topic.name] or b""
+        if not unknown:
+            return self._submit(request, client_host)
+        if not left.topics:
+            return answered(completed(request, unknown, None))
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._submit(left, client_host).add_done_callback(partial(complete, request, unknown, answer))
+        return answer
+
+    def _error(self, request: Committing) -> pb.ErrorCode.ValueType:
+        if self._log.state is not LogState.READY:
+            return pb.COORDINATOR_LOAD_IN_PROGRESS
+        # Without a group's name it is nobody's; the groups say so themselves.
+        if isinstance(request, pb.TxnCommitOffsetsRequest) and request.group_id:
+            return self._log.core.txn_offsets_error(request)
+        return pb.NONE
+
+
+def answered(reply: Message) -> Answer:
+    """An answer that is there already."""
+    answer: Answer = asyncio.get_running_loop().create_future()
+    answer.set_result(reply)
+    return answer
+
+
+def without(request: Committing, unknown: Collection[str]) -> Committing:
+    """The same request about the other topics."""
+    left = copy.copy(request)
+    del left.topics[:]
+    left.topics.extend(topic for topic in request.topics if topic.name not in unknown)
+    return left
+
+
+def complete(request: Committing, unknown: Collection[str], answer: Answer, part: Answer) -> None:
+    """The group has answered for the topics that are there."""
+    if answer.done():
+        return
+    error = None if part.cancelled() else part.exception()
+    if error is not None:
+        answer.set_exception(error)
+        return
+    reply = part.result()
+    answer.set_result(None if reply is None else completed(request, unknown, reply))
+
+
+def completed(request: Committing, unknown: Collection[str], reply: Message | None) -> Message:
+    """The answer for all topics, in the order of the request."""
+    transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
+    whole = pb.TxnCommitOffsetsResponse() if transactional else pb.CommitOffsetsResponse()
+    if isinstance(reply, pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse):
+        whole.error_code = reply.error_code
+        rest = iter(reply.topics)
+    else:
+        rest = iter(())
+    for topic in request.topics:
+        if topic.name not in unknown:
+            whole.topics.append(next(rest))
+            continue
+        refusals = whole.topics.add(name=topic.name).partitions
+        for partition in topic.partitions:
+            refusals.add(index=partition.index, error_code=pb.UNKNOWN_TOPIC_OR_PARTITION)
+    return whole

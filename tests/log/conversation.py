@@ -1,0 +1,131 @@
+"""Short words for what tests ask the Log service."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import grpc.aio
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from rota_proto.log import columns
+from rota_proto.log.v1 import log_pb2 as pb
+from rota_proto.log.v1.log_pb2_grpc import LogStub
+
+COMMITTED = pb.ISOLATION_LEVEL_READ_COMMITTED
+UNCOMMITTED = pb.ISOLATION_LEVEL_READ_UNCOMMITTED
+
+
+class Producer(NamedTuple):
+    """Who sends a batch, and its place in what they send."""
+
+    id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+
+
+NOBODY = Producer()
+
+
+class Conversation:
+    """One channel to a server."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address)
+        self.log = LogStub(self._channel)
+        self.groups = CoordinatorStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._channel.close()
+
+    async def make(
+        self, name: str, partitions: int = 1, *, retention_ms: int = -1, retention_bytes: int = -1
+    ) -> bytes:
+        """A new topic; its id."""
+        topic = pb.CreateTopicsRequest.Topic(
+            name=name, partitions=partitions, retention_ms=retention_ms, retention_bytes=retention_bytes
+        )
+        made = await self.log.CreateTopics(pb.CreateTopicsRequest(topics=[topic]))
+        assert made.topics[0].error_code == codes.NONE
+        return made.topics[0].topic_id
+
+    async def send(
+        self,
+        topic: str,
+        *batches: pb.RecordBatch,
+        index: int = 0,
+        acks: pb.Acks.ValueType = pb.ACKS_ALL,
+        transactional_id: str = "",
+    ) -> pb.ProduceResponse.Partition:
+        """Append batches to a partition."""
+        partition = pb.ProduceRequest.Partition(topic=topic, index=index, batches=batches)
+        request = pb.ProduceRequest(partitions=[partition], acks=acks, transactional_id=transactional_id)
+        return (await self.log.Produce(request)).partitions[0]
+
+    async def read(
+        self, topic: str, offset: int = 0, *, index: int = 0, request: pb.FetchRequest | None = None
+    ) -> pb.FetchResponse.Partition:
+        """Fetch from a partition; `request` says how."""
+        asked = pb.FetchRequest()
+        if request is not None:
+            asked.CopyFrom(request)
+        asked.partitions.add(topic=topic, index=index, offset=offset)
+        return (await self.log.Fetch(asked)).partitions[0]
+
+    async def values(
+        self, topic: str, isolation: pb.IsolationLevel.ValueType = COMMITTED, index: int = 0
+    ) -> list[bytes]:
+        """All records of a partition that a reader sees now."""
+        found: list[bytes] = []
+        offset = 0
+        while True:
+            how = pb.FetchRequest(isolation_level=isolation)
+            page = await self.read(topic, offset, index=index, request=how)
+            assert page.error_code == codes.NONE
+            for each in page.batches:
+                found += values_of(each)
+            if page.next_offset == offset:
+                return found
+            offset = page.next_offset
+
+    async def offset_at(
+        self, topic: str, timestamp_ms: int, isolation: pb.IsolationLevel.ValueType = UNCOMMITTED
+    ) -> tuple[int, int]:
+        """What ListOffsets says: the offset and its time."""
+        asked = pb.ListOffsetsRequest.Partition(topic=topic, index=0, timestamp_ms=timestamp_ms)
+        reply = await self.log.ListOffsets(
+            pb.ListOffsetsRequest(partitions=[asked], isolation_level=isolation)
+        )
+        assert reply.partitions[0].error_code == codes.NONE
+        return reply.partitions[0].offset, reply.partitions[0].timestamp_ms
+
+
+def batch(
+    values: Sequence[bytes],
+    timestamp_ms: int = 1_000,
+    *,
+    times: Sequence[int] = (),
+    producer: Producer = NOBODY,
+    transactional: bool = False,
+) -> pb.RecordBatch:
+    """Records without keys, all of one time unless they have their own."""
+    times = times or [timestamp_ms] * len(values)
+    return pb.RecordBatch(
+        count=len(values),
+        payload=columns.pack(columns.Columns(values=values, timestamps_ms=times), len(values), times[0]),
+        base_timestamp_ms=times[0],
+        max_timestamp_ms=max(times),
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.sequence,
+        transactional=transactional,
+    )
+
+
+def values_of(found: pb.RecordBatch) -> list[bytes]:
+    """The values of a batch."""
+    values = columns.unpack(found.payload, found.count, found.base_timestamp_ms).values
+    assert values is not None
+    return [value for value in values if value is not None]

@@ -10,11 +10,12 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import psycopg
 
+from rota import LogReader
 from rota.stores import Partition, SqlStore, StoreFenced, Tenure
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.support.member import GroupMember, in_turn, member
@@ -31,22 +32,12 @@ POINTS = ("begun", "written")
 LATE = {pb.ILLEGAL_GENERATION, pb.UNKNOWN_MEMBER_ID, pb.REBALANCE_IN_PROGRESS}
 
 
-def value_at(partition: Partition, offset: int) -> int:
-    """What the record holds."""
-    return (offset * 31 + partition[1] * 7) % 1009
-
-
-def key_at(partition: Partition, offset: int) -> str:
-    """Under which key its value is added up."""
-    return f"{partition[1]}/{offset % KEYS}"
-
-
-def totals(records: Iterable[tuple[Partition, int]]) -> dict[str, int]:
-    """The values of these records, by key."""
+def totals(records: Iterable[tuple[Partition, int, int]]) -> dict[str, int]:
+    """The values of records (partition, offset, value), added up under some keys of each partition."""
     sums: dict[str, int] = {}
-    for partition, offset in records:
-        key = key_at(partition, offset)
-        sums[key] = sums.get(key, 0) + value_at(partition, offset)
+    for (_, index), offset, value in records:
+        key = f"{index}/{offset % KEYS}"
+        sums[key] = sums.get(key, 0) + value
     return sums
 
 
@@ -63,6 +54,7 @@ class Worker:
     member: GroupMember
     connection: "psycopg.Connection[tuple[object, ...]]"
     store: SqlStore
+    reader: LogReader
     rounds: int
     stop_at: str
     # Transactions until it stops.
@@ -113,8 +105,7 @@ class Worker:
         with self.store.transaction(tenure) as tx:
             self.stop_after -= 1
             self.stop_if_told("begun", partition, start)
-            added = totals((partition, offset) for offset in range(start, end))
-            for key, value in sorted(added.items()):
+            for key, value in sorted(totals(self.records(partition, start, end)).items()):
                 self.connection.execute(
                     "INSERT INTO totals VALUES (%s, %s) "
                     "ON CONFLICT (key) DO UPDATE SET value = totals.value + excluded.value",
@@ -123,6 +114,13 @@ class Worker:
             self.stop_if_told("written", partition, start)
             tx.save({partition: end})
         say("kept", partition, end)
+
+    def records(self, partition: Partition, start: int, end: int) -> Iterator[tuple[Partition, int, int]]:
+        """What lies there in the log: partition, offset, value."""
+        for batch in self.reader.read(*partition, start, end):
+            for record in batch:
+                if record.offset < end:
+                    yield partition, record.offset, int(record.value or b"")
 
     async def follow(self, offsets: Mapping[Partition, int]) -> None:
         """The store is the truth; the group's offsets are for those who look on."""
@@ -149,13 +147,21 @@ async def main() -> None:
     parser.add_argument("--stop-at", choices=POINTS, default="")
     parser.add_argument("--stop-after", type=int, default=0, help="in which transaction")
     options = parser.parse_args()
-    with psycopg.connect(os.environ["STORE_JOB_DSN"]) as connection:
-        store = SqlStore(connection)
+    with (
+        psycopg.connect(os.environ["STORE_JOB_DSN"]) as connection,
+        LogReader(f"rota://{options.coordinator}") as reader,
+    ):
         async with member(
             options.coordinator, options.group, in_turn(PARTITIONS), session_ms=SESSION_MS
         ) as by_hand:
             await Worker(
-                by_hand, connection, store, options.rounds, options.stop_at, options.stop_after
+                by_hand,
+                connection,
+                SqlStore(connection),
+                reader,
+                options.rounds,
+                options.stop_at,
+                options.stop_after,
             ).work()
 
 

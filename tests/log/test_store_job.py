@@ -11,12 +11,11 @@ import grpc
 import psycopg
 import pytest
 
+import rota
 from rota.stores import SqlStore
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
-from rota_proto.log.v1 import log_pb2 as log
-from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.log.store_worker import PARTITIONS, POINTS, RECORDS, TOPIC, totals
 from tests.support.coordinator import Coordinator, serving
 from tests.support.member import in_turn, member
@@ -27,7 +26,12 @@ pytestmark = pytest.mark.process
 
 GROUP = "billing"
 WITHIN_S = 60
-EXPECTED = totals((partition, offset) for partition in PARTITIONS for offset in range(RECORDS))
+CONTENT = [
+    (partition, offset, (offset * 31 + partition[1] * 7) % 1009)
+    for partition in PARTITIONS
+    for offset in range(RECORDS)
+]
+EXPECTED = totals(CONTENT)
 
 
 class Owner:
@@ -80,10 +84,12 @@ class Job:
         with psycopg.connect(dsn) as connection:
             SqlStore(connection).create_tables()
             connection.execute("CREATE TABLE totals (key TEXT PRIMARY KEY, value BIGINT NOT NULL)")
-        with grpc.insecure_channel(coordinator.address) as channel:
-            topic = log.CreateTopicsRequest.Topic(name=TOPIC, partitions=len(PARTITIONS))
-            made = LogStub(channel).CreateTopics(log.CreateTopicsRequest(topics=[topic]), timeout=WITHIN_S)
-        assert [each.error_code for each in made.topics] == [pb.NONE]
+        address = f"rota://{coordinator.address}"
+        with rota.Topics(address) as topics:
+            topics.create({TOPIC: len(PARTITIONS)})
+        with rota.Producer(address, acks="all") as producer:
+            for (topic, index), _, value in CONTENT:
+                producer.send(topic, b"%d" % value, partition=index)
 
     def start(self, *flags: str) -> Owner:
         name = f"owner-{len(self._owners)}"

@@ -1,9 +1,9 @@
 """A tenure, and what one transaction of it is to keep: decided here, performed by the stores."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota.metadata import GroupMetadata
+from rota.offsets import Offsets, completed
 from rota.stores.errors import NotAssigned, Partition, StoreError
 from rota.stores.flows import Flow, Save, look_for_newer, settle
 from rota.stores.tables import Tables
@@ -41,23 +41,24 @@ class Batch:
     def group_id(self) -> str:
         return self.tenure.group.group_id
 
-    def save(self, offsets: Mapping[Partition, int], *, metadata: str = "", rewind: bool = False) -> None:
+    def save(self, offsets: Offsets, *, rewind: bool = False) -> None:
         """
         Keep these offsets, each the next one to read, with the results of this block.
 
-        An offset below the stored one is refused unless `rewind` says that records are to be done again.
+        An offset below the stored one is refused unless `rewind` says that records are to be done again. With
+        `rota.OffsetAndMetadata` a text is kept beside it; its leader epoch is not.
         """
         self.check_open()
-        if len(metadata) > METADATA_LENGTH_MAX:
-            raise StoreError(
-                f"the metadata of an offset has {len(metadata)} characters, {METADATA_LENGTH_MAX} are allowed: keep "
-                "more in a table of your own, in the same transaction"
-            )
-        for partition, offset in offsets.items():
+        for (topic, index), given in offsets.items():
+            offset, metadata, _ = completed(given)
             if offset < 0:
                 raise StoreError(f"{offset} is not an offset: give the next one to read")
-            self.touch(partition)
-            topic, index = partition
+            if len(metadata) > METADATA_LENGTH_MAX:
+                raise StoreError(
+                    f"the metadata of an offset has {len(metadata)} characters, {METADATA_LENGTH_MAX} are allowed: "
+                    "keep more in a table of your own, in the same transaction"
+                )
+            self.touch((topic, index))
             self._saves[topic, index] = Save(offset, metadata, rewind)
 
     def write_last(self, partition: Partition, flow: Flow[None]) -> None:

@@ -1,10 +1,9 @@
 """What an external store refuses, each in one sentence that says what to do next."""
 
-from typing import ClassVar
-
+from rota.errors import RotaError
 from rota.metadata import GroupMetadata
 
-# (topic, index of the partition).
+# (topic, index of the partition); a `rota.TopicPartition` is one.
 Partition = tuple[str, int]
 
 
@@ -14,11 +13,11 @@ def named(partition: Partition) -> str:
     return f"{topic}-{index}"
 
 
-class StoreError(Exception):
+class StoreError(RotaError):
     """A store refused something, and kept nothing of it."""
 
-    # Whether the same call may succeed when it is made again.
-    retriable: ClassVar[bool] = False
+    def __init__(self, sentence: str) -> None:
+        Exception.__init__(self, sentence)
 
 
 class StoreFenced(StoreError):

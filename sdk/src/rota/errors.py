@@ -106,6 +106,14 @@ class BufferExhausted(TimedOut):
     """The buffer stayed full for `max_block_ms`."""
 
 
+def buffer_exhausted(max_block_s: float) -> BufferExhausted:
+    """What `send` says when there was no room for too long."""
+    return BufferExhausted(
+        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, give it more buffer_memory, "
+        "or see whether the server keeps up"
+    )
+
+
 class UndecidedCommit(TimedOut):
     """Nobody knows yet whether the transaction counts."""
 

@@ -121,8 +121,8 @@ class Accumulator:
         keys: Sequence[bytes | None] | None,
     ) -> list[tuple[Batch, int, int]]:
         """
-        Put as many as fit, in order: batch, index of the first, number. The sum of the numbers may be less than all
-        (the buffer is full then); no partition means any, one after the other.
+        Put as many as fit, in order: batch, index of the first, number. Raises Full when that is none; no partition
+        means any, one after the other.
         """
         ends = list(accumulate(RECORD_BYTES + len(value or b"") for value in values))
         if keys is not None:
@@ -145,8 +145,9 @@ class Accumulator:
                 batch.size += ends[stop - 1] - taken
                 self._used += ends[stop - 1] - taken
                 done, taken = stop, ends[stop - 1]
-        if parts:
-            self._wake()
+        if not parts:
+            raise Full
+        self._wake()
         return parts
 
     def when_there_is_room(self, callback: Callable[[], None]) -> None:

@@ -1,22 +1,19 @@
 """`rota.AsyncProducer`: the same producer for asyncio."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, Unpack
 
 from rota import errors
-from rota.addresses import address_of, is_rota
+from rota.addresses import address_of
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
-from rota.producer.accumulator import Full, UnknownTopic
-from rota.producer.batches import Batch
+from rota.producer.async_engines import AsyncEngine, async_engine
 from rota.producer.clocks import clocks
-from rota.producer.futures import AsyncSendFuture
+from rota.producer.futures import AsyncSendFuture, SentMany
 from rota.producer.options import Settings, options_of
-from rota.producer.preparing import Preparation, Prepared, check
-from rota.producer.rota_engine import RotaEngine
+from rota.producer.preparing import Preparation, Prepared, all_bytes, check
 from rota.records import Headers, OutgoingRecord, RecordMetadata
 
 CLOSE_S = 30.0
@@ -31,23 +28,18 @@ class AsyncProducer:
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[Settings]) -> None:
+        """`rota://host:port` for Rota's log, `host:port` for Kafka: its client's threads then do the work."""
         self._address = address_of(bootstrap_servers)
-        if not is_rota(self._address):
-            raise errors.NotSupported(
-                "AsyncProducer speaks to rota:// only: over Kafka use Producer, whose send does not wait for the broker"
-            )
         self._options = options_of(settings)
         self._preparation = Preparation(self._options)
-        self._clocks = clocks()
-        self._running: RotaEngine | None = None
+        self._running: AsyncEngine | None = None
 
     async def start(self) -> None:
         """Connect; `async with` does it."""
-        self._running = RotaEngine(self._address, self._options, self._clocks)
-        self._running.accumulator.on_batch = self._preparation.watcher()
+        self._running = async_engine(self._address, self._options, clocks(), self._preparation)
 
     @property
-    def _engine(self) -> RotaEngine:
+    def _engine(self) -> AsyncEngine:
         if self._running is None:
             raise errors.IllegalState("the producer does not run: use `async with`, or await start() first")
         return self._running
@@ -63,11 +55,15 @@ class AsyncProducer:
     ) -> AsyncSendFuture:
         """Hand a record over once there is room for it; awaiting the future then tells where it lies."""
         record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        check(None, None, timestamp_ms, headers)
-        if self._options.partitioner is not None:
-            await self.partitions_for(topic)
-        prepared = self._preparation.prepare(record, lambda name: self._engine.accumulator.partitions[name])
-        return AsyncSendFuture(*await self._patiently(prepared))
+        return AsyncSendFuture(*await self._engine.send(await self._prepared(record)))
+
+    async def _prepared(self, record: OutgoingRecord) -> Prepared:
+        count = 0
+        if self._options.partitioner is not None and record.partition is None:
+            count = await self._engine.partitions_for(record.topic)
+        prepared = self._preparation.prepare(record, lambda _: count)
+        check(None, None, prepared.timestamp_ms, prepared.headers)
+        return prepared
 
     async def send_and_wait(
         self,
@@ -81,32 +77,26 @@ class AsyncProducer:
         """Send, and wait until it is known where the record lies."""
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
-    async def _patiently(self, record: Prepared) -> tuple[Batch, int]:
-        deadline_s = self._clocks.monotonic_s() + self._options.max_block_ms / 1000
-        while True:
-            try:
-                return self._engine.accumulator.send(*record)
-            except UnknownTopic:
-                await self._engine.load_partitions(record.topic)
-            except Full:
-                await self._await_room(deadline_s)
-
-    async def _await_room(self, deadline_s: float) -> None:
-        room = asyncio.Event()
-        self._engine.accumulator.when_there_is_room(room.set)
-        try:
-            async with asyncio.timeout(max(deadline_s - self._clocks.monotonic_s(), 0)):
-                await room.wait()
-        except TimeoutError:
-            raise errors.BufferExhausted(
-                f"the buffer stayed full for {self._options.max_block_ms} ms (max_block_ms): send more slowly, give it "
-                "more buffer_memory, or see whether the server keeps up"
-            ) from None
+    async def send_many(
+        self, topic: str, values: Sequence[object], keys: Sequence[object] | None = None
+    ) -> SentMany:
+        """Hand many records of one topic over at once; awaiting the answer tells where they lie."""
+        if keys is not None and len(keys) != len(values):
+            raise errors.InvalidArgument(
+                f"there are {len(keys)} keys for {len(values)} values: give one for each"
+            )
+        if not self._preparation.is_needed and all_bytes(values) and all_bytes(keys or ()):
+            return await self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
+        each_key = keys if keys is not None else [None] * len(values)
+        places = [
+            await self._engine.send(await self._prepared(OutgoingRecord(topic, value, key)))
+            for value, key in zip(values, each_key, strict=True)
+        ]
+        return SentMany(len(values), [(batch, index, (at,)) for at, (batch, index) in enumerate(places)])
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic."""
-        known = self._engine.accumulator.partitions.get(topic)
-        return list(range(known if known is not None else await self._engine.load_partitions(topic)))
+        return list(range(await self._engine.partitions_for(topic)))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until every record that was sent so far is decided; TimedOut after `timeout` seconds."""
@@ -137,7 +127,7 @@ class AsyncProducer:
     async def begin_transaction(self) -> None:
         """From here on records, and offsets that are sent, count together or not at all."""
         self._check_transactional()
-        self._engine.begin()
+        await self._engine.begin()
 
     async def commit_transaction(self) -> None:
         """Make the transaction count."""

@@ -44,6 +44,11 @@ class SendFuture:
         self._batch = batch
         self._index = index
 
+    @property
+    def place(self) -> tuple[Batch, int]:
+        """The batch and the index there; for those who make another kind of future of it."""
+        return self._batch, self._index
+
     def done(self) -> bool:
         """Whether the outcome is known."""
         return self._batch.done

@@ -127,16 +127,10 @@ class KafkaEngine(Engine):
                 now_s = self._clocks.monotonic_s()
                 deadline_s = now_s + self._max_block_s if deadline_s is None else deadline_s
                 if now_s >= deadline_s:
-                    raise self._exhausted() from None
+                    raise errors.buffer_exhausted(self._max_block_s) from None
                 self._room.wait(min(POLL_S, deadline_s - now_s))
             else:
                 return outcome
-
-    def _exhausted(self) -> errors.RotaError:
-        return errors.BufferExhausted(
-            f"the buffer stayed full for {self._max_block_s:.1f} s (max_block_ms): send more slowly, give it more "
-            "buffer_memory, or see whether the brokers keep up"
-        )
 
     def _delivered(self, outcome: Batch, error: KafkaError | None, message: Message) -> None:
         partition = message.partition()

@@ -13,10 +13,10 @@ from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer.accumulator import Clocks, Full, UnknownTopic
 from rota.producer.batches import Batch
+from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.options import Options
-from rota.producer.partitioner import hash_of
 from rota.producer.preparing import Prepared
 from rota.producer.rota_engine import RotaEngine
 from rota.records import Headers
@@ -24,8 +24,6 @@ from rota.records import Headers
 Answer = TypeVar("Answer")
 # What the loop does within `max_block_ms` is awaited a little longer, so that its own words arrive.
 GRACE_S = 5.0
-# Of a bulk: others may send in between, and what does not fit is measured again.
-AT_ONCE = 8192
 
 
 class BlockingRotaEngine(Engine):
@@ -67,47 +65,17 @@ class BlockingRotaEngine(Engine):
         return SentMany(len(records), parts)
 
     @override
-    def send_many(
-        self, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
-    ) -> SentMany:
+    def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
         parts: list[tuple[Batch, int, Sequence[int]]] = []
-        for partition, positions in self._by_partition(topic, len(values), keys):
-            whole = len(positions) == len(values)
-            mine = values if whole else [values[position] for position in positions]
-            my_keys = keys if whole or keys is None else [keys[position] for position in positions]
-            done = 0
-            while done < len(mine):
-                some = mine[done : done + AT_ONCE]
-                some_keys = None if my_keys is None else my_keys[done : done + AT_ONCE]
-                put = partial(self._some, topic, partition, some, some_keys)
+        partitions = 0 if keys is None else self.partitions_for(topic)
+        for portion in portions(values, keys, partitions):
+            left = portion
+            while left.positions:
+                put = partial(self._accumulator.send_some, topic, left.partition, left.values, left.keys)
                 for batch, first, count in self._patiently(topic, put):
-                    parts.append((batch, first, positions[done : done + count]))
-                    done += count
+                    parts.append((batch, first, left.positions[:count]))
+                    left = left.behind(count)
         return SentMany(len(values), parts)
-
-    def _some(
-        self,
-        topic: str,
-        partition: int | None,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None,
-    ) -> list[tuple[Batch, int, int]]:
-        some = self._accumulator.send_some(topic, partition, values, keys)
-        if not some:
-            raise Full
-        return some
-
-    def _by_partition(
-        self, topic: str, count: int, keys: Sequence[bytes | None] | None
-    ) -> list[tuple[int | None, Sequence[int]]]:
-        """The positions of the records for each partition; None: of those without a key, for any."""
-        if keys is None:
-            return [(None, range(count))] if count else []
-        partitions = self.partitions_for(topic)
-        found: dict[int | None, list[int]] = {}
-        for position, key in enumerate(keys):
-            found.setdefault(None if key is None else hash_of(key) % partitions, []).append(position)
-        return list(found.items())
 
     def _patiently(self, topic: str, put: Callable[[], Answer]) -> Answer:
         """Put it in, once the topic is known and there is room."""
@@ -124,10 +92,7 @@ class BlockingRotaEngine(Engine):
         room = threading.Event()
         self._accumulator.when_there_is_room(room.set)
         if not room.wait(max(deadline_s - self._clock(), 0)):
-            raise errors.BufferExhausted(
-                f"the buffer stayed full for {self._max_block_s:.1f} s (max_block_ms): send more slowly, give it more "
-                "buffer_memory, or see whether the server keeps up"
-            )
+            raise errors.buffer_exhausted(self._max_block_s)
 
     @override
     def partitions_for(self, topic: str) -> int:

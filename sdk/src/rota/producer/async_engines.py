@@ -1,0 +1,215 @@
+"""What `AsyncProducer` runs on: a Rota log on the application's own loop, or Kafka's threads behind it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from typing_extensions import override
+
+from rota import errors
+from rota.addresses import is_rota
+from rota.metadata import GroupMetadata
+from rota.offsets import Offsets
+from rota.producer.accumulator import Clocks, Full, UnknownTopic
+from rota.producer.batches import Batch
+from rota.producer.bulk import Column, portions
+from rota.producer.engine import Engine
+from rota.producer.futures import SentMany
+from rota.producer.options import Options
+from rota.producer.preparing import Preparation, Prepared
+from rota.producer.rota_engine import RotaEngine
+
+Answer = TypeVar("Answer")
+
+
+class AsyncEngine(Protocol):
+    """As `Engine`, for one event loop."""
+
+    async def send(self, record: Prepared) -> tuple[Batch, int]:
+        """Hand over a record; where its outcome will be."""
+        ...
+
+    async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
+        """Hand over many of one topic."""
+        ...
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions the topic has."""
+        ...
+
+    async def flush(self, timeout_s: float | None) -> None:
+        """Wait until everything is decided."""
+        ...
+
+    async def close(self, timeout_s: float | None) -> None:
+        """Flush, and end."""
+        ...
+
+    async def init_transactions(self) -> None:
+        """Become the only producer of the transactional id."""
+        ...
+
+    async def begin(self) -> None:
+        """Begin a transaction."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit it."""
+        ...
+
+    async def abort(self) -> None:
+        """Abort it."""
+        ...
+
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        """Make offsets part of it."""
+        ...
+
+
+class OnRota(AsyncEngine):
+    """To be made on the loop that it is used on."""
+
+    def __init__(self, address: str, options: Options, clocks: Clocks, preparation: Preparation) -> None:
+        self._engine = RotaEngine(address, options, clocks)
+        self._accumulator = self._engine.accumulator
+        self._accumulator.on_batch = preparation.watcher()
+        self._clock = clocks.monotonic_s
+        self._max_block_s = options.max_block_ms / 1000
+
+    @override
+    async def send(self, record: Prepared) -> tuple[Batch, int]:
+        return await self._patiently(record.topic, lambda: self._accumulator.send(*record))
+
+    @override
+    async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
+        parts: list[tuple[Batch, int, Sequence[int]]] = []
+        partitions = 0 if keys is None else await self.partitions_for(topic)
+        for portion in portions(values, keys, partitions):
+            left = portion
+            while left.positions:
+                for batch, first, count in await self._some(topic, left.partition, left.values, left.keys):
+                    parts.append((batch, first, left.positions[:count]))
+                    left = left.behind(count)
+        return SentMany(len(values), parts)
+
+    async def _some(
+        self, topic: str, partition: int | None, values: Column, keys: Column | None
+    ) -> list[tuple[Batch, int, int]]:
+        return await self._patiently(
+            topic, lambda: self._accumulator.send_some(topic, partition, values, keys)
+        )
+
+    async def _patiently(self, topic: str, put: Callable[[], Answer]) -> Answer:
+        deadline_s = self._clock() + self._max_block_s
+        while True:
+            try:
+                return put()
+            except UnknownTopic:
+                await self._engine.load_partitions(topic)
+            except Full:
+                await self._await_room(deadline_s)
+
+    async def _await_room(self, deadline_s: float) -> None:
+        room = asyncio.Event()
+        self._accumulator.when_there_is_room(room.set)
+        try:
+            async with asyncio.timeout(max(deadline_s - self._clock(), 0)):
+                await room.wait()
+        except TimeoutError:
+            raise errors.buffer_exhausted(self._max_block_s) from None
+
+    @override
+    async def partitions_for(self, topic: str) -> int:
+        known = self._accumulator.partitions.get(topic)
+        return known if known is not None else await self._engine.load_partitions(topic)
+
+    @override
+    async def flush(self, timeout_s: float | None) -> None:
+        await self._engine.flush(timeout_s)
+
+    @override
+    async def close(self, timeout_s: float | None) -> None:
+        await self._engine.close(timeout_s)
+
+    @override
+    async def init_transactions(self) -> None:
+        await self._engine.init_transactions()
+
+    @override
+    async def begin(self) -> None:
+        self._engine.begin()
+
+    @override
+    async def commit(self) -> None:
+        await self._engine.commit()
+
+    @override
+    async def abort(self) -> None:
+        await self._engine.abort()
+
+    @override
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        await self._engine.send_offsets(offsets, group)
+
+
+class InThreads(AsyncEngine):
+    """An engine whose calls block: each is made in a thread, one after the other."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._one = asyncio.Lock()
+
+    @override
+    async def send(self, record: Prepared) -> tuple[Batch, int]:
+        future = await self._do(lambda: self._engine.send(*record))
+        return future.place
+
+    @override
+    async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
+        return await self._do(lambda: self._engine.send_many(topic, values, keys))
+
+    @override
+    async def partitions_for(self, topic: str) -> int:
+        return await self._do(lambda: self._engine.partitions_for(topic))
+
+    @override
+    async def flush(self, timeout_s: float | None) -> None:
+        await self._do(lambda: self._engine.flush(timeout_s))
+
+    @override
+    async def close(self, timeout_s: float | None) -> None:
+        await self._do(lambda: self._engine.close(timeout_s))
+
+    @override
+    async def init_transactions(self) -> None:
+        await self._do(self._engine.init_transactions)
+
+    @override
+    async def begin(self) -> None:
+        await self._do(self._engine.begin)
+
+    @override
+    async def commit(self) -> None:
+        await self._do(self._engine.commit)
+
+    @override
+    async def abort(self) -> None:
+        await self._do(self._engine.abort)
+
+    @override
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        await self._do(lambda: self._engine.send_offsets(offsets, group))
+
+    async def _do(self, call: Callable[[], Answer]) -> Answer:
+        # In order: of two sends the first is the earlier record.
+        async with self._one:
+            return await asyncio.to_thread(call)
+
+
+def async_engine(address: str, options: Options, clocks: Clocks, preparation: Preparation) -> AsyncEngine:
+    """The one for an address."""
+    if is_rota(address):
+        return OnRota(address, options, clocks, preparation)
+    from rota.producer.kafka_engine import KafkaEngine
+
+    return InThreads(KafkaEngine(address, options, clocks, preparation))

@@ -5,14 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sdk.databases import Database, Owner, postgres, sqlite
+from tests.sdk.databases import KINDS, POSTGRES_KINDS, Database, Owner, postgres, sqlite
 from tests.support.postgres import Postgres
-
-SQLITE_KINDS = (
-    *("sqlite3", "sqlite3-autocommit", "sqlite3-rows", "apsw", "sqlalchemy"),
-    *("numeric", "named", "format", "pyformat"),
-)
-POSTGRES_KINDS = ("psycopg", "psycopg-autocommit", "psycopg-rows")
 
 
 @pytest.fixture(scope="session")
@@ -21,12 +15,7 @@ def applications_database(postgres: Postgres) -> str:
     return postgres.new_database(f"applications_{uuid.uuid4().hex[:12]}")
 
 
-@pytest.fixture(
-    params=[
-        *SQLITE_KINDS,
-        *(pytest.param(kind, marks=pytest.mark.process) for kind in POSTGRES_KINDS),
-    ]
-)
+@pytest.fixture(params=KINDS)
 def application(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database with the tables, behind a connection of each kind."""
     kind: str = request.param

@@ -10,12 +10,22 @@ from typing import Any
 
 import apsw
 import psycopg
+import pytest
 from psycopg.rows import dict_row
+from typing_extensions import override
 
 from rota.metadata import GroupMetadata
 from rota.stores import Dialect, Partition, SqlStore, Tenure
 from rota.stores.flows import each
 
+SQLITE_KINDS = (
+    *("sqlite3", "sqlite3-autocommit", "sqlite3-always", "sqlite3-never", "sqlite3-rows"),
+    *("apsw", "sqlalchemy", "numeric", "named", "format", "pyformat"),
+)
+POSTGRES_KINDS = ("psycopg", "psycopg-autocommit", "psycopg-rows")
+KINDS = [*SQLITE_KINDS, *(pytest.param(kind, marks=pytest.mark.process) for kind in POSTGRES_KINDS)]
+# Which tell whether a transaction is open.
+TELLING_KINDS = [kind for kind in KINDS if kind != "sqlite3-always"]
 GROUP = "sales"
 P0, P1 = ("orders", 0), ("orders", 1)
 # As sqlite3 wants the values of each style.
@@ -107,6 +117,36 @@ def member(generation: int, *, incarnation: int = 1, name: str = "") -> GroupMet
         generation_id=generation,
         member_id=name or f"member-{incarnation}-{generation}",
     )
+
+
+class AlwaysInTransaction(sqlite3.Connection):
+    """As Python 3.12 opens a file with `autocommit=False`: one transaction begins where the last has ended."""
+
+    autocommit = False
+
+    @override
+    def commit(self) -> None:
+        super().commit()
+        self.execute("BEGIN")
+
+    @override
+    def rollback(self) -> None:
+        super().rollback()
+        self.execute("BEGIN")
+
+
+class NeverInTransaction(sqlite3.Connection):
+    """As Python 3.12 opens a file with `autocommit=True`: what the application begins, it has to end by words, too."""
+
+    autocommit = True
+
+    @override
+    def commit(self) -> None:
+        """Does nothing."""
+
+    @override
+    def rollback(self) -> None:
+        """Does nothing."""
 
 
 class Translating:
@@ -201,6 +241,11 @@ def sqlite(folder: Path, kind: str) -> Database:
         )
         return connection
 
+    def always_in_transaction() -> sqlite3.Connection:
+        connection = plain(factory=AlwaysInTransaction, isolation_level=None)
+        connection.execute("BEGIN")
+        return connection
+
     def with_rows() -> sqlite3.Connection:
         connection = plain()
         connection.row_factory = sqlite3.Row
@@ -214,6 +259,8 @@ def sqlite(folder: Path, kind: str) -> Database:
         "sqlite3": plain,
         "sqlite3-autocommit": lambda: plain(isolation_level=None),
         "sqlite3-impatient": lambda: plain(timeout=0),
+        "sqlite3-always": always_in_transaction,
+        "sqlite3-never": lambda: plain(factory=NeverInTransaction, isolation_level=None),
         "sqlite3-rows": with_rows,
         "apsw": lambda: unflushed(apsw.Connection(path)),
         "sqlalchemy": lambda: Engineered(plain()),

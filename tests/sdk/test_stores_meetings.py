@@ -11,7 +11,7 @@ import pytest
 
 from rota.metadata import GroupMetadata
 from rota.stores import Dialect, SqlStore, StoreError, StoreFenced, Tenure
-from tests.sdk.databases import GROUP, P0, P1, Database, Owner, member, sqlite
+from tests.sdk.databases import GROUP, P0, P1, TELLING_KINDS, Database, Owner, member, sqlite
 
 WITHIN_S = 30
 WAITING = (
@@ -208,6 +208,7 @@ def test_on_sqlite_one_batch_holds_the_file(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.parametrize("application", TELLING_KINDS, indirect=True)
 def test_a_transaction_that_is_open_already_is_left_alone(application: Database) -> None:
     owner = application.owner()
     tenure = owner.store.assign(member(1), [P0])
@@ -234,6 +235,18 @@ def test_a_transaction_that_is_open_already_is_left_alone(application: Database)
     owner.do("COMMIT")
 
     assert application.results == {"mine": 1}
+
+
+def test_a_transaction_of_which_the_driver_does_not_tell_is_kept_with_the_batch(tmp_path: Path) -> None:
+    database = sqlite(tmp_path, "sqlite3-always")
+    database.prepare()
+    owner = database.owner()
+    tenure = owner.store.assign(member(1), [P0])
+    owner.do(database.put("mine", 1))
+    owner.batch(tenure, {P0: 10}, database.put("a", 2))
+
+    assert database.results == {"mine": 1, "a": 2}
+    database.close()
 
 
 class Fight:

@@ -7,7 +7,6 @@ and what is acknowledged by that lies behind a gap. So after an error nothing is
 once more and copied into the database as a whole, through connections that are new.
 """
 
-import os
 from pathlib import Path
 
 import apsw
@@ -22,7 +21,8 @@ CHECKPOINT_PAGES = 1_000
 # How long readers may keep a WAL that is too long from beginning anew, before it is tried again later.
 RESTART_MS = 1_000
 BUSY_MS = 5_000
-COPIED_AT_ONCE = 1024 * 1024
+# SQLite writes no more than 128 KB at a time.
+COPIED_AT_ONCE = 64 * 1024
 # After these the file is as before, and the connection too.
 HARMLESS = (apsw.FullError, apsw.ConstraintError)
 
@@ -92,7 +92,7 @@ class DatabaseFile:
                 if self._connection is not None:
                     let_go(self._connection)
                     self._connection = None
-                put_down_once_more(self._path.with_name(self._path.name + "-wal"))
+                put_down_once_more(self._path.with_name(self._path.name + "-wal"), self._vfs)
                 connection = connect(self._path, self._vfs)
                 try:
                     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -100,7 +100,7 @@ class DatabaseFile:
                     let_go(connection)
                     raise
                 return connection
-        except (apsw.Error, OSError) as broken:
+        except apsw.Error as broken:
             raise StoreError(
                 f"{self._path} cannot be written ({broken}); see to the disk, nothing is served until then"
             ) from broken
@@ -122,13 +122,15 @@ def let_go(connection: apsw.Connection) -> None:
     connection.close(force=True)
 
 
-def put_down_once_more(wal: Path) -> None:
+def put_down_once_more(wal: Path, vfs: str) -> None:
     """Write the file's own bytes over it: after a failed flush the system would else not write them."""
     if not wal.exists():
         return
-    with wal.open("r+b") as file:
-        while piece := file.read(COPIED_AT_ONCE):
-            file.seek(-len(piece), os.SEEK_CUR)
-            file.write(piece)
-            file.flush()
-        os.fsync(file.fileno())
+    file = apsw.VFSFile(vfs, str(wal), [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0])
+    try:
+        size = file.xFileSize()
+        for begin in range(0, size, COPIED_AT_ONCE):
+            file.xWrite(file.xRead(min(COPIED_AT_ONCE, size - begin), begin), begin)
+        file.xSync(apsw.SQLITE_SYNC_NORMAL)
+    finally:
+        file.xClose()

@@ -49,7 +49,7 @@ class Readers:
             return work(connection)
         except apsw.Error as broken:
             if connection is not None:
-                connection.close()
+                connection.close(force=True)
                 connection = None
             raise StoreError(f"{self._path} could not be read ({broken}); see to the disk") from broken
         finally:
@@ -70,7 +70,7 @@ class Readers:
                 connection = self._take()
                 taken += 1
                 if connection is not None:
-                    connection.close()
+                    connection.close(force=True)
             yield
         finally:
             for _ in range(taken):

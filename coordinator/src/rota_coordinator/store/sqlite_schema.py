@@ -78,8 +78,9 @@ def connect(path: Path, vfs: str = "") -> apsw.Connection:
 
 
 def connect_reader(path: Path, vfs: str = "") -> apsw.Connection:
-    """A connection that reads; it cannot checkpoint."""
+    """A connection that reads; it does not checkpoint, not even when it is the last one to be closed."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs or None)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.set_busy_timeout(BUSY_MS)
     return connection
 

@@ -22,7 +22,7 @@ from rota_coordinator.security.authenticator import (
 )
 from rota_coordinator.security.door import ACTIONS, TurnedAway
 from rota_coordinator.security.errors import SecurityError
-from rota_coordinator.security.policy import Action, AllowAll, Granted
+from rota_coordinator.security.policy import Action, AllowAll, Granted, TopicAction
 from rota_coordinator.security.principals import Principals, parse
 from rota_coordinator.security.tokens_file import FILE_BYTES_MAX, TokensFile
 
@@ -260,3 +260,25 @@ def test_a_file_that_cannot_be_understood_is_refused(tmp_path: Path, content: by
 def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SecurityError, match="No such file"):
         TokensFile(tmp_path / "none", pytest.fail)
+
+
+def test_rights_to_topics_and_transactional_ids_are_granted_by_name_too() -> None:
+    known = parse(
+        "shop plain:a shop.* consume:orders produce:bill* topics:tmp.* transactional:shop-*\n"
+        "other plain:b orders",
+        "tokens",
+    )
+    policy, shop, other = Granted(known.grants_of), Principal("shop"), Principal("other")
+    may = [action for action in TopicAction if policy.may_topic(shop, action, "orders")]
+    assert may == [TopicAction.CONSUME]
+    may = [action for action in TopicAction if policy.may_topic(shop, action, "bills")]
+    assert may == [TopicAction.CONSUME, TopicAction.PRODUCE]
+    assert all(policy.may_topic(shop, action, "tmp.x") for action in TopicAction)
+    assert policy.may_transact(shop, "shop-1")
+    assert not policy.may_transact(shop, "other-1")
+    # A right to a group is none to a topic of its name, and the other way round.
+    assert policy.may(other, Action.MEMBER, "orders")
+    assert not any(policy.may_topic(other, action, "orders") for action in TopicAction)
+    assert not policy.may(shop, Action.READ, "orders")
+    assert not policy.may_transact(other, "orders")
+    assert not policy.may_topic(Principal("nobody"), TopicAction.CONSUME, "orders")

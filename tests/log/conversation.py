@@ -30,15 +30,15 @@ class Conversation:
     """One channel to a server."""
 
     def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address)
-        self.log = LogStub(self._channel)
-        self.groups = CoordinatorStub(self._channel)
+        self.channel = grpc.aio.insecure_channel(address)
+        self.log = LogStub(self.channel)
+        self.groups = CoordinatorStub(self.channel)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._channel.close()
+        await self.channel.close()
 
     async def make(
         self, name: str, partitions: int = 1, *, retention_ms: int = -1, retention_bytes: int = -1

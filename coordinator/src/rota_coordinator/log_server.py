@@ -1,9 +1,10 @@
 """The Log service: topics, records and transactions of the embedded log, for callers that `security.door` lets in."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.fetches import Fetches
@@ -11,7 +12,9 @@ from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
 from rota_coordinator.lookups import Lookups
 from rota_coordinator.overload import Refusal
-from rota_coordinator.security.door import Door
+from rota_coordinator.security.door import Caller, Door
+from rota_coordinator.security.policy import TopicAction
+from rota_coordinator.security.topics import screened
 from rota_coordinator.topic_log import TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -20,7 +23,8 @@ from rota_proto.log.v1 import log_pb2_grpc as pb_grpc
 # Of payloads that are taken and not written yet.
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 Context = grpc.aio.ServicerContext[Any, Any]
-Reply = TypeVar("Reply")
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
 
 
 class LogServer(pb_grpc.LogServicer):
@@ -36,39 +40,52 @@ class LogServer(pb_grpc.LogServicer):
     async def CreateTopics(
         self, request: pb.CreateTopicsRequest, context: Context
     ) -> pb.CreateTopicsResponse:
-        await self._door.admit(context)
-        return await self._log.decide(
-            lambda log, effects: log.create_topics(request, self._log.shell.fresh, effects)
+        fresh = self._log.shell.fresh
+        return await self._about_topics(
+            request, context, lambda log, asked, effects: log.create_topics(asked, fresh, effects)
         )
 
     @override
     async def DeleteTopics(
         self, request: pb.DeleteTopicsRequest, context: Context
     ) -> pb.DeleteTopicsResponse:
-        await self._door.admit(context)
-        return await self._log.decide(lambda log, effects: log.delete_topics(request, effects))
-
-    @override
-    async def DescribeTopics(
-        self, request: pb.DescribeTopicsRequest, context: Context
-    ) -> pb.DescribeTopicsResponse:
-        await self._door.admit(context)
-        return await self._log.decide(lambda log, effects: log.describe_topics(request))
+        return await self._about_topics(
+            request, context, lambda log, asked, effects: log.delete_topics(asked, effects)
+        )
 
     @override
     async def CreatePartitions(
         self, request: pb.CreatePartitionsRequest, context: Context
     ) -> pb.CreatePartitionsResponse:
-        await self._door.admit(context)
-        return await self._log.decide(lambda log, effects: log.create_partitions(request, effects))
+        return await self._about_topics(
+            request, context, lambda log, asked, effects: log.create_partitions(asked, effects)
+        )
+
+    @override
+    async def DescribeTopics(
+        self, request: pb.DescribeTopicsRequest, context: Context
+    ) -> pb.DescribeTopicsResponse:
+        caller = await self._door.admit(context)
+        if request.names:
+            return await self._screened(
+                caller, request, lambda log, asked, effects: log.describe_topics(asked)
+            )
+        everything = await self._log.decide(lambda log, effects: log.describe_topics(request))
+        seen = [each for each in everything.topics if caller.may_topic(TopicAction.CONSUME, each.name)]
+        return pb.DescribeTopicsResponse(topics=seen)
 
     @override
     async def Produce(self, request: pb.ProduceRequest, context: Context) -> pb.ProduceResponse:
-        await self._door.admit(context)
+        caller = await self._door.admit(context)
         waiting = self._log.shell.store.rows_waiting_bytes()
         if waiting > WAITING_BYTES_MAX:
             sentence = f"{waiting} bytes wait for the disk; nothing was appended, try again in a moment"
             raise Refusal("RESOURCE_EXHAUSTED", sentence)
+        if request.transactional_id and not caller.may_transact(request.transactional_id):
+            return refused_producing(request, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return await screened(request, caller.may_topic, self._produce)
+
+    async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         now_ms = self._log.shell.now_ms()
 
         def decide(log: Log, effects: Effects) -> pb.ProduceResponse:
@@ -86,37 +103,44 @@ class LogServer(pb_grpc.LogServicer):
 
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
-        await self._door.admit(context)
-        return await self._fetches.fetch(request)
+        caller = await self._door.admit(context)
+        return await screened(request, caller.may_topic, self._fetches.fetch)
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Context) -> pb.ListOffsetsResponse:
-        await self._door.admit(context)
-        return await self._lookups.list_offsets(request)
+        caller = await self._door.admit(context)
+        return await screened(request, caller.may_topic, self._lookups.list_offsets)
 
     @override
     async def InitProducer(
         self, request: pb.InitProducerRequest, context: Context
     ) -> pb.InitProducerResponse:
-        await self._door.admit(context)
-        if not self._may_end(request.transactional_id):
-            return pb.InitProducerResponse(error_code=codes.CONCURRENT_TRANSACTIONS)
+        caller = await self._door.admit(context)
+        error = self._transaction_error(caller, request.transactional_id)
+        if error:
+            return pb.InitProducerResponse(error_code=error)
         return await self._timed(lambda log, now_ms, effects: log.init_producer(request, now_ms, effects))
 
     @override
     async def AddOffsetsToTransaction(
         self, request: pb.AddOffsetsToTransactionRequest, context: Context
     ) -> pb.AddOffsetsToTransactionResponse:
-        await self._door.admit(context)
+        caller = await self._door.admit(context)
+        if not caller.may_transact(request.transactional_id):
+            error: codes.ErrorCode.ValueType = codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return pb.AddOffsetsToTransactionResponse(error_code=error)
+        if not caller.may_be_member(request.group_id):
+            return pb.AddOffsetsToTransactionResponse(error_code=codes.GROUP_AUTHORIZATION_FAILED)
         return await self._timed(lambda log, now_ms, effects: log.add_offsets(request, now_ms, effects))
 
     @override
     async def EndTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionResponse:
-        await self._door.admit(context)
-        if not self._may_end(request.transactional_id):
-            return pb.EndTransactionResponse(error_code=codes.CONCURRENT_TRANSACTIONS)
+        caller = await self._door.admit(context)
+        error = self._transaction_error(caller, request.transactional_id)
+        if error:
+            return pb.EndTransactionResponse(error_code=error)
         refused = self._log.refusal_of(request.transactional_id) if request.commit else codes.NONE
         return await self._timed(lambda log, now_ms, effects: log.end(request, refused, now_ms, effects))
 
@@ -124,14 +148,45 @@ class LogServer(pb_grpc.LogServicer):
     async def DeleteRecords(
         self, request: pb.DeleteRecordsRequest, context: Context
     ) -> pb.DeleteRecordsResponse:
-        await self._door.admit(context)
-        return await self._log.delete_records(request)
+        caller = await self._door.admit(context)
+        act = self._log.delete_records
+        return await screened(request, caller.may_topic, act)
 
-    def _may_end(self, transactional_id: str) -> bool:
+    def _transaction_error(self, caller: Caller, transactional_id: str) -> codes.ErrorCode.ValueType:
+        """Why a transaction of this id cannot begin or end now; NONE if it can. Without an id there is none."""
         self._log.check()
+        if not transactional_id:
+            return codes.NONE
+        if not caller.may_transact(transactional_id):
+            return codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         members = self._log.core.memberships(transactional_id)
-        return self._log.may_end(member.group_id for member in members)
+        # A group that is being read takes part in a moment.
+        may_end = self._log.may_end(member.group_id for member in members)
+        return codes.NONE if may_end else codes.CONCURRENT_TRANSACTIONS
+
+    async def _about_topics(
+        self, request: Request, context: Context, decide: Callable[[Log, Request, Effects], Reply]
+    ) -> Reply:
+        return await self._screened(await self._door.admit(context), request, decide)
+
+    async def _screened(
+        self, caller: Caller, request: Request, decide: Callable[[Log, Request, Effects], Reply]
+    ) -> Reply:
+        act: Callable[[Request], Awaitable[Reply]] = lambda asked: self._log.decide(
+            lambda log, effects: decide(log, asked, effects)
+        )
+        return await screened(request, caller.may_topic, act)
 
     async def _timed(self, decide: Callable[[Log, int, Effects], Reply]) -> Reply:
         now_ms = self._log.shell.now_ms()
         return await self._log.decide(lambda log, effects: decide(log, now_ms, effects))
+
+
+def refused_producing(request: pb.ProduceRequest, error: codes.ErrorCode.ValueType) -> pb.ProduceResponse:
+    """The same error for every partition."""
+    return pb.ProduceResponse(
+        partitions=[
+            pb.ProduceResponse.Partition(topic=each.topic, index=each.index, error_code=error, base_offset=-1)
+            for each in request.partitions
+        ]
+    )

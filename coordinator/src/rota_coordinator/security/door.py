@@ -21,7 +21,7 @@ from rota_coordinator.group.state import Group
 from rota_coordinator.observer import Error
 from rota_coordinator.ownership import Place
 from rota_coordinator.security.authenticator import Authenticator, Peer, Principal, Unauthenticated
-from rota_coordinator.security.policy import Action, GroupPolicy
+from rota_coordinator.security.policy import Action, GroupPolicy, TopicAction
 from rota_coordinator.service import Service
 from rota_coordinator.slot import Answer, Slot
 from rota_proto.coordinator.v1 import admin_pb2 as admin
@@ -97,6 +97,18 @@ class Caller:
             return False
         group = self._service.slot(group_id).groups.groups.get(group_id)
         return group is not None and member_id in group.members.by_id
+
+    def may_be_member(self, group_id: str) -> bool:
+        """Whether the caller may commit offsets of the group."""
+        return self._policy.may(self.principal, Action.MEMBER, group_id)
+
+    def may_topic(self, action: TopicAction, topic: str) -> bool:
+        """Whether the caller may do that with the topic."""
+        return self._policy.may_topic(self.principal, action, topic)
+
+    def may_transact(self, transactional_id: str) -> bool:
+        """Whether the caller may be the producer of this transactional id."""
+        return self._policy.may_transact(self.principal, transactional_id)
 
     def slots(self) -> Iterator[tuple[Slot, Place]]:
         """All slots, and who serves them: no secret for anybody who was let in."""

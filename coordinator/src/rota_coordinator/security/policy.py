@@ -1,5 +1,5 @@
 """
-Who may do what with which group. The door asks for every request, before anything looks at the group.
+Who may do what with which group, topic or transactional id. The door asks for every request, before anything looks at them.
 
 The operator brings its own policy: namespaces own groups.
 """
@@ -22,11 +22,27 @@ class Action(enum.IntEnum):
     ADMIN = 3  # change it from outside: delete it, delete or set its offsets
 
 
+class TopicAction(enum.IntEnum):
+    """What is done with a topic. Who may do one of these may do those before it."""
+
+    CONSUME = 1  # describe, fetch, look offsets up
+    PRODUCE = 2  # append
+    ADMIN = 3  # create and delete it, add partitions, delete records
+
+
 class GroupPolicy(Protocol):
     """Decides at once: it is asked for every heartbeat."""
 
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
         """Whether the principal may do that with the group, existing or not."""
+        ...
+
+    def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
+        """The same of a topic."""
+        ...
+
+    def may_transact(self, principal: Principal, transactional_id: str) -> bool:
+        """Whether the principal may be the producer with this transactional id, and so fence who was before."""
         ...
 
 
@@ -37,19 +53,33 @@ class AllowAll(GroupPolicy):
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
         return True
 
+    @override
+    def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
+        return True
+
+    @override
+    def may_transact(self, principal: Principal, transactional_id: str) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """A set of groups: by name, and by how their names begin."""
+class Names:
+    """A set of names: each by itself, and by how they begin."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
 
-    def __contains__(self, group_id: str) -> bool:
-        return group_id in self.names or group_id.startswith(self.prefixes)
+    def __contains__(self, name: str) -> bool:
+        return name in self.names or name.startswith(self.prefixes)
 
 
-Grants = Mapping[Action, Groups]
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What was granted to one principal."""
+
+    groups: Mapping[Action, Names]
+    topics: Mapping[TopicAction, Names]
+    transactional_ids: Names
 
 
 class Granted(GroupPolicy):
@@ -62,4 +92,14 @@ class Granted(GroupPolicy):
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
         # Looked up each time: what was taken away from a principal is gone for its open streams too.
         grants = self._grants_of(principal.name)
-        return grants is not None and group_id in grants[action]
+        return grants is not None and group_id in grants.groups[action]
+
+    @override
+    def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
+        grants = self._grants_of(principal.name)
+        return grants is not None and topic in grants.topics[action]
+
+    @override
+    def may_transact(self, principal: Principal, transactional_id: str) -> bool:
+        grants = self._grants_of(principal.name)
+        return grants is not None and transactional_id in grants.transactional_ids

@@ -12,11 +12,20 @@ from typing import NamedTuple
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX
 from rota_coordinator.security.authenticator import Digest, digest_of, is_same
 from rota_coordinator.security.errors import SecurityError
-from rota_coordinator.security.policy import Action, Grants, Groups
+from rota_coordinator.security.policy import Action, Grants, Names, TopicAction
 
+Right = Action | TopicAction | None
 CERTIFICATE = "certificate"
 SHA256 = re.compile("[0-9a-f]{64}", re.IGNORECASE)
-RIGHTS = {"read": Action.READ, "member": Action.MEMBER, "admin": Action.ADMIN}
+RIGHTS: "Mapping[str, Right]" = {
+    "read": Action.READ,
+    "member": Action.MEMBER,
+    "admin": Action.ADMIN,
+    "consume": TopicAction.CONSUME,
+    "produce": TopicAction.PRODUCE,
+    "topics": TopicAction.ADMIN,
+    "transactional": None,
+}
 CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
 
 
@@ -27,7 +36,8 @@ class Mistake(Exception):
 class Grant(NamedTuple):
     """What one field of a line allows."""
 
-    action: Action
+    # Of groups, of topics, or None: to be a transactional producer.
+    action: Right
     # Ends with `*` when it is the beginning of names.
     pattern: str
 
@@ -127,27 +137,34 @@ def parse_token(credential: str) -> Digest:
 
 
 def parse_grant(field: str) -> Grant:
-    """A pattern of group ids, with the right before it; without one it is a member's."""
+    """A pattern of names, with the right before it; without one it is a member's of groups."""
     word, colon, rest = field.partition(":")
     action, pattern = (RIGHTS[word], rest) if colon and word in RIGHTS else (Action.MEMBER, field)
     if not pattern or len(pattern) > GROUP_ID_LENGTH_MAX:
-        raise Mistake(f"{field[:40]}: a group id has 1 to {GROUP_ID_LENGTH_MAX} characters")
+        raise Mistake(f"{field[:40]}: a name has 1 to {GROUP_ID_LENGTH_MAX} characters")
     if "*" in pattern[:-1]:
         raise Mistake(f"{field}: a * may only be the last character")
     return Grant(action, pattern)
 
 
-def collect(grants: Iterable[Grant]) -> Grants:
-    """The groups of each action; a right includes the smaller ones."""
-    grants = list(grants)
-    return {
-        action: Groups(
-            names=frozenset(each.pattern for each in grants if each.action >= action and not is_prefix(each)),
-            prefixes=tuple(each.pattern[:-1] for each in grants if each.action >= action and is_prefix(each)),
-        )
-        for action in Action
-    }
+def collect(given: Sequence[Grant]) -> Grants:
+    """What all fields of a line allow; a right includes the smaller ones."""
+
+    def at_least(least: Action | TopicAction) -> Names:
+        kind = type(least)
+        return names(each for each in given if isinstance(each.action, kind) and each.action >= least)
+
+    return Grants(
+        groups={action: at_least(action) for action in Action},
+        topics={action: at_least(action) for action in TopicAction},
+        transactional_ids=names(each for each in given if each.action is None),
+    )
 
 
-def is_prefix(grant: Grant) -> bool:
-    return grant.pattern.endswith("*")
+def names(grants: Iterable[Grant]) -> Names:
+    """The names that these patterns stand for."""
+    patterns = [grant.pattern for grant in grants]
+    return Names(
+        names=frozenset(pattern for pattern in patterns if not pattern.endswith("*")),
+        prefixes=tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*")),
+    )

@@ -1,0 +1,97 @@
+"""
+What a caller may not ask of the log is taken out of the request, and put back into the answer as refused.
+
+Used by `log_server` for every request about topics, before anything looks whether there is such a topic.
+"""
+
+import copy
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from rota_coordinator.security.policy import TopicAction
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.v1 import log_pb2 as pb
+
+REFUSED = codes.TOPIC_AUTHORIZATION_FAILED
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+class Subject(NamedTuple):
+    """What a kind of request is about."""
+
+    action: TopicAction
+    # The fields that list it, in the request and in its answer; both in the same order.
+    asked: str
+    answered: str
+    topic_of: Callable[[Any], str]
+    refusal: Callable[[Any], Message]
+    # An answer with nothing in it.
+    nothing: Callable[[], Any]
+
+
+def of_topics(action: TopicAction, nothing: type[Message], asked: str = "topics") -> Subject:
+    """A request that names topics."""
+    name_of: Callable[[Any], str] = str if asked == "names" else attrgetter("name")
+    kind = pb.DescribeTopicsResponse.Topic if nothing is pb.DescribeTopicsResponse else pb.TopicResult
+    refusal = lambda each: kind(name=name_of(each), error_code=REFUSED)
+    return Subject(action, asked, "topics", name_of, refusal, nothing)
+
+
+def of_partitions(
+    action: TopicAction, nothing: type[Message], kind: type[Message], **unknown: int
+) -> Subject:
+    """A request that names partitions; `unknown` is what stands in the answer beside the error."""
+    refusal = lambda each: kind(topic=each.topic, index=each.index, error_code=REFUSED, **unknown)
+    return Subject(action, "partitions", "partitions", attrgetter("topic"), refusal, nothing)
+
+
+SUBJECTS: dict[type[Message], Subject] = {
+    pb.CreateTopicsRequest: of_topics(TopicAction.ADMIN, pb.CreateTopicsResponse),
+    pb.CreatePartitionsRequest: of_topics(TopicAction.ADMIN, pb.CreatePartitionsResponse),
+    pb.DeleteTopicsRequest: of_topics(TopicAction.ADMIN, pb.DeleteTopicsResponse, "names"),
+    pb.DescribeTopicsRequest: of_topics(TopicAction.CONSUME, pb.DescribeTopicsResponse, "names"),
+    pb.ProduceRequest: of_partitions(
+        TopicAction.PRODUCE, pb.ProduceResponse, pb.ProduceResponse.Partition, base_offset=-1
+    ),
+    pb.FetchRequest: of_partitions(TopicAction.CONSUME, pb.FetchResponse, pb.FetchResponse.Partition),
+    pb.ListOffsetsRequest: of_partitions(
+        TopicAction.CONSUME,
+        pb.ListOffsetsResponse,
+        pb.ListOffsetsResponse.Partition,
+        offset=-1,
+        timestamp_ms=-1,
+    ),
+    pb.DeleteRecordsRequest: of_partitions(
+        TopicAction.ADMIN, pb.DeleteRecordsResponse, pb.DeleteRecordsResponse.Partition
+    ),
+}
+
+
+async def screened(
+    request: Request,
+    may: Callable[[TopicAction, str], bool],
+    act: Callable[[Request], Awaitable[Reply]],
+) -> Reply:
+    """The answer to a request, done as far as the caller may ask it."""
+    subject = SUBJECTS[type(request)]
+    asked = getattr(request, subject.asked)
+    denied = {name for name in map(subject.topic_of, asked) if not may(subject.action, name)}
+    if not denied:
+        return await act(request)
+    allowed = [each for each in asked if subject.topic_of(each) not in denied]
+    reply: Reply = subject.nothing()
+    if allowed:
+        left = copy.copy(request)
+        del getattr(left, subject.asked)[:]
+        getattr(left, subject.asked).extend(allowed)
+        reply = await act(left)
+    answered = getattr(reply, subject.answered)
+    rest = iter(list(answered))
+    del answered[:]
+    for each in asked:
+        answered.append(subject.refusal(each) if subject.topic_of(each) in denied else next(rest))
+    return reply

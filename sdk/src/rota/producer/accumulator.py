@@ -100,7 +100,9 @@ class Accumulator:
         if timestamp_ms is None:
             timestamp_ms = self._clocks.now_ms()
         with self._lock:
-            batch = self._batch(topic, self._partition(topic, key) if partition is None else partition, size)
+            batch = self._batch(
+                topic, self._partition(topic, key, size) if partition is None else partition, size
+            )
             index = len(batch.values)
             batch.values.append(value)
             batch.keys.append(key)
@@ -133,7 +135,7 @@ class Accumulator:
         done = taken = 0
         with self._lock, suppress(Full):
             while done < len(values):
-                where = self._partition(topic, None) if partition is None else partition
+                where = self._partition(topic, None, ends[done] - taken) if partition is None else partition
                 batch = self._batch(topic, where, ends[done] - taken)
                 room = min(self._limits.batch_bytes - batch.size, self._limits.buffer_bytes - self._used)
                 # One record that is larger than a batch has a batch of its own.
@@ -170,16 +172,20 @@ class Accumulator:
             self._wake()
         return undecided
 
-    def _partition(self, topic: str, key: bytes | None) -> int:
+    def _partition(self, topic: str, key: bytes | None, size: int) -> int:
         count = self.partitions.get(topic)
         if count is None:
             raise UnknownTopic
         if key is not None:
             return hash_of(key) % count
         sticky = self._sticky.get(topic)
-        if sticky is None:
-            sticky = self._sticky[topic] = random.randrange(count)
-        return sticky
+        if sticky is not None:
+            queue = self._queues.get((topic, sticky))
+            batch = None if queue is None else queue.open
+            if queue is None or batch is None or batch.size + size <= self._limits.batch_bytes:
+                return sticky
+            self._close(queue)
+        return self._sticky.setdefault(topic, random.randrange(count))
 
     def _queue(self, topic: str, partition: int) -> Queue:
         count = self.partitions.get(topic)

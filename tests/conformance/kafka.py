@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import NamedTuple, cast
@@ -446,6 +447,8 @@ class MortalBroker(KafkaDriver):
         broker.begin_start()
         # Only the waiting may be in another thread: a process ends with the one that started it.
         await asyncio.to_thread(broker.end_start)
+        with suppress(OSError):
+            await self.close()
         self.idle.clear()
         asked = pb.FetchOffsetsRequest(group_id=group, all=True)
         async with asyncio.timeout(ENDED_WITHIN_S):

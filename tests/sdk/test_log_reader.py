@@ -1,0 +1,142 @@
+"""rota.LogReader gives whole columns and single records, from any offset, and names what it cannot read."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import rota
+from rota import errors
+from rota.log_reader import END, START, Records
+from rota_proto.log.columns import Columns, pack
+from rota_proto.log.v1 import log_pb2 as pb
+from tests.support.coordinator import Coordinator, serving
+from tests.support.workdir import workdir
+
+WITHIN_S = 30
+TIMES = [1_000, 3_000, 2_000, 3_000]
+VALUES = [b"a", None, b"c", b"d"]
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> Iterator[Coordinator]:
+    with workdir("log-reader") as folder, serving(folder) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture
+def address(coordinator: Coordinator) -> str:
+    return f"rota://{coordinator.address}"
+
+
+@pytest.fixture
+def topic(address: str, unique_name: str) -> str:
+    """With four records in one batch of its only partition."""
+    rota.create_topics(address, {unique_name: 1})
+    with rota.Producer(address) as producer:
+        for value, time in zip(VALUES, TIMES, strict=True):
+            producer.send(unique_name, value, b"k", timestamp_ms=time, headers=[("h", value)])
+    return unique_name
+
+
+@pytest.fixture
+def reader(address: str) -> Iterator[rota.LogReader]:
+    with rota.LogReader(address) as reader:
+        yield reader
+
+
+def batch(payload: bytes, *, codec: int = 0) -> pb.RecordBatch:
+    return pb.RecordBatch(base_offset=10, count=4, payload=payload, codec=codec, base_timestamp_ms=5)
+
+
+def test_records_begin_where_they_were_asked_for() -> None:
+    payload = pack(Columns([b"a", b"b", None, b"d"], None, [5, 6, 7, 8], None), 4, 5)
+    records = Records("t", 1, batch(payload), 12)
+
+    assert (len(records), records.base_offset, records.next_offset) == (2, 12, 14)
+    assert (list(records.values), list(records.keys)) == ([None, b"d"], [None, None])
+    assert (list(records.timestamps_ms), list(records.headers)) == ([7, 8], [(), ()])
+    assert list(records) == [
+        rota.Record("t", 1, 12, 7, None, None, ()),
+        rota.Record("t", 1, 13, 8, None, b"d", ()),
+    ]
+
+
+def test_a_damaged_batch_is_named_by_its_place() -> None:
+    with pytest.raises(errors.CorruptMessage, match=r"t\[1\] at offset 10"):
+        list(Records("t", 1, batch(b"\x04b"), 10))
+
+
+def test_a_batch_of_a_later_version_is_named() -> None:
+    with pytest.raises(errors.NotSupported, match="update rota"):
+        list(Records("t", 1, batch(b"", codec=7), 10))
+
+
+@pytest.mark.process
+def test_a_fetch_from_the_middle_of_a_batch_begins_there(reader: rota.LogReader, topic: str) -> None:
+    (part,) = reader.fetch({(topic, 0): 2})
+
+    assert [(record.offset, record.value, record.timestamp_ms) for record in part] == [
+        (2, b"c", 2_000),
+        (3, b"d", 3_000),
+    ]
+    assert (part.next_offset, part.high_watermark, part.log_start_offset, part.error) == (4, 4, 0, None)
+
+
+@pytest.mark.process
+def test_a_fetch_at_the_end_is_woken_by_the_next_record(
+    address: str, reader: rota.LogReader, topic: str
+) -> None:
+    found: list[rota.Record] = []
+
+    def wait() -> None:
+        (part,) = reader.fetch({(topic, 0): 4}, max_wait_ms=WITHIN_S * 1000)
+        found.extend(part)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    with rota.Producer(address) as producer:
+        producer.send(topic, b"next")
+    waiting.join(WITHIN_S)
+    assert [record.value for record in found] == [b"next"]
+
+
+@pytest.mark.process
+def test_offsets_are_found_by_time(reader: rota.LogReader, topic: str) -> None:
+    here = rota.TopicPartition(topic, 0)
+    asked = {START: 0, END: 4, 0: 0, 1_000: 0, 1_001: 1, 3_000: 1, 3_001: -1}
+    assert {time: reader.offsets_at([here], time)[here] for time in asked} == asked
+
+
+@pytest.mark.process
+def test_an_error_of_one_partition_stands_beside_what_the_others_give(
+    reader: rota.LogReader, topic: str
+) -> None:
+    found = {part.topic: part for part in reader.fetch({(topic, 0): 0, ("no-such", 0): 0})}
+
+    assert isinstance(found["no-such"].error, errors.UnknownTopicOrPartition)
+    assert len(list(found[topic])) == 4
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        list(reader.read("no-such", 0, until=1))
+
+
+@pytest.mark.process
+def test_topics_are_made_described_enlarged_and_deleted(address: str, unique_name: str) -> None:
+    with rota.Topics(address) as topics:
+        topics.create({unique_name: 2}, retention_ms=1_000, retention_bytes=5_000)
+        topics.create({unique_name: 9})
+        topics.add_partitions({unique_name: 3})
+        (found,) = topics.describe([unique_name])
+        assert (found.partitions, found.retention_ms, found.retention_bytes) == (3, 1_000, 5_000)
+        with pytest.raises(errors.TopicAlreadyExists, match=unique_name):
+            topics.create({unique_name: 2}, exist_ok=False)
+        with pytest.raises(errors.InvalidPartitions):
+            topics.add_partitions({unique_name: 1})
+        topics.delete([unique_name])
+        with pytest.raises(errors.UnknownTopicOrPartition):
+            topics.describe([unique_name])
+
+
+def test_topics_of_kafka_are_made_with_its_own_tools() -> None:
+    with pytest.raises(errors.NotSupported, match="Kafka's own tools"):
+        rota.Topics("127.0.0.1:9092")

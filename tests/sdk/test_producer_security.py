@@ -1,0 +1,73 @@
+"""A producer shows who it is, and trusts whom it was told to trust."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota import errors
+from tests.support.certificates import Authority
+from tests.support.coordinator import QUICK, serving
+
+pytestmark = pytest.mark.process
+
+WITHIN_S = 30
+TOKENS = """\
+writer plain:right-token topics:orders*
+"""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a server behind TLS, and the certificate of its authority."""
+    folder = tmp_path_factory.mktemp("secured")
+    authority = Authority(folder / "authority")
+    server = authority.issue("coordinator")
+    tokens = folder / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text(TOKENS)
+    flags = [*QUICK, f"--tls-cert={server.certificate}", f"--tls-key={server.key}", f"--tokens-file={tokens}"]
+    with serving(folder, flags) as coordinator:
+        yield f"rota://{coordinator.address}", authority.certificate
+
+
+def test_a_token_is_shown_with_every_call_and_read_anew(secured: tuple[str, Path], tmp_path: Path) -> None:
+    address, ca_file = secured
+    token_file = tmp_path / "token"
+    token_file.write_text("right-token\n")
+    credentials = rota.Credentials(ca_file=ca_file, token_file=token_file)
+    with rota.Topics(address, credentials=credentials) as topics:
+        topics.create({"orders": 1})
+
+    with rota.Producer(address, credentials=credentials, linger_ms=0) as producer:
+        assert producer.send("orders", b"x").result(WITHIN_S).offset == 0
+        token_file.write_text("wrong-token")
+        assert isinstance(producer.send("orders", b"x").exception(WITHIN_S), errors.AuthenticationFailed)
+        token_file.write_text("right-token")
+        assert producer.send("orders", b"x").result(WITHIN_S).offset == 1
+
+
+def test_what_was_not_granted_is_named(secured: tuple[str, Path], tmp_path: Path) -> None:
+    address, ca_file = secured
+    token_file = tmp_path / "token"
+    token_file.write_text("right-token")
+    credentials = rota.Credentials(ca_file=ca_file, token_file=token_file)
+    with (
+        rota.Topics(address, credentials=credentials) as topics,
+        pytest.raises(errors.TopicAuthorizationFailed, match="secrets"),
+    ):
+        topics.create({"secrets": 1})
+
+
+def test_a_server_of_an_authority_that_is_not_trusted_is_not_spoken_to(
+    secured: tuple[str, Path], tmp_path: Path
+) -> None:
+    address, _ = secured
+    foreign = Authority(tmp_path / "foreign")
+    credentials = rota.Credentials(ca_file=foreign.certificate)
+    with (
+        rota.Producer(address, credentials=credentials, max_block_ms=500) as producer,
+        pytest.raises(errors.Disconnected),
+    ):
+        producer.send("orders", b"x")

@@ -1,6 +1,7 @@
 """A disk that is full, read-only or broken, and processes that are killed: what was acknowledged is never lost."""
 
 import asyncio
+import contextlib
 import random
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from rota_coordinator.store import sqlite_file
 from rota_coordinator.store.port import LOG_SLOT, LogStore, SlotLost, StoreError
-from rota_coordinator.store.sqlite import open_store
+from rota_coordinator.store.sqlite import SqliteStore, open_store
 from tests.coordinator import log_writer
 from tests.coordinator.disk import Disk, Fault
 from tests.coordinator.log_rows import everything, play, rows
@@ -122,6 +123,10 @@ def test_what_was_flushed_survives_flushes_that_fail_and_the_power_that_goes(
         count, flushed, epoch = 0, 0, 0
         for _ in range(STEPS):
             try:
+                if chance.random() < 0.1:
+                    epoch = 0
+                    await store.close()
+                    store = opened_at_last(tmp_path / "c.db", disk)
                 if not epoch:
                     epoch, _ = await store.claim(LOG_SLOT)
                     count = len(await everything(store, 1))
@@ -146,6 +151,13 @@ def test_what_was_flushed_survives_flushes_that_fail_and_the_power_that_goes(
         found,
         flushed_at,
     )
+
+
+def opened_at_last(file: Path, disk: Disk) -> SqliteStore:
+    """The store, which a flush that fails may keep from being opened."""
+    while True:
+        with contextlib.suppress(StoreError):
+            return open_store(file, disk.name)
 
 
 async def left(folder: Path) -> int:

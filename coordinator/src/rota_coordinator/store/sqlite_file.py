@@ -35,7 +35,7 @@ class DatabaseFile:
         self._vfs = vfs
         self._flushing = True
         self._pages = 0  # written since the last checkpoint, about
-        self._connection: apsw.Connection | None = connect(path, vfs)
+        self._connection: apsw.Connection | None = opened_whole(path, vfs)
         self._trusted = True
         self.readers = Readers(path, vfs)
 
@@ -92,28 +92,39 @@ class DatabaseFile:
                 if self._connection is not None:
                     let_go(self._connection)
                     self._connection = None
-                put_down_once_more(self._path.with_name(self._path.name + "-wal"), self._vfs)
-                connection = connect(self._path, self._vfs)
-                try:
-                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                except apsw.Error:
-                    let_go(connection)
-                    raise
-                return connection
+                return opened_whole(self._path, self._vfs)
         except apsw.Error as broken:
             raise StoreError(
                 f"{self._path} cannot be written ({broken}); see to the disk, nothing is served until then"
             ) from broken
 
     def close(self) -> None:
-        """Readers first, so that what is in the WAL is copied to the database."""
+        """Readers first, so that what is in the WAL can be copied to the database, and the WAL be removed."""
         self.readers.close()
         if self._connection is None:
             return
         if self._trusted:
-            self._connection.close()
+            try:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.Error:
+                # All that was promised is on the disk. Whoever opens the file next does this first.
+                self._trusted = False
+        if self._trusted:
+            self._connection.close(force=True)
         else:
             let_go(self._connection)
+
+
+def opened_whole(path: Path, vfs: str) -> apsw.Connection:
+    """A connection to a file that is on the disk as a whole, whatever failed before, perhaps in another process."""
+    put_down_once_more(path, path.with_name(path.name + "-wal"), vfs)
+    connection = connect(path, vfs)
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.Error:
+        let_go(connection)
+        raise
+    return connection
 
 
 def let_go(connection: apsw.Connection) -> None:
@@ -122,9 +133,9 @@ def let_go(connection: apsw.Connection) -> None:
     connection.close(force=True)
 
 
-def put_down_once_more(wal: Path, vfs: str) -> None:
+def put_down_once_more(database: Path, wal: Path, vfs: str) -> None:
     """Write the file's own bytes over it: after a failed flush the system would else not write them."""
-    if not wal.exists():
+    if not (database.exists() and wal.exists()):
         return
     file = apsw.VFSFile(vfs, str(wal), [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0])
     try:

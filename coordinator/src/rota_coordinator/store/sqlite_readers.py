@@ -78,6 +78,6 @@ class Readers:
 
     def close(self) -> None:
         """Let what is being read end, and take nothing more."""
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown()
         with self.kept_out():
             pass

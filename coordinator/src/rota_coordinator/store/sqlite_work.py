@@ -11,7 +11,7 @@ from rota_coordinator.store.appends import Append
 from rota_coordinator.store.port import LOG_SLOT
 
 # About how many pages a batch or a row takes beside those that are full of it.
-PAGES_EACH = 2
+PAGES_EACH = 1
 PAGE_BYTES = 4_096
 # One commit takes no more than this, so that the WAL stays short.
 COMMIT_BYTES = 16 * 1024 * 1024

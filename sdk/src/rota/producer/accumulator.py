@@ -69,12 +69,17 @@ class Accumulator:
     def __init__(self, limits: Limits, clocks: Clocks, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when the sender may have something new to do."""
         self._limits = limits
+        # Looked at with every record.
+        self._batch_bytes = limits.batch_bytes
+        self._buffer_bytes = limits.buffer_bytes
+        self._now_ms = clocks.now_ms
         self._clocks = clocks
         self._wake = wake
         self._lock = threading.Lock()
         self._queues: dict[tuple[str, int], Queue] = {}
         self._waiting: dict[Queue, None] = {}
-        self._sticky: dict[str, int] = {}
+        # Where the next records of a topic go that have no key.
+        self._sticky: dict[str, Queue] = {}
         self._used = 0
         self._undecided: dict[Batch, None] = {}
         self._hungry: list[Callable[[], None]] = []
@@ -98,11 +103,24 @@ class Accumulator:
         if headers:
             size += sum(3 * len(name) + len(content or b"") + RECORD_BYTES for name, content in headers)
         if timestamp_ms is None:
-            timestamp_ms = self._clocks.now_ms()
+            timestamp_ms = self._now_ms()
         with self._lock:
-            batch = self._batch(
-                topic, self._partition(topic, key, size) if partition is None else partition, size
-            )
+            # The short way, which most records go: into the open batch of a partition that is known.
+            if partition is not None:
+                queue = self._queues.get((topic, partition))
+            elif key is None:
+                queue = self._sticky.get(topic)
+            else:
+                count = self.partitions.get(topic)
+                queue = self._queues.get((topic, hash_of(key) % count)) if count else None
+            batch = None if queue is None else queue.open
+            if (
+                batch is None
+                or batch.size + size > self._batch_bytes
+                or self._used + size > self._buffer_bytes
+                or self.refusal is not None
+            ):
+                batch = self._batch(topic, partition, key, size)
             index = len(batch.values)
             batch.values.append(value)
             batch.keys.append(key)
@@ -130,14 +148,13 @@ class Accumulator:
         if keys is not None:
             key_ends = accumulate(len(key or b"") for key in keys)
             ends = [end + more for end, more in zip(ends, key_ends, strict=True)]
-        now_ms = self._clocks.now_ms()
+        now_ms = self._now_ms()
         parts: list[tuple[Batch, int, int]] = []
         done = taken = 0
         with self._lock, suppress(Full):
             while done < len(values):
-                where = self._partition(topic, None, ends[done] - taken) if partition is None else partition
-                batch = self._batch(topic, where, ends[done] - taken)
-                room = min(self._limits.batch_bytes - batch.size, self._limits.buffer_bytes - self._used)
+                batch = self._batch(topic, partition, None, ends[done] - taken)
+                room = min(self._batch_bytes - batch.size, self._buffer_bytes - self._used)
                 # One record that is larger than a batch has a batch of its own.
                 stop = max(bisect_right(ends, taken + room, lo=done), done + 1)
                 parts.append((batch, len(batch.values), stop - done))
@@ -172,48 +189,47 @@ class Accumulator:
             self._wake()
         return undecided
 
-    def _partition(self, topic: str, key: bytes | None, size: int) -> int:
-        count = self.partitions.get(topic)
-        if count is None:
-            raise UnknownTopic
-        if key is not None:
-            return hash_of(key) % count
-        sticky = self._sticky.get(topic)
-        if sticky is not None:
-            queue = self._queues.get((topic, sticky))
-            batch = None if queue is None else queue.open
-            if queue is None or batch is None or batch.size + size <= self._limits.batch_bytes:
-                return sticky
-            self._close(queue)
-        return self._sticky.setdefault(topic, random.randrange(count))
-
-    def _queue(self, topic: str, partition: int) -> Queue:
-        count = self.partitions.get(topic)
-        if count is None:
-            raise UnknownTopic
-        if not 0 <= partition < count:
-            raise errors.UnknownTopicOrPartition(
-                f"{topic} has {count} partitions, and {partition} is none of them"
-            )
-        return self._queues.setdefault((topic, partition), Queue(topic, partition))
-
-    def _batch(self, topic: str, partition: int, size: int) -> Batch:
+    def _batch(self, topic: str, partition: int | None, key: bytes | None, size: int) -> Batch:
         """The batch that a record of this size goes into."""
         if self.refusal is not None:
             raise self.refusal.with_traceback(None)
-        queue = self._queues.get((topic, partition)) or self._queue(topic, partition)
-        if self._used + size > self._limits.buffer_bytes and self._used:
-            raise Full
-        batch = queue.open
-        if batch is not None and batch.size + size <= self._limits.batch_bytes:
-            return batch
         if size > self._limits.record_bytes:
             raise errors.RecordTooLarge(
                 f"a record of {size:,} bytes for {topic}, max_request_size allows less"
             )
-        if batch is not None:
+        queue = self._find(topic, partition, key)
+        if self._used + size > self._buffer_bytes and self._used:
+            raise Full
+        while queue.open is not None:
+            if queue.open.size + size <= self._batch_bytes:
+                return queue.open
             self._close(queue)
+            # Without a key it goes elsewhere now.
+            queue = self._find(topic, partition, key)
         return self._new(queue)
+
+    def _find(self, topic: str, partition: int | None, key: bytes | None) -> Queue:
+        count = self.partitions.get(topic)
+        if count is None:
+            raise UnknownTopic
+        if partition is None and key is None:
+            sticky = self._sticky.get(topic)
+            if sticky is None:
+                sticky = self._sticky[topic] = self._queue(topic, random.randrange(count))
+            return sticky
+        if partition is None:
+            partition = hash_of(key or b"") % count
+        elif not 0 <= partition < count:
+            raise errors.UnknownTopicOrPartition(
+                f"{topic} has {count} partitions, and {partition} is none of them"
+            )
+        return self._queue(topic, partition)
+
+    def _queue(self, topic: str, partition: int) -> Queue:
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._queues[topic, partition] = Queue(topic, partition)
+        return queue
 
     def _new(self, queue: Queue) -> Batch:
         batch = Batch(queue.topic, queue.partition, self._clocks.monotonic_s())
@@ -229,7 +245,7 @@ class Accumulator:
     def _close(self, queue: Queue) -> None:
         queue.open = None
         # The next records without a key go elsewhere, so that all partitions get their share.
-        if self._sticky.get(queue.topic) == queue.partition:
+        if self._sticky.get(queue.topic) is queue:
             del self._sticky[queue.topic]
 
     # For the sender

@@ -288,6 +288,18 @@ def test_together_cannot_be_nested(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_a_row_that_cannot_be_put_down_is_refused_and_the_writer_goes_on(tmp_path: Path) -> None:
+    async def story(store: LogStore) -> None:
+        log, _ = await store.claim(LOG_SLOT)
+        with pytest.raises(StoreError, match=r"could not be written .*please report it"):
+            await store.append_rows(log, [row(1, 0, max_timestamp_ms=2**70)], flush=False)
+        log, _ = await store.claim(LOG_SLOT)
+        await store.append_rows(log, rows(1, 1), flush=False)
+        assert await everything(store, 1) == rows(1, 1)
+
+    play(tmp_path, story)
+
+
 def test_an_offset_is_not_written_twice(tmp_path: Path) -> None:
     async def story(store: LogStore) -> None:
         log, _ = await store.claim(LOG_SLOT)

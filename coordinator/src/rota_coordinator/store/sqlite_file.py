@@ -59,6 +59,10 @@ class DatabaseFile:
             except apsw.Error:
                 self._trusted = False
 
+    def distrust(self) -> None:
+        """Nobody knows how the connection is left."""
+        self._trusted = False
+
     def wrote(self, pages: int) -> None:
         """So much was written, about; checkpoint now and then."""
         self._pages += pages

@@ -162,18 +162,18 @@ class RowReader:
         """Rows from the one that contains the first offset of the span, or is behind it."""
         rows = connection.execute(
             f"""
-            WITH first AS (
+            WITH first AS MATERIALIZED (
                 SELECT base_offset AS begin, bytes_until - bytes AS bytes_before FROM headers
                 WHERE log_id = ?1 AND base_offset + count > ?2 AND base_offset >= coalesce(
                     (SELECT max(base_offset) FROM headers WHERE log_id = ?1 AND base_offset <= ?2), ?2)
                 ORDER BY base_offset LIMIT 1
             ), near AS (
-                SELECT headers.*, begin, bytes_before FROM first CROSS JOIN headers
-                WHERE log_id = ?1 AND base_offset >= begin AND base_offset < ?3
+                SELECT * FROM headers
+                WHERE log_id = ?1 AND base_offset >= (SELECT begin FROM first) AND base_offset < ?3
                 ORDER BY base_offset LIMIT ?5
             )
             SELECT {COLUMNS}, data FROM near LEFT JOIN payloads USING (payload_id)
-            WHERE bytes_until <= bytes_before + ?4 OR base_offset = begin
+            WHERE bytes_until <= (SELECT bytes_before FROM first) + ?4 OR base_offset = (SELECT begin FROM first)
             ORDER BY base_offset
             """,
             (log_id, *span, max_bytes, READ_ROWS),

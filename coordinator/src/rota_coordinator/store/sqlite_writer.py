@@ -219,6 +219,11 @@ class Writer:
             return self._failed(broken)
         except StoreError as broken:
             return broken
+        except Exception as broken:  # noqa: BLE001  a fault of ours; if the thread ended, all would wait for ever
+            self._file.distrust()
+            return StoreError(
+                f"{self._path} could not be written ({type(broken).__name__}: {broken}); please report it"
+            )
         return None
 
     def _failed(self, error: apsw.Error) -> StoreError:

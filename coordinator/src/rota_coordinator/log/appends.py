@@ -1,6 +1,5 @@
 """Batches that a producer brings to one partition: all of them are appended, or none. Called by the door."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rota_coordinator.log import transactions
@@ -24,7 +23,7 @@ class Plan:
     end: int
     # Of the first record, wherever it is.
     base_offset: int = NOWHERE
-    accepted: list[tuple[Header, pb.RecordBatch]] = field(default_factory=list)
+    accepted: list[Row] = field(default_factory=list)
     # What is known of the producers with the batches that are accepted.
     known: dict[int, Known] = field(default_factory=dict)
 
@@ -45,7 +44,7 @@ def append(
         reply.error_code = partition
         return reply
     reply.log_start_offset = partition.start
-    plan = judge_all(state, partition, asked.batches, transactional_id)
+    plan = judge_all(state, partition, asked, transactional_id, now_ms)
     if isinstance(plan, Refused):
         reply.error_code = plan.error
         return reply
@@ -54,37 +53,36 @@ def append(
         reply.log_append_time_ms = now_ms
         if transactional_id:
             transactions.begin(state, state.producers.transactional[transactional_id], now_ms, effects)
-        for header, batch in plan.accepted:
-            state.append(Row(partition.log_id, header, now_ms, batch.codec, batch.payload), effects)
+        for row in plan.accepted:
+            state.append(row, effects)
     return reply
 
 
 def judge_all(
-    state: State, partition: Partition, batches: Iterable[pb.RecordBatch], transactional_id: str
+    state: State,
+    partition: Partition,
+    asked: pb.ProduceRequest.Partition,
+    transactional_id: str,
+    now_ms: int,
 ) -> Plan | Refused:
     """Where the batches go, or why none of them can be taken."""
     plan = Plan(partition.end)
-    for batch in batches:
-        header = header_of(batch, plan.end)
-        error = malformed(batch, header, state.config) or transactions.batch_error(
-            state, transactional_id, header
-        )
-        if (
-            not error
-            and header.transactional
-            and not state.may_write_to(header.producer_id, partition.log_id)
-        ):
+    for batch in asked.batches:
+        row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)
+        header = row.header
+        error = malformed(row, state.config) or transactions.batch_error(state, transactional_id, header)
+        if not error and header.transactional and not state.may_write_to(header.producer_id, row.log_id):
             error = codes.TRANSACTION_ABORTABLE
-        refused = Refused(error) if error else place(plan, partition, header, batch)
+        refused = Refused(error) if error else place(plan, partition, row)
         if refused is not None:
             return refused
     return plan if plan.base_offset != NOWHERE else Refused(codes.INVALID_RECORD)
 
 
-def place(plan: Plan, partition: Partition, header: Header, batch: pb.RecordBatch) -> Refused | None:
+def place(plan: Plan, partition: Partition, row: Row) -> Refused | None:
     """Give the batch its place behind those before it, unless it has one already."""
-    producer_id = header.producer_id
-    offset = header.base_offset
+    header = row.header
+    producer_id, offset = header.producer_id, header.base_offset
     if producer_id != NO_PRODUCER:
         known = plan.known.get(producer_id) or partition.sequences.of(producer_id)
         match judge(known, header):
@@ -95,7 +93,7 @@ def place(plan: Plan, partition: Partition, header: Header, batch: pb.RecordBatc
             case None:
                 plan.known[producer_id] = noted(known, header)
     if offset == header.base_offset:
-        plan.accepted.append((header, batch))
+        plan.accepted.append(row)
         plan.end = header.next_offset
     if plan.base_offset == NOWHERE:
         plan.base_offset = offset
@@ -114,13 +112,14 @@ def header_of(batch: pb.RecordBatch, base_offset: int) -> Header:
         producer_epoch=batch.producer_epoch if idempotent else NO_EPOCH,
         base_sequence=batch.base_sequence if idempotent else NO_SEQUENCE,
         transactional=batch.transactional,
-        control=Control.RECORDS,
+        control=Control.COMMIT if batch.control else Control.RECORDS,
     )
 
 
-def malformed(batch: pb.RecordBatch, header: Header, config: LogConfig) -> codes.ErrorCode.ValueType:
+def malformed(row: Row, config: LogConfig) -> codes.ErrorCode.ValueType:
     """What is wrong with the batch, whoever sends it."""
-    if batch.control or header.count < 1 or header.producer_id < NO_PRODUCER:
+    header = row.header
+    if header.control is not Control.RECORDS or header.count < 1 or header.producer_id < NO_PRODUCER:
         # Markers are the log's own.
         return codes.INVALID_RECORD
     if header.producer_id == NO_PRODUCER:
@@ -130,4 +129,4 @@ def malformed(batch: pb.RecordBatch, header: Header, config: LogConfig) -> codes
         return codes.INVALID_RECORD
     if header.max_timestamp_ms < header.base_timestamp_ms:
         return codes.INVALID_TIMESTAMP
-    return codes.MESSAGE_TOO_LARGE if len(batch.payload) > config.batch_bytes_max else codes.NONE
+    return codes.MESSAGE_TOO_LARGE if len(row.payload) > config.batch_bytes_max else codes.NONE

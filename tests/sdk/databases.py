@@ -252,8 +252,9 @@ def sqlite(folder: Path, kind: str) -> Database:
         return connection
 
     def ask(sql: str) -> list[tuple[Any, ...]]:
-        with closing(plain()) as connection, connection:
-            return connection.execute(sql).fetchall()
+        # Locks of a file belong to the process: a second SQLite library in it would lift those of the first.
+        with closing(apsw.Connection(path) if kind == "apsw" else plain(isolation_level=None)) as connection:
+            return list(connection.execute(sql).fetchall())
 
     connects: dict[str, Callable[[], Any]] = {
         "sqlite3": plain,

@@ -11,7 +11,7 @@ import pytest
 
 from rota.metadata import GroupMetadata
 from rota.stores import Dialect, SqlStore, StoreError, StoreFenced, Tenure
-from tests.sdk.databases import GROUP, P0, P1, TELLING_KINDS, Database, Owner, member, sqlite
+from tests.sdk.databases import GROUP, P0, P1, SQLITE_KINDS, TELLING_KINDS, Database, Owner, member, sqlite
 
 WITHIN_S = 30
 WAITING = (
@@ -192,20 +192,23 @@ def test_owners_with_the_same_partitions_never_wait_for_each_other_for_ever(on_p
     assert len(set(on_postgres.offsets.values())) == 1
 
 
-def test_on_sqlite_one_batch_holds_the_file(tmp_path: Path) -> None:
-    database = sqlite(tmp_path, "sqlite3-impatient")
-    database.prepare()
-    first, second = database.owner(), database.owner()
-    tenure = first.store.assign(member(1), [P0])
+@pytest.mark.parametrize("kind", SQLITE_KINDS)
+def test_on_sqlite_one_batch_holds_the_file_from_its_beginning(tmp_path: Path, kind: str) -> None:
+    # Without patience, and through the same library: locks belong to the process.
+    impatient = sqlite(tmp_path, "apsw" if kind == "apsw" else "sqlite3-impatient")
+    first = sqlite(tmp_path, kind)
+    owner, second = first.prepare(), impatient.owner()
+    tenure = owner.store.assign(member(1), [P0])
 
-    with first.store.transaction(tenure) as tx:
+    with owner.store.transaction(tenure) as tx:
         with pytest.raises(Exception, match="database is locked"):
             second.store.assign(member(2), [P0])
         assert second.store.stored_offsets(GROUP) == {}  # who only looks on is not kept waiting
         tx.save({P0: 10})
 
     assert second.store.assign(member(2), [P0]).positions == {P0: 10}
-    database.close()
+    first.close()
+    impatient.close()
 
 
 @pytest.mark.parametrize("application", TELLING_KINDS, indirect=True)

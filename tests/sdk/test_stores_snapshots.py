@@ -1,10 +1,12 @@
 """Local state is there again as the last transaction left it, from a full snapshot and the changes since."""
 
 import random
+import struct
 
 import pytest
 
-from rota.stores import NotAssigned, Snapshots, StoreError, StoreFenced, Tenure
+from rota.stores import Dialect, NotAssigned, Snapshots, StoreError, StoreFenced, Tenure
+from rota.stores.tables import Tables
 from tests.sdk.databases import P0, P1, Database, Owner, member
 
 TOTALS = Snapshots("totals", full_every=4, piece_bytes=64)
@@ -140,6 +142,21 @@ def test_the_state_of_a_partition_that_was_not_assigned_is_refused(owner: Owner)
 
     with owner.store.transaction(tenure) as tx, pytest.raises(NotAssigned):
         TOTALS.save(tx, P1, {b"a": b"1"}, {})
+
+
+def test_what_a_full_snapshot_has_replaced_while_it_was_read_does_not_count() -> None:
+    tenure = Tenure(member(1), {P0: None})
+    flow = TOTALS.restored(Tables(Dialect.POSTGRESQL, "rota_"), tenure, P0)
+    entry = struct.Struct(">Ii1s1s")
+
+    next(flow)
+    flow.send([])  # nobody newer stands there
+    # A page of changes; before the next one is asked for, a full snapshot has pruned them.
+    flow.send([(sequence, 0, 0, entry.pack(1, 1, b"a", b"1")) for sequence in range(1, 9)])
+    with pytest.raises(StopIteration) as end:
+        flow.send([(12, 0, 1, entry.pack(1, 1, b"b", b"2")), (12, 1, 1, entry.pack(1, 1, b"c", b"3"))])
+
+    assert end.value.value == {b"b": b"2", b"c": b"3"}
 
 
 def test_snapshots_that_cannot_be_are_refused() -> None:

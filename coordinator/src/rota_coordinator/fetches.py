@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rota_coordinator.log.batch import Control, Row
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.overload import MESSAGE_BYTES_MAX
-from rota_coordinator.store.port import LogStore
+from rota_coordinator.store.port import LogStore, StoreError
 from rota_coordinator.topic_log import TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -96,7 +96,13 @@ class Fetches:
         room = min(page.room, asked.max_bytes or page.room)
         if asked.offset >= until or room <= 0:
             return reply
-        rows = await self._store.read(found.log_id, asked.offset, until, room)
+        try:
+            rows = await self._store.read(found.log_id, asked.offset, until, room)
+        except StoreError as broken:
+            self._log.shell.report(f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}")
+            reply.error_code = codes.KAFKA_STORAGE_ERROR
+            page.tells = True
+            return reply
         page.take(rows)
         committed_only = isolation == pb.ISOLATION_LEVEL_READ_COMMITTED
         for row in rows:

@@ -1,7 +1,7 @@
 """Offsets by what they stand for: the start, the end, a point in time. Called by `log_server`."""
 
 from rota_coordinator.log.partition import Partition
-from rota_coordinator.store.port import LogStore
+from rota_coordinator.store.port import LogStore, StoreError
 from rota_coordinator.topic_log import TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log import columns
@@ -39,7 +39,11 @@ class Lookups:
         elif asked.timestamp_ms == END:
             reply.offset = found.visible_end(isolation)
         else:
-            await self._at(found, asked.timestamp_ms, found.visible_end(isolation), reply)
+            try:
+                await self._at(found, asked.timestamp_ms, found.visible_end(isolation), reply)
+            except StoreError as broken:
+                self._log.shell.report(f"{asked.topic}-{asked.index}: {broken}")
+                reply.error_code = codes.KAFKA_STORAGE_ERROR
         return reply
 
     async def _at(self, partition: Partition, timestamp_ms: int, until: int, reply: Reply) -> None:

@@ -8,7 +8,8 @@ nobody knows what is there, so nothing is served until the file was read again.
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -103,9 +104,11 @@ class TopicLog:
             records = await store.load(LOG_SLOT)
             for record in records:
                 core.replay(record.log_event)
+            ends: dict[int, int] = {}
             async for headers in store.headers():
                 for log_id, header in headers:
                     core.replay_batch(log_id, header)
+                    ends.setdefault(log_id, header.next_offset)
         except StoreError:
             if life == self._life:
                 self.state = LogState.DOWN
@@ -116,6 +119,14 @@ class TopicLog:
         self.epoch, self.core, self.state = epoch, core, LogState.READY
         self._measure(len(records))
         self._schedule()
+        self._sweep(ends)
+
+    def _sweep(self, ends: Mapping[int, int]) -> None:
+        """Drop what a crash left of rows that were to go; `ends` says where the first row of each log does."""
+        starts = {partition.log_id: partition.start for partition in self.core.partitions()}
+        for log_id, end in ends.items():
+            if log_id not in starts or end <= starts[log_id]:
+                self._drop_rows(log_id, starts.get(log_id))
 
     async def turn(self) -> None:
         """See to it that the log is served."""
@@ -172,7 +183,11 @@ class TopicLog:
             self.shell.broken(broken)
             self._drop(f"a decision broke off ({type(broken).__name__})")
             raise Refusal("UNAVAILABLE", "the log has to be read anew; ask again in a moment") from broken
-        self._perform(effects, flush=flush)
+        try:
+            self._perform(effects, flush=flush)
+        except StoreError as broken:
+            self._drop(str(broken))
+            raise Refusal("UNAVAILABLE", f"nothing was written: {broken}") from broken
         return reply, self._tail
 
     async def wait(self, written: "asyncio.Future[None]") -> None:
@@ -239,6 +254,8 @@ class TopicLog:
             for ending in effects.endings:
                 ended = ProducerEnded(producer_id=ending.producer_id, committed=ending.committed)
                 self.groups.slot(ending.group_id).end_transaction(ending.group_id, ended)
+            if not self.may_end(ending.group_id for ending in effects.endings):
+                raise StoreError("a group could not take part in the end of its transaction")
             if effects.rows:
                 # A transaction's records are as good as its end.
                 store.append_rows(self.epoch, effects.rows, flush=True)
@@ -299,7 +316,9 @@ class TopicLog:
         if not all(slot.state is SlotState.READY for slot in self.groups.slots):
             self._timer = asyncio.get_running_loop().call_later(AGAIN_S, self._wake)
             return
-        self.decided(lambda core, effects: core.expire(self.shell.now_ms(), effects))
+        # What goes wrong was said, and the log is read anew: then it is due again.
+        with suppress(Refusal):
+            self.decided(lambda core, effects: core.expire(self.shell.now_ms(), effects))
 
     async def retain(self) -> None:
         """Look once for what is too old, or too much, to be kept."""

@@ -1,11 +1,14 @@
 """The member that is driven by hand does what a consumer would."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import grpc.aio
 import pytest
 
+from rota.stores import SqlStore, StoreFenced
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.v1 import log_pb2 as log
 from rota_proto.log.v1.log_pb2_grpc import LogStub
@@ -40,6 +43,33 @@ def test_members_share_partitions_and_know_their_generation(tmp_path: Path) -> N
             await second.leave()
             await asyncio.wait_for(first.rebalancing.wait(), 20)
             assert set(await first.join()) == set(PARTITIONS)
+
+    with serving(tmp_path) as coordinator:
+        asyncio.run(body(coordinator.address))
+
+
+def test_a_static_member_that_comes_back_fences_its_former_self_in_the_store(tmp_path: Path) -> None:
+    async def body(address: str) -> None:
+        file = tmp_path / "application.db"
+        assign = in_turn(PARTITIONS)
+        async with (
+            member(address, "g", assign, instance_id="static") as before,
+            member(address, "g", assign, instance_id="static") as after,
+        ):
+            with closing(sqlite3.connect(file)) as one, closing(sqlite3.connect(file)) as two:
+                former, later = SqlStore(one), SqlStore(two)
+                former.create_tables()
+                partitions = await before.join()
+                late = former.assign(before.metadata, partitions)
+                assert await after.join() == partitions
+                tenure = later.assign(after.metadata, partitions)
+                assert late.group.generation_id == tenure.group.generation_id
+                assert late.group.member_id != tenure.group.member_id
+                with pytest.raises(StoreFenced), former.transaction(late) as tx:
+                    tx.save({PARTITIONS[0]: 10})
+                with later.transaction(tenure) as tx:
+                    tx.save({PARTITIONS[0]: 5})
+                assert later.stored_offsets("g") == {PARTITIONS[0]: 5}
 
     with serving(tmp_path) as coordinator:
         asyncio.run(body(coordinator.address))

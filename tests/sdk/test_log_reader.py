@@ -117,6 +117,8 @@ def test_an_error_of_one_partition_stands_beside_what_the_others_give(
     assert isinstance(found["no-such"].error, errors.UnknownTopicOrPartition)
     assert len(list(found[topic])) == 4
     with pytest.raises(errors.UnknownTopicOrPartition):
+        list(found["no-such"])
+    with pytest.raises(errors.UnknownTopicOrPartition):
         list(reader.read("no-such", 0, until=1))
 
 

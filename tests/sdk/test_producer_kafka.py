@@ -1,6 +1,5 @@
 """rota.Producer on a real Kafka broker: the same calls, and what only Kafka can refuse."""
 
-import struct
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,9 +10,10 @@ from confluent_kafka import TopicPartition as Position
 import rota
 from rota import errors
 from rota.metadata import GroupMetadata
-from rota.producer.kafka_group_metadata import MAGIC, encoded
+from rota.producer.kafka_group_metadata import encoded
 from rota.producer.partitioner import murmur2
 from tests.support.kafka import Kafka
+from tests.support.kafka.membership import metadata_of
 
 pytestmark = pytest.mark.kafka
 
@@ -65,22 +65,6 @@ def committed(kafka: Kafka, group: str, topic: str) -> int:
         return found.offset
     finally:
         consumer.close()
-
-
-def metadata_of(consumer: Consumer) -> GroupMetadata:
-    """Out of librdkafka's bytes, read here on its own."""
-    data: bytes = consumer.consumer_group_metadata()
-    assert data.startswith(MAGIC)
-    (generation,) = struct.unpack_from("=i", data, len(MAGIC))
-    group, member, rest = data[len(MAGIC) + 4 :].split(b"\0", 2)
-    instance = None if rest == b"\1" else rest[1:-1].decode()
-    return GroupMetadata(
-        group_id=group.decode(),
-        incarnation=0,
-        generation_id=generation,
-        member_id=member.decode(),
-        group_instance_id=instance,
-    )
 
 
 class Group:

@@ -1,5 +1,7 @@
 """rota.Producer on a real Rota log: every record once, in order, and none of a transaction that did not commit."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,6 +221,58 @@ def test_a_callback_is_told_what_the_future_knows(producer: rota.Producer, topic
     assert offsets == [0]
 
 
+def test_a_callback_that_would_wait_for_itself_is_told(producer: rota.Producer, topic: str) -> None:
+    said: list[str] = []
+    told = threading.Event()
+
+    def wait_for_itself(future: SendFuture) -> None:
+        for call in (producer.flush, lambda: producer.partitions_for("other")):
+            try:
+                call()
+            except errors.IllegalState as error:
+                said.append(str(error))
+        told.set()
+
+    producer.send(topic, b"x").add_done_callback(wait_for_itself)
+
+    assert told.wait(WITHIN_S)
+    assert len(said) == 2
+    assert "from a thread of the application" in said[0]
+
+
+def test_a_callback_may_send(server: str, producer: rota.Producer, topic: str) -> None:
+    told = threading.Event()
+
+    def send_more(future: SendFuture) -> None:
+        producer.send(topic, b"second").add_done_callback(lambda _: told.set())
+
+    producer.send(topic, b"first").add_done_callback(send_more)
+
+    assert told.wait(WITHIN_S)
+    assert sorted(map(str, values(read(server, topic)))) == ["b'first'", "b'second'"]
+
+
+def test_a_batch_that_no_log_takes_is_refused_at_once(server: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match="lower max_request_size"):
+        rota.Producer(server, max_request_size=2 << 20)
+
+
+def test_a_process_that_was_forked_sends_too(server: str, topic: str) -> None:
+    script = (
+        "import os, sys, rota\n"
+        "from rota.connection import background\n"
+        "background()\n"
+        "if os.fork() == 0:\n"
+        "    with rota.Producer(sys.argv[1]) as producer: producer.send(sys.argv[2], b'of the child')\n"
+        "    os._exit(0)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, server, topic]
+    subprocess.run(command, check=True, timeout=WITHIN_S)
+
+    assert values(read(server, topic)) == [b"of the child"]
+
+
 def test_a_topic_that_is_not_there_is_named(producer: rota.Producer) -> None:
     with pytest.raises(errors.UnknownTopicOrPartition, match="no-such-topic"):
         producer.send("no-such-topic", b"x")
@@ -244,8 +298,16 @@ def test_a_closed_producer_says_so(server: str, topic: str) -> None:
     producer.send(topic, b"x")
     producer.close()
 
-    with pytest.raises(errors.ProducerClosed):
-        producer.send(topic, b"x")
+    for call in (
+        lambda: producer.send(topic, b"x"),
+        lambda: producer.send_many(topic, [b"x"]),
+        lambda: producer.partitions_for(topic),
+        producer.flush,
+        producer.init_transactions,
+    ):
+        with pytest.raises(errors.ProducerClosed):
+            call()
+    producer.close()
     assert values(read(server, topic)) == [b"x"]
 
 

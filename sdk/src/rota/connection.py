@@ -6,6 +6,7 @@ that the whole process shares (gRPC's asyncio side gets in its own way where the
 """
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -169,14 +170,29 @@ class Background:
 
     def run(self, work: Coroutine[Any, Any, Answer], timeout_s: float | None = None) -> Answer:
         """What the work gives; it goes on when it takes longer, and TimedOut is raised."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            self.refuse_to_wait()
         running: ThreadFuture[Answer] = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return running.result(timeout_s)
         except NotYet:
             raise errors.TimedOut(f"no outcome after {timeout_s} s: call again to wait longer") from None
 
+    def refuse_to_wait(self) -> None:
+        """Raise on the loop's own thread, where what is awaited could never come."""
+        if threading.current_thread() is self._thread:
+            raise errors.IllegalState(
+                "this call waits for the server, and a callback runs in the thread that would hear of it: make it "
+                "from a thread of the application"
+            )
+
+
+def background() -> Background:
+    """The one of this process; a process that was forked has its own."""
+    return _of_process(os.getpid())
+
 
 @cache
-def background() -> Background:
-    """The one of this process."""
+def _of_process(pid: int) -> Background:
     return Background()

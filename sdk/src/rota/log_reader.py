@@ -112,6 +112,9 @@ class Fetched:
     error: errors.RotaError | None = None
 
     def __iter__(self) -> Iterator[Record]:
+        """The records; raises the error that came instead of them."""
+        if self.error is not None:
+            raise self.error
         for batch in self.batches:
             yield from batch
 

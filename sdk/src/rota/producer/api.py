@@ -95,10 +95,12 @@ class Producer:
 
     def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic; UnknownTopicOrPartition when there is none of that name."""
+        self._check_open()
         return list(range(self._engine.partitions_for(topic)))
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record that was sent so far is decided; TimedOut after `timeout` seconds."""
+        self._check_open()
         self._engine.flush(timeout)
 
     def close(self, timeout: float | None = CLOSE_S) -> None:
@@ -177,7 +179,12 @@ class Producer:
             # The first error says why; this one comes from the same trouble.
             error.add_note(f"the transaction could not be aborted either: {failed}")
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.ProducerClosed("the producer is closed: make a new one")
+
     def _check_transactional(self) -> None:
+        self._check_open()
         if not self._transactional:
             raise errors.IllegalState("this producer has no transactions: give it a transactional_id")
 

@@ -128,6 +128,9 @@ class KafkaEngine(Engine):
                 deadline_s = now_s + self._max_block_s if deadline_s is None else deadline_s
                 if now_s >= deadline_s:
                     raise errors.buffer_exhausted(self._max_block_s) from None
+                if threading.current_thread() is self._thread:
+                    # A callback sends: nobody else would make room.
+                    raise errors.buffer_exhausted(0) from None
                 self._room.wait(min(POLL_S, deadline_s - now_s))
             else:
                 return outcome

@@ -89,6 +89,7 @@ class BlockingRotaEngine(Engine):
                 self._await_room(deadline_s)
 
     def _await_room(self, deadline_s: float) -> None:
+        self._background.refuse_to_wait()
         room = threading.Event()
         self._accumulator.when_there_is_room(room.set)
         if not room.wait(max(deadline_s - self._clock(), 0)):

@@ -6,6 +6,7 @@ other threads.
 """
 
 import asyncio
+import logging
 from typing import TypeVar
 
 from rota import errors
@@ -21,8 +22,11 @@ from rota.producer.transaction_state import State, Step, TransactionState
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
+BATCH_BYTES_MAX = 1 << 20
 REQUEST_BYTES_MAX = 2 << 20
-"""Of the batches in one request; a message has 4 MiB at most, and a batch 1 MiB."""
+"""Of the batches in one request, up to one batch more; a message has 4 MiB at most."""
+
+log = logging.getLogger("rota.producer")
 
 Answer = TypeVar("Answer")
 Request = TypeVar("Request")
@@ -154,7 +158,7 @@ class RotaEngine:
         """Send what waits, as far as there is time; then end."""
         try:
             if self.transaction.state in (State.OPEN, State.SPOILED):
-                await asyncio.wait_for(self.abort(), timeout_s)
+                await self._abort_at_last(timeout_s)
             else:
                 await self.flush(timeout_s)
         finally:
@@ -165,6 +169,13 @@ class RotaEngine:
                 errors.ProducerClosed("the producer was closed before the record was sent")
             )
             await self._connection.close()
+
+    async def _abort_at_last(self, timeout_s: float | None) -> None:
+        try:
+            await asyncio.wait_for(self.abort(), timeout_s)
+        except (errors.RotaError, TimeoutError) as error:
+            # It was not to count, and will not: the server aborts it when its time is up.
+            log.warning("the transaction that was open at the end could not be aborted: %s", error)
 
     # Transactions
 
@@ -328,6 +339,10 @@ def _raise(code: int, where: str) -> None:
 
 
 def _limits(options: Options) -> Limits:
+    if options.max_request_size > BATCH_BYTES_MAX:
+        raise errors.InvalidArgument(
+            f"Rota's log takes batches of {BATCH_BYTES_MAX:,} bytes at most: lower max_request_size"
+        )
     return Limits(
         batch_bytes=options.batch_size,
         record_bytes=options.max_request_size,

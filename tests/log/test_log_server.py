@@ -123,6 +123,20 @@ def test_offsets_are_found_by_what_they_stand_for(address: str) -> None:
     tell(address, story)
 
 
+def test_a_time_between_records_and_the_end_of_their_transaction_is_found(address: str) -> None:
+    async def story(talk: Conversation) -> None:
+        await talk.make("ended")
+        sender = await Transaction(talk, "ender").begin()
+        assert await sender.send("ended", b"early") == codes.NONE
+        assert await sender.end(commit=True) == codes.NONE
+        assert await talk.offset_at("ended", 1_000) == (0, 1_000)
+        offset, timestamp_ms = await talk.offset_at("ended", 1_001)
+        assert offset == 1
+        assert timestamp_ms > 1_001
+
+    tell(address, story)
+
+
 def test_records_before_an_offset_can_be_deleted(address: str) -> None:
     async def story(talk: Conversation) -> None:
         await talk.make("short")

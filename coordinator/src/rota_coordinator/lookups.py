@@ -1,5 +1,6 @@
 """Offsets by what they stand for: the start, the end, a point in time. Called by `log_server`."""
 
+from rota_coordinator.log.batch import Control
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.store.port import LogStore, StoreError
 from rota_coordinator.topic_log import TopicLog
@@ -50,6 +51,10 @@ class Lookups:
         """The first record at that time or later, among those that may be read."""
         header = await self._store.first_at(partition.log_id, timestamp_ms)
         if header is None or header.base_offset >= until:
+            return
+        if header.control is not Control.RECORDS:
+            # The end of a transaction is later than all before it: whoever reads from there misses no record.
+            reply.offset, reply.timestamp_ms = header.base_offset, header.max_timestamp_ms
             return
         rows = await self._store.read(partition.log_id, header.base_offset, header.next_offset, 1)
         for row in rows[:1]:

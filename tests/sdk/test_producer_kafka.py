@@ -1,5 +1,6 @@
 """rota.Producer on a real Kafka broker: the same calls, and what only Kafka can refuse."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -250,6 +251,23 @@ def test_offsets_of_an_old_generation_are_refused(
     with transactional.transaction():
         transactional.send_offsets_to_transaction({(topic, 0): 5}, metadata_of(member))
     assert committed(kafka, topic, topic) == 5
+
+
+def test_an_asynchronous_producer_sends_in_order_and_in_transactions(
+    kafka: Kafka, topic: str, unique_name: str
+) -> None:
+    async def story() -> None:
+        async with rota.AsyncProducer(kafka.bootstrap, transactional_id=unique_name) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                futures = [await producer.send(topic, b"%d" % number, partition=0) for number in range(5)]
+                many = await producer.send_many(topic, [b"5", b"6"], [b"key", b"key"])
+            assert [(await future).offset for future in futures] == [0, 1, 2, 3, 4]
+            assert len({sent.partition for sent in await many}) == 1
+
+    asyncio.run(asyncio.wait_for(story(), WITHIN_S))
+
+    assert sorted(read(kafka, topic, 7), key=str) == [b"%d" % number for number in range(7)]
 
 
 def test_no_transaction_spans_kafka_and_rotas_coordinator(kafka: Kafka, unique_name: str, topic: str) -> None:

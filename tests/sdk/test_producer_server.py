@@ -345,6 +345,25 @@ def test_a_server_that_comes_back_gets_every_record_once(tmp_path: Path, unique_
         assert mine == sorted(mine)
 
 
+def test_transactions_go_on_over_kills_of_the_server(tmp_path: Path, unique_name: str) -> None:
+    with serving(tmp_path) as coordinator:
+        address = f"rota://{coordinator.address}"
+        rota.create_topics(address, {unique_name: PARTITIONS})
+        with rota.Producer(address, transactional_id="t", linger_ms=0, retry_backoff_ms=20) as producer:
+            producer.init_transactions()
+            for number in range(60):
+                with producer.transaction():
+                    sent = [producer.send(unique_name, b"%d" % number, partition=index) for index in (0, 1)]
+                    if number % 20 == 10:
+                        sent[0].result(WITHIN_S)
+                    if number % 20 in (5, 10):
+                        coordinator.kill()
+                        coordinator.start(f"--listen={address.removeprefix('rota://')}")
+        found = values(read(address, unique_name))
+
+    assert found == [b"%d" % number for number in range(60)] * 2
+
+
 def test_only_what_was_committed_is_read(server: str, transactional: rota.Producer, topic: str) -> None:
     def fail() -> None:
         with transactional.transaction():

@@ -16,10 +16,12 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from rota.connection import background
+from rota_coordinator.log.batch import Control, Row
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.columns import unpack
 from rota_proto.log.v1 import log_pb2 as pb
 
 TOPIC = "orders"
@@ -47,6 +49,7 @@ class FaultyLog:
         self._log.loaded(0)
         self.faults: dict[str, deque[Fault | codes.ErrorCode.ValueType | None]] = {}
         self.seen: list[Message] = []
+        self._rows: list[Row] = []
         # Held back while it is clear.
         self.open = asyncio.Event()
         self.open.set()
@@ -57,6 +60,10 @@ class FaultyLog:
         )
         effects = Effects()
         self._log.create_topics(pb.CreateTopicsRequest(topics=[topic]), lambda: b"0" * 16, effects)
+
+    def _write(self, effects: Effects) -> None:
+        self._rows += effects.rows
+        self._log.written(effects.rows)
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The calls that there are."""
@@ -95,6 +102,17 @@ class FaultyLog:
             for batch in part.batches
         ]
 
+    def values(self, index: int) -> list[bytes | None]:
+        """What was written to a partition."""
+        partition = self._log.partition(TOPIC, index)
+        assert not isinstance(partition, int)
+        return [
+            value
+            for row in self._rows
+            if row.log_id == partition.log_id and row.header.control is Control.RECORDS
+            for value in unpack(row.payload, row.header.count, row.header.base_timestamp_ms).values or ()
+        ]
+
     def ends(self) -> dict[int, int]:
         """How many offsets each partition has given out."""
         found = {}
@@ -127,7 +145,7 @@ class FaultyLog:
                 return refuse(fault)
             effects = Effects()
             reply = decide(effects)
-            self._log.written(effects.rows)
+            self._write(effects)
             if fault is Fault.LOST_ANSWER:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the answer was lost")
             if fault is Fault.HANG:
@@ -163,7 +181,7 @@ class FaultyLog:
             )
             effects = Effects()
             served = [self._log.append(part, request.transactional_id, 1, effects) for part in others]
-            self._log.written(effects.rows)
+            self._write(effects)
             return pb.ProduceResponse(partitions=[*reversed(served), refused])
 
         return await self._answer(request, context, decide, refuse)

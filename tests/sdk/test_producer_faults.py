@@ -1,5 +1,6 @@
 """What a producer does when answers are lost, late or strange. Decided is only what was answered."""
 
+import random
 from collections.abc import Iterator
 from typing import Unpack
 
@@ -261,6 +262,24 @@ def test_init_transactions_is_tried_until_it_is_answered(log: FaultyLog, address
             producer.send(TOPIC, b"x").result(WITHIN_S)
     # The lost answer had an epoch too.
     assert log.batches()[0][2] == 1
+
+
+def test_whatever_is_lost_every_record_is_written_once_and_in_order(
+    log: FaultyLog, address: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    kinds = (None, None, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.HANG, codes.KAFKA_STORAGE_ERROR)
+    log.fail("Produce", *(chance.choice(kinds) for _ in range(400)))
+    with quick(address, batch_size=40, request_timeout_ms=50, max_in_flight=3) as producer:
+        sent = [
+            (number % 3, producer.send(TOPIC, b"%d" % number, partition=number % 3)) for number in range(900)
+        ]
+        for _, future in sent:
+            future.result(WITHIN_S)
+
+    for index in range(3):
+        assert log.values(index) == [b"%d" % number for number in range(index, 900, 3)]
+    assert len(log.produced()) > 30
 
 
 def test_a_callback_that_raises_stops_nothing(

@@ -8,6 +8,7 @@ import pytest
 
 import rota
 from rota import errors
+from rota.producer.accumulator import Accumulator
 from rota.producer.options import Settings
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -280,6 +281,21 @@ def test_whatever_is_lost_every_record_is_written_once_and_in_order(
     for index in range(3):
         assert log.values(index) == [b"%d" % number for number in range(index, 900, 3)]
     assert len(log.produced()) > 30
+
+
+def test_a_producer_that_is_broken_leaves_nobody_waiting(
+    log: FaultyLog, address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with quick(address) as producer:
+        producer.send(TOPIC, b"x").result(WITHIN_S)
+        monkeypatch.setattr(Accumulator, "take", lambda self, now_s: 1 // 0)
+
+        error = producer.send(TOPIC, b"x").exception(WITHIN_S)
+        assert error is not None
+        assert error.fatal
+        with pytest.raises(errors.RotaError, match="ZeroDivisionError"):
+            producer.send(TOPIC, b"x")
+    assert "the producer fails" in caplog.text
 
 
 def test_a_callback_that_raises_stops_nothing(

@@ -64,8 +64,22 @@ class RotaEngine:
             self._loop.create_task(self._sender.run()),
             self._loop.create_task(self._follow_topics()),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         if options.transactional_id:
             self._refuse_sends()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        # Neither ever returns: something is wrong with this program, and nobody must wait for it in vain.
+        log.critical("the producer fails", exc_info=task.exception())
+        error = errors.RotaError.saying(
+            f"the producer fails, close it and look into the log: {task.exception()!r}"
+        )
+        error.fatal = True
+        self.accumulator.refusal = error
+        self._tasks.append(self._loop.create_task(self._sender.interrupt(error)))
 
     def _wake_soon(self) -> None:
         try:

@@ -6,6 +6,7 @@ up to `max_in_flight` requests for different partitions are under way together.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from rota_proto.log.columns import CODEC, Columns, pack
 from rota_proto.log.v1 import log_pb2 as pb
 
 IDLE_S = 0.5
+
+log = logging.getLogger("rota.producer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class Sender:
     def _ended(self, request: asyncio.Task[None]) -> None:
         self._requests.discard(request)
         self._woken.set()
+        if not request.cancelled() and request.exception() is not None:
+            log.critical("a request failed in a way that nobody foresaw", exc_info=request.exception())
 
     async def _see_through(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
         """Send until every batch is decided."""

@@ -8,9 +8,9 @@ server is gone it waits for it, and joins anew. Run as `python -m tests.log.copy
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -66,7 +66,7 @@ class Copier:
         is_done = False
         while not is_done:
             partitions = await by_hand.join()
-            say("assigned", by_hand.metadata.generation_id, *partitions)
+            say("assigned", by_hand.metadata.generation_id, len(partitions))
             positions = dict.fromkeys(partitions, 0) | await by_hand.fetch(partitions)
             try:
                 is_done = await self.copy_all(by_hand, positions)
@@ -105,9 +105,11 @@ class Copier:
         return after
 
     def stop_if_told(self, point: str) -> None:
-        if (point, self.stop_after) == (self.stop_at, 0):
+        if point == self.stop_at and self.stop_after <= 0:
+            self.stop_at = ""
             say("stopping", point)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # This very thread, so that it does not go on until another one has taken the signal.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def close(self) -> None:
         self._producer.close()
@@ -139,7 +141,7 @@ def main() -> None:
     parser.add_argument("--instance", help="a static member, whose place a later one takes at once")
     parser.add_argument("--session-ms", type=int, default=6_000)
     parser.add_argument("--stop-at", choices=POINTS, default="")
-    parser.add_argument("--stop-after", type=int, default=0, help="in which transaction")
+    parser.add_argument("--stop-after", type=int, default=0, help="in which transaction, at the earliest")
     options = parser.parse_args()
     address = f"rota://{options.coordinator}"
 

@@ -136,7 +136,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whoever_is_killed(
             crashes.kill_the_server
         ] * KILLS_OF_THE_SERVER
         crashes.chance.shuffle(kills)
-        moments = sorted(crashes.chance.sample(range(RECORDS * 9 // 10), len(kills)))
+        moments = sorted(crashes.chance.sample(range(RECORDS * 2 // 3), len(kills)))
         for moment, kill in zip(moments, kills, strict=True):
             crashes.wait_for(moment)
             kill()
@@ -149,7 +149,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whoever_is_killed(
     acknowledged = [(sent.producer, sent.item) for sent in history.acknowledged()]
     assert len(acknowledged) == len(set(acknowledged)) == RECORDS
     words = [line.word for lines in history.journals.values() for line in lines]
-    assert words.count("life") >= len(NAMES) + KILLS_OF_PRODUCERS
+    assert words.count("life") > len(NAMES)
     assert words.count("abort") > 0
     # The reader was there all the time, not only in the end.
     assert len({fetch.journal_size for fetch in history.fetches}) > 10

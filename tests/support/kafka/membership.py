@@ -1,0 +1,24 @@
+"""What a consumer of confluent-kafka is to its group: it says so in librdkafka's own bytes, which are read here."""
+
+import struct
+
+from confluent_kafka import Consumer
+
+from rota.metadata import GroupMetadata
+from rota.producer.kafka_group_metadata import MAGIC
+
+
+def metadata_of(consumer: Consumer) -> GroupMetadata:
+    """What it is to its group now."""
+    data: bytes = consumer.consumer_group_metadata()
+    assert data.startswith(MAGIC)
+    (generation,) = struct.unpack_from("=i", data, len(MAGIC))
+    group, member, rest = data[len(MAGIC) + 4 :].split(b"\0", 2)
+    instance = None if rest == b"\1" else rest[1:-1].decode()
+    return GroupMetadata(
+        group_id=group.decode(),
+        incarnation=0,
+        generation_id=generation,
+        member_id=member.decode(),
+        group_instance_id=instance,
+    )

@@ -28,12 +28,12 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def rota(flags: Sequence[str] = ()) -> Iterator[Server]:
+def rota(flags: Sequence[str] = (), *, partitions: int = 6) -> Iterator[Server]:
     """Rota's coordinator on a new file, as it is set up when nobody says otherwise."""
     with workdir("coordinator") as folder:
         coordinator = Coordinator(folder, flags)
         coordinator.start()
-        coordinator.make_topic(TOPIC)
+        coordinator.make_topic(TOPIC, partitions)
         try:
             yield Server(coordinator.address, coordinator.pid)
         finally:

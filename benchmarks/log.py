@@ -1,0 +1,242 @@
+"""
+Records through the SDK and the embedded log, beside confluent-kafka and a Kafka broker.
+
+The claim: for one machine nothing is lost by leaving Kafka out. A million records of 100 bytes are sent one by one and
+fetched, each in a process of its own beside its server; then single records go from a sender to a reader who waits.
+Both acknowledge when the record is safe from a crash of the process (`acks=1`): flushing is measured apart, because a
+Kafka broker does not flush.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import Producer as KafkaProducer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+import rota
+import rota.producer.options
+from benchmarks.peers import page, servers
+from benchmarks.peers.voice import TOPIC
+from rota.log_reader import LogReader
+
+RECORDS = 1_000_000
+VALUE = b"v" * 100
+ROUNDS = 3
+MANY = 5_000
+SINGLES = 500
+WARM_UP = 50
+WITHIN_S = 60
+PRODUCE_GOAL = page.at_least(1)
+CONSUME_GOAL = page.at_least(0.8)
+TUNED = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 500}
+KAFKA_PRODUCER = {"linger.ms": 5, "queue.buffering.max.messages": RECORDS, "acks": 1}
+LATENCY_PRODUCER = {"linger.ms": 0, "acks": 1}
+
+
+class Latency(NamedTuple):
+    """From send to receipt."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+def per_second(act: Callable[[], None]) -> float:
+    """Records per second of something that is done to all of them."""
+    began = time.perf_counter()
+    act()
+    return RECORDS / (time.perf_counter() - began)
+
+
+def rota_send(address: str, acks: rota.producer.options.Acks) -> None:
+    """One by one."""
+    with rota.Producer(address, acks=acks, enable_idempotence=False) as producer:
+        send = producer.send
+        for _ in range(RECORDS):
+            send(TOPIC, VALUE)
+        producer.flush()
+
+
+def rota_send_many(address: str) -> None:
+    """Five thousand at a time."""
+    values = [VALUE] * MANY
+    with rota.Producer(address, acks=1, enable_idempotence=False) as producer:
+        for _ in range(RECORDS // MANY):
+            producer.send_many(TOPIC, values)
+        producer.flush()
+
+
+def kafka_send(address: str) -> None:
+    """One by one."""
+    producer = KafkaProducer({"bootstrap.servers": address, **KAFKA_PRODUCER})
+    produce, poll = producer.produce, producer.poll
+    for number in range(RECORDS):
+        produce(TOPIC, VALUE)
+        if not number % MANY:
+            poll(0)
+    producer.flush()
+
+
+def rota_fetch(address: str) -> None:
+    """All values from the start."""
+    found, offset, size = 0, 0, 0
+    with LogReader(address) as reader:
+        while found < RECORDS:
+            (page_,) = reader.fetch({(TOPIC, 0): offset}, partition_max_bytes=3 << 20)
+            offset = page_.next_offset
+            for batch in page_.batches:
+                found += len(batch)
+                size += sum(len(value) for value in batch.values if value is not None)
+    assert size >= RECORDS * len(VALUE)
+
+
+def kafka_fetch(address: str) -> None:
+    """The same."""
+    consumer = KafkaConsumer({"bootstrap.servers": address, "group.id": "none", **TUNED})
+    consumer.assign([KafkaPartition(TOPIC, 0, 0)])
+    found, size = 0, 0
+    while found < RECORDS:
+        records = consumer.consume(MANY, timeout=1)
+        found += len(records)
+        size += sum(len(record.value() or b"") for record in records)
+    consumer.close()
+    assert size >= RECORDS * len(VALUE)
+
+
+def rota_latency(address: str) -> Latency:
+    """Single records to a reader who waits."""
+    with rota.Producer(address, acks=1, linger_ms=0) as producer, LogReader(address) as reader:
+        offset = producer.send(TOPIC, VALUE).result(WITHIN_S).offset + 1
+
+        def once() -> None:
+            nonlocal offset
+            producer.send(TOPIC, VALUE)
+            while True:
+                (found,) = reader.fetch({(TOPIC, 0): offset}, max_wait_ms=WITHIN_S * 1000)
+                if found.batches:
+                    offset = found.next_offset
+                    return
+
+        return latency_of(once)
+
+
+def kafka_latency(address: str) -> Latency:
+    """The same."""
+    producer = KafkaProducer({"bootstrap.servers": address, **LATENCY_PRODUCER})
+    consumer = KafkaConsumer({"bootstrap.servers": address, "group.id": "none", **TUNED})
+    _, end = consumer.get_watermark_offsets(KafkaPartition(TOPIC, 0))
+    consumer.assign([KafkaPartition(TOPIC, 0, end)])
+
+    def once() -> None:
+        producer.produce(TOPIC, VALUE)
+        producer.poll(0)
+        assert consumer.poll(WITHIN_S) is not None
+
+    latency = latency_of(once)
+    producer.flush()
+    consumer.close()
+    return latency
+
+
+def latency_of(once: Callable[[], None]) -> Latency:
+    """How long it takes, over and over."""
+    for _ in range(WARM_UP):
+        once()
+    times = []
+    for _ in range(SINGLES):
+        began = time.perf_counter()
+        once()
+        times.append((time.perf_counter() - began) * 1000)
+    cuts = statistics.quantiles(times, n=100)
+    return Latency(cuts[49], cuts[98])
+
+
+def resident_mb(pid: int) -> int:
+    """What of a process lies in memory."""
+    fields = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
+    )
+    return int(fields["VmRSS"].split()[0]) // 1024
+
+
+def rate(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.Goal | None) -> page.Line:
+    """Rates beside each other; each round measured both."""
+    ratio = page.median_ratio(zip(ours, theirs, strict=True))
+    judged = "" if goal is None else page.judged(goal, ratio)
+    mine, other = statistics.median(ours), statistics.median(theirs)
+    return page.Line(what, f"{mine:,.0f}/s", f"Kafka {other:,.0f}/s", ratio, judged)
+
+
+class Round(NamedTuple):
+    """What one engine did in one round."""
+
+    sent: float
+    fetched: float
+    latency: Latency
+    memory_mb: int
+    # Of Rota only.
+    sent_many: float = 0
+    sent_flushed: float = 0
+
+
+def of_rota() -> Round:
+    """A round on a server of its own: its log begins empty."""
+    with servers.rota(partitions=1) as server:
+        address = f"rota://{server.address}"
+        sent = per_second(lambda: rota_send(address, 1))
+        fetched = per_second(lambda: rota_fetch(address))
+        return Round(
+            sent,
+            fetched,
+            rota_latency(address),
+            resident_mb(server.pid),
+            per_second(lambda: rota_send_many(address)),
+            per_second(lambda: rota_send(address, "all")),
+        )
+
+
+def of_kafka() -> Round:
+    """The same on a broker."""
+    with servers.kafka(0, partitions=1) as broker:
+        sent = per_second(lambda: kafka_send(broker.address))
+        fetched = per_second(lambda: kafka_fetch(broker.address))
+        return Round(sent, fetched, kafka_latency(broker.address), resident_mb(broker.pid))
+
+
+def main() -> None:
+    """Print the table."""
+    told = f"{RECORDS:,} records of {len(VALUE)} bytes, one partition; medians of {ROUNDS} rounds"
+    result = page.Page("log", told)
+    rounds = [(of_rota(), of_kafka()) for _ in range(ROUNDS)]
+    mine, other = ([pair[side] for pair in rounds] for side in (0, 1))
+    sent = [each.sent for each in other]
+    result.show(
+        [
+            rate("sent one by one", [each.sent for each in mine], sent, PRODUCE_GOAL),
+            rate("sent 5,000 at a time", [each.sent_many for each in mine], sent, None),
+            rate("sent one by one, flushed", [each.sent_flushed for each in mine], sent, None),
+            rate("fetched", [each.fetched for each in mine], [each.fetched for each in other], CONSUME_GOAL),
+            times("one record, half of them within", 0, mine, other),
+            times("one record, 99 of 100 within", 1, mine, other),
+            memory(mine, other),
+        ]
+    )
+
+
+def times(what: str, which: int, mine: Sequence[Round], other: Sequence[Round]) -> page.Line:
+    """Latencies beside each other."""
+    ours, theirs = (statistics.median(each.latency[which] for each in side) for side in (mine, other))
+    return page.Line(what, f"{ours:.2f} ms", f"Kafka {theirs:.2f} ms", ours / theirs)
+
+
+def memory(mine: Sequence[Round], other: Sequence[Round]) -> page.Line:
+    """What the servers hold in memory afterwards."""
+    ours, theirs = (statistics.median(each.memory_mb for each in side) for side in (mine, other))
+    return page.Line("server's memory", f"{ours:.0f} MB", f"Kafka {theirs:.0f} MB", ours / theirs)
+
+
+if __name__ == "__main__":
+    main()

@@ -154,9 +154,10 @@ def test_a_transaction_of_an_old_generation_is_aborted_by_its_end(
             await producer.abort_transaction()
 
             assert await first.fetch([here]) == {}
+            (owner,) = (each for each in (first, second) if here in each.partitions)
             async with producer.transaction():
                 await producer.send(topic, b"of a new one", partition=0)
-                await producer.send_offsets_to_transaction({here: 5}, first.metadata)
+                await producer.send_offsets_to_transaction({here: 5}, owner.metadata)
             assert await first.fetch([here]) == {here: 5}
             await producer.begin_transaction()
             with pytest.raises(errors.RotaError) as refused:

@@ -19,7 +19,11 @@ from rota.producer.sequences import NOBODY, SEQUENCE_MASK, Identity, Sequences, 
 from rota_proto.log.columns import CODEC, Columns, pack
 from rota_proto.log.v1 import log_pb2 as pb
 
-IDLE_S = 0.5
+Taken = Sequence[tuple[Queue, list[Batch]]]
+"""What one request is to bring: for each partition its batches, in order."""
+
+# How often to look for batches whose time is over.
+LOOK_S = 0.5
 
 log = logging.getLogger("rota.producer")
 
@@ -76,7 +80,7 @@ class Sender:
         self._given_up = NOBODY
         self._sequences = Sequences()
         self._woken = asyncio.Event()
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests: dict[asyncio.Task[None], Taken] = {}
         self._interruption: errors.RotaError | None = None
         # Told of every batch that failed; a transaction must know.
         self.on_failure: Callable[[errors.RotaError], None] | None = None
@@ -93,71 +97,91 @@ class Sender:
             now_s = self._clock()
             if now_s >= look_s:
                 self._fail(self._accumulator.overdue(now_s), self._overdue())
-                look_s = now_s + min(IDLE_S, self._sending.delivery_timeout_s / 4)
-            sleep_s = look_s - now_s
+                look_s = now_s + min(LOOK_S, self._sending.delivery_timeout_s / 4)
+            next_s: float | None = None
             if len(self._requests) < self._sending.max_in_flight:
                 taken, next_s = self._accumulator.take(now_s)
                 if taken:
                     self._start(taken)
                     continue
-                if next_s is not None:
-                    sleep_s = min(sleep_s, next_s - now_s)
-            await self._sleep(sleep_s)
+            await self._sleep(min(look_s, next_s or look_s) - now_s)
 
-    async def _sleep(self, sleep_s: float) -> None:
-        handle = asyncio.get_running_loop().call_later(max(sleep_s, 0), self._woken.set)
+    async def _sleep(self, within_s: float) -> None:
+        """Until there may be something to do; without end while nothing waits."""
+        if not self._accumulator.undecided(close=False):
+            await self._woken.wait()
+            return
+        handle = asyncio.get_running_loop().call_later(max(within_s, 0), self._woken.set)
         await self._woken.wait()
         handle.cancel()
 
-    def _start(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
-        request = asyncio.get_running_loop().create_task(self._see_through(taken))
-        self._requests.add(request)
+    def _start(self, taken: Taken) -> None:
+        request = asyncio.get_running_loop().create_task(self._send(taken))
+        self._requests[request] = taken
         request.add_done_callback(self._ended)
 
     def _ended(self, request: asyncio.Task[None]) -> None:
-        self._requests.discard(request)
+        # Here, and not at the end of the task: one that is cancelled before its first step has no end.
+        taken = self._requests.pop(request)
+        error = self._why(request)
+        # Those that are decided by now stay as they are.
+        self._fail((batch for _, batches in taken for batch in batches), error)
+        self._accumulator.release(queue for queue, _ in taken)
         self._woken.set()
-        if not request.cancelled() and request.exception() is not None:
-            log.critical("a request failed in a way that nobody foresaw", exc_info=request.exception())
 
-    async def _see_through(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
+    def _why(self, request: asyncio.Task[None]) -> errors.RotaError:
+        """Why what a request has not decided is not sent."""
+        unforeseen = errors.UnknownServerError("the producer failed to send")
+        if request.cancelled():
+            return self._interruption or unforeseen
+        error = request.exception()
+        if isinstance(error, errors.RotaError):
+            return error
+        if error is not None:
+            log.critical("a request failed in a way that nobody foresaw", exc_info=error)
+        return unforeseen
+
+    async def _send(self, taken: Taken) -> None:
         """Send until every batch is decided."""
-        queues = [queue for queue, _ in taken]
-        error: errors.RotaError = errors.UnknownServerError("the producer failed to send")
-        try:
-            await self._send(taken)
-        except errors.RotaError as found:
-            error = found
-        except asyncio.CancelledError:
-            error = self._interruption or error
-            raise
-        finally:
-            # Those that are decided by now stay as they are.
-            self._fail((batch for _, batches in taken for batch in batches), error)
-            self._accumulator.release(queues)
-
-    async def _send(self, taken: Sequence[tuple[Queue, list[Batch]]]) -> None:
-        deadline_s = min(batches[0].created_s for _, batches in taken) + self._sending.delivery_timeout_s
-        identity = await self._identity(deadline_s)
+        identity: Identity | None = None
+        while identity is None:
+            taken = [(queue, batches) for queue, batches in taken if not self._is_overdue(batches)]
+            if not taken:
+                return
+            identity = await self._identity(min(self._left_s(batches) for _, batches in taken))
         pieces = list(self._packed(taken, identity))
         backoff_s = self._sending.backoff_first_s
-        while pieces:
-            again = await self._attempt(pieces, deadline_s)
-            if again:
-                await asyncio.sleep(
-                    min(backoff_s, max(deadline_s - self._clock(), 0)) * random.uniform(0.8, 1.2)
-                )
-            backoff_s = min(backoff_s * 2, self._sending.backoff_max_s)
-            pieces = await self._renewed(again, deadline_s)
+        while pieces := [piece for piece in pieces if not self._is_overdue(piece.batches, piece)]:
+            left_s = min(self._left_s(piece.batches) for piece in pieces)
+            pieces = await self._attempt(pieces, min(self._sending.request_timeout_s, left_s))
+            if pieces:
+                left_s = max(min(self._left_s(piece.batches) for piece in pieces), 0)
+                await asyncio.sleep(min(backoff_s * random.uniform(0.8, 1.2), left_s))
+                backoff_s = min(backoff_s * 2, self._sending.backoff_max_s)
+                pieces = [await self._renewed(piece) for piece in pieces]
 
-    async def _identity(self, deadline_s: float) -> Identity:
+    def _left_s(self, batches: Sequence[Batch]) -> float:
+        return batches[0].created_s + self._sending.delivery_timeout_s - self._clock()
+
+    def _is_overdue(self, batches: Sequence[Batch], piece: Piece | None = None) -> bool:
+        """Whether the time of these batches is over; they have failed then."""
+        if self._left_s(batches) > 0:
+            return False
+        if piece is not None and piece.attempts:
+            # They may be in the log all the same: the next records cannot take their numbers.
+            self._give_up(piece)
+        self._fail(batches, self._overdue())
+        return True
+
+    async def _identity(self, within_s: float) -> Identity | None:
+        """Who to send as; None when that is not known in time."""
         try:
-            async with asyncio.timeout(max(deadline_s - self._clock(), 0)):
+            async with asyncio.timeout(within_s):
                 return await self._identify(self._given_up)
         except TimeoutError:
-            raise self._overdue() from None
+            return None
 
-    def _packed(self, taken: Sequence[tuple[Queue, list[Batch]]], identity: Identity) -> Iterator[Piece]:
+    def _packed(self, taken: Taken, identity: Identity) -> Iterator[Piece]:
         for queue, batches in taken:
             try:
                 yield self._piece(queue, batches, identity)
@@ -190,22 +214,17 @@ class Sender:
             transactional=bool(identity.transactional_id),
         )
 
-    async def _renewed(self, pieces: Iterable[Piece], deadline_s: float) -> list[Piece]:
-        """The pieces as they are to be sent again: as they were, except where their identity was given up."""
-        renewed = []
-        for piece in pieces:
-            if piece.refused:
-                attempts = piece.attempts
-                piece = self._piece(piece.queue, piece.batches, await self._identity(deadline_s))
-                piece.attempts = attempts
-            renewed.append(piece)
+    async def _renewed(self, piece: Piece) -> Piece:
+        """The piece as it is to be sent again: as it was, unless its numbers were refused."""
+        identity = await self._identity(self._left_s(piece.batches)) if piece.refused else None
+        if identity is None:
+            return piece
+        renewed = self._piece(piece.queue, piece.batches, identity)
+        renewed.attempts = piece.attempts
         return renewed
 
-    async def _attempt(self, pieces: Sequence[Piece], deadline_s: float) -> list[Piece]:
+    async def _attempt(self, pieces: Sequence[Piece], within_s: float) -> list[Piece]:
         """Send once; the pieces that are to be sent again."""
-        left_s = deadline_s - self._clock()
-        if left_s <= 0:
-            return self._expire(pieces)
         request = pb.ProduceRequest(
             partitions=[piece.message for piece in pieces],
             acks=self._sending.acks,
@@ -217,9 +236,7 @@ class Sender:
         for piece in pieces:
             piece.attempts += 1
         try:
-            response = await self._connection.ask(
-                self._connection.log.Produce, request, within_s=min(self._sending.request_timeout_s, left_s)
-            )
+            response = await self._connection.ask(self._connection.log.Produce, request, within_s=within_s)
         except errors.RotaError as error:
             return [piece for piece in pieces if self._again(piece, NO_OFFSET, error)]
         answers = {(answer.topic, answer.index): answer for answer in response.partitions}
@@ -256,13 +273,6 @@ class Sender:
             count = len(batch.values)
             self._accumulator.complete(batch, offset)
             offset = offset if offset < 0 else offset + count
-
-    def _expire(self, pieces: Iterable[Piece]) -> list[Piece]:
-        for piece in pieces:
-            if piece.attempts:
-                self._give_up(piece)
-            self._fail(piece.batches, self._overdue())
-        return []
 
     def _give_up(self, piece: Piece) -> None:
         if piece.identity != NOBODY and not piece.identity.transactional_id:

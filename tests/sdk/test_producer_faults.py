@@ -1,5 +1,6 @@
 """What a producer does when answers are lost, late or strange. Decided is only what was answered."""
 
+import asyncio
 import random
 from collections.abc import Iterator
 from typing import Unpack
@@ -8,6 +9,7 @@ import pytest
 
 import rota
 from rota import errors
+from rota.connection import background
 from rota.producer.accumulator import Accumulator
 from rota.producer.options import Settings
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
@@ -253,6 +255,25 @@ def test_an_unknown_outcome_of_a_record_spoils_its_transaction(log: FaultyLog, a
             assert producer.send(TOPIC, b"z", partition=0).result(WITHIN_S)
 
     assert log.batches()[-1][2:] == (1, 0)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_an_abort_at_any_moment_decides_every_record(log: FaultyLog, address: str, turns: int) -> None:
+    async def story() -> None:
+        async with rota.AsyncProducer(address, transactional_id="t", linger_ms=0) as producer:
+            await producer.init_transactions()
+            await producer.partitions_for(TOPIC)
+            await producer.begin_transaction()
+            future = await producer.send(TOPIC, b"x", partition=0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await producer.abort_transaction()
+            with pytest.raises(errors.TransactionAborted):
+                await future
+            async with producer.transaction():
+                assert await producer.send_and_wait(TOPIC, b"y", partition=0)
+
+    background().run(story(), WITHIN_S)
 
 
 def test_init_transactions_is_tried_until_it_is_answered(log: FaultyLog, address: str) -> None:

@@ -1,6 +1,7 @@
 """Short words for what tests ask the Log service."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from typing import NamedTuple, Self
 
 import grpc.aio
@@ -129,3 +130,83 @@ def values_of(found: pb.RecordBatch) -> list[bytes]:
     values = columns.unpack(found.payload, found.count, found.base_timestamp_ms).values
     assert values is not None
     return [value for value in values if value is not None]
+
+
+class Transaction:
+    """A producer with a transactional id, and its words."""
+
+    def __init__(self, talk: Conversation, name: str) -> None:
+        self._talk = talk
+        self.name = name
+        self.id = self.epoch = -1
+
+    async def begin(self, timeout_ms: int = 60_000) -> "Transaction":
+        """InitProducer."""
+        request = pb.InitProducerRequest(transactional_id=self.name, transaction_timeout_ms=timeout_ms)
+        made = await self._talk.log.InitProducer(request)
+        assert made.error_code == codes.NONE
+        self.id, self.epoch = made.producer_id, made.producer_epoch
+        return self
+
+    async def send(self, topic: str, value: bytes, sequence: int = 0) -> int:
+        """The error of a batch in the transaction."""
+        sent = batch([value], producer=Producer(self.id, self.epoch, sequence), transactional=True)
+        return (await self._talk.send(topic, sent, transactional_id=self.name)).error_code
+
+    async def end(self, *, commit: bool) -> int:
+        """EndTransaction."""
+        request = pb.EndTransactionRequest(
+            transactional_id=self.name, producer_id=self.id, producer_epoch=self.epoch, commit=commit
+        )
+        reply = await self._talk.log.EndTransaction(request)
+        if reply.producer_id or reply.producer_epoch:
+            self.id, self.epoch = reply.producer_id, reply.producer_epoch
+        return reply.error_code
+
+    async def bring(self, group: str, offset: int, topic: str, generation: int = -1, member: str = "") -> int:
+        """Offsets of a group, as part of the transaction; the first error."""
+        add = pb.AddOffsetsToTransactionRequest(
+            transactional_id=self.name,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+        )
+        added = await self._talk.log.AddOffsetsToTransaction(add)
+        if added.error_code:
+            return added.error_code
+        partition = codes.PartitionOffset(index=0, offset=offset, leader_epoch=-1)
+        request = codes.TxnCommitOffsetsRequest(
+            transactional_id=self.name,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            topics=[codes.TopicOffsets(name=topic, partitions=[partition])],
+        )
+        reply = await self._talk.groups.TxnCommitOffsets(request)
+        return reply.error_code or reply.topics[0].partitions[0].error_code
+
+
+async def committed(talk: Conversation, group: str, topic: str) -> int:
+    """The group's offset in partition 0, when no transaction holds it."""
+    request = codes.FetchOffsetsRequest(group_id=group, require_stable=True)
+    request.topics.add(name=topic, partitions=[0])
+    reply = await talk.groups.FetchOffsets(request)
+    assert reply.topics[0].partitions[0].error_code == codes.NONE
+    return reply.topics[0].partitions[0].offset
+
+
+Story = Callable[[Conversation], Coroutine[None, None, None]]
+
+
+def tell(address: str, story: Story) -> None:
+    """Run a story at a server."""
+
+    async def run() -> None:
+        async with Conversation(address) as talk:
+            await story(talk)
+
+    asyncio.run(run())

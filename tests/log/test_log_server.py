@@ -1,7 +1,7 @@
 """The Log service as its callers meet it: a real server on a real file."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -10,13 +10,32 @@ from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
-from tests.log.conversation import COMMITTED, UNCOMMITTED, Conversation, Producer, batch, values_of
+from tests.log.conversation import Conversation, Transaction, batch, committed, tell, values_of
 from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.web import get
 
 pytestmark = pytest.mark.process
 
-Story = Callable[[Conversation], Coroutine[None, None, None]]
 LONG_MS = 20_000
+
+
+def test_requests_to_the_log_are_counted(tmp_path: Path) -> None:
+    async def story(talk: Conversation) -> None:
+        await talk.make("counted")
+        await talk.send("counted", batch([b"a"]))
+        await talk.send("missing", batch([b"a"]))
+        await talk.read("counted")
+
+    with serving(tmp_path) as coordinator:
+        tell(coordinator.address, story)
+        page = get(coordinator.http, "/metrics").page
+        for api, error in (
+            ("CreateTopics", "NONE"),
+            ("Produce", "NONE"),
+            ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"),
+            ("Fetch", "NONE"),
+        ):
+            assert f'rota_coordinator_requests_total{{api="{api}",error="{error}"}} 1.0' in page
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +43,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One server for all that do not kill it."""
     with serving(tmp_path_factory.mktemp("log")) as coordinator:
         yield coordinator.address
-
-
-def tell(address: str, story: Story) -> None:
-    """Run a story at a server."""
-
-    async def run() -> None:
-        async with Conversation(address) as talk:
-            await story(talk)
-
-    asyncio.run(run())
 
 
 def test_what_is_appended_is_read_in_order(address: str) -> None:
@@ -66,6 +75,24 @@ def test_what_is_not_there_has_an_error_of_its_own(address: str) -> None:
         reply = await talk.log.Produce(pb.ProduceRequest(partitions=[partition]))
         assert reply.partitions[0].error_code == codes.UNKNOWN_TOPIC_ID
         assert await talk.values("there") == []
+
+    tell(address, story)
+
+
+def test_an_offset_of_a_topic_that_was_made_again_is_not_committed_to_the_new_one(address: str) -> None:
+    async def story(talk: Conversation) -> None:
+        old = await talk.make("again")
+        await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["again"]))
+        new = await talk.make("again")
+        errors = []
+        for topic_id, offset in ((old, 5), (new, 6), (b"", 7)):
+            request = codes.CommitOffsetsRequest(group_id="reader", generation_id=-1)
+            topic = request.topics.add(name="again", topic_id=topic_id)
+            topic.partitions.add(index=0, offset=offset, leader_epoch=-1)
+            reply = await talk.groups.CommitOffsets(request)
+            errors.append(reply.topics[0].partitions[0].error_code)
+        assert errors == [codes.UNKNOWN_TOPIC_ID, codes.NONE, codes.NONE]
+        assert await committed(talk, "reader", "again") == 7
 
     tell(address, story)
 
@@ -148,223 +175,6 @@ def test_records_before_an_offset_can_be_deleted(address: str) -> None:
         assert (await talk.read("short", 2)).error_code == codes.OFFSET_OUT_OF_RANGE
         assert (await talk.offset_at("short", -2))[0] == 3
         assert (await talk.send("short", batch([b"next"]))).base_offset == 4
-
-    tell(address, story)
-
-
-class Transaction:
-    """A producer with a transactional id, and its words."""
-
-    def __init__(self, talk: Conversation, name: str) -> None:
-        self._talk = talk
-        self.name = name
-        self.id = self.epoch = -1
-
-    async def begin(self, timeout_ms: int = 60_000) -> "Transaction":
-        """InitProducer."""
-        request = pb.InitProducerRequest(transactional_id=self.name, transaction_timeout_ms=timeout_ms)
-        made = await self._talk.log.InitProducer(request)
-        assert made.error_code == codes.NONE
-        self.id, self.epoch = made.producer_id, made.producer_epoch
-        return self
-
-    async def send(self, topic: str, value: bytes, sequence: int = 0) -> int:
-        """The error of a batch in the transaction."""
-        sent = batch([value], producer=Producer(self.id, self.epoch, sequence), transactional=True)
-        return (await self._talk.send(topic, sent, transactional_id=self.name)).error_code
-
-    async def end(self, *, commit: bool) -> int:
-        """EndTransaction."""
-        request = pb.EndTransactionRequest(
-            transactional_id=self.name, producer_id=self.id, producer_epoch=self.epoch, commit=commit
-        )
-        reply = await self._talk.log.EndTransaction(request)
-        if reply.producer_id or reply.producer_epoch:
-            self.id, self.epoch = reply.producer_id, reply.producer_epoch
-        return reply.error_code
-
-    async def bring(self, group: str, offset: int, topic: str, generation: int = -1, member: str = "") -> int:
-        """Offsets of a group, as part of the transaction; the first error."""
-        add = pb.AddOffsetsToTransactionRequest(
-            transactional_id=self.name,
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            group_id=group,
-            generation_id=generation,
-            member_id=member,
-        )
-        added = await self._talk.log.AddOffsetsToTransaction(add)
-        if added.error_code:
-            return added.error_code
-        partition = codes.PartitionOffset(index=0, offset=offset, leader_epoch=-1)
-        request = codes.TxnCommitOffsetsRequest(
-            transactional_id=self.name,
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            group_id=group,
-            generation_id=generation,
-            member_id=member,
-            topics=[codes.TopicOffsets(name=topic, partitions=[partition])],
-        )
-        reply = await self._talk.groups.TxnCommitOffsets(request)
-        return reply.error_code or reply.topics[0].partitions[0].error_code
-
-
-async def committed(talk: Conversation, group: str, topic: str) -> int:
-    """The group's offset in partition 0, when no transaction holds it."""
-    request = codes.FetchOffsetsRequest(group_id=group, require_stable=True)
-    request.topics.add(name=topic, partitions=[0])
-    reply = await talk.groups.FetchOffsets(request)
-    assert reply.topics[0].partitions[0].error_code == codes.NONE
-    return reply.topics[0].partitions[0].offset
-
-
-def test_records_and_offsets_of_a_transaction_count_together(address: str) -> None:
-    async def story(talk: Conversation) -> None:
-        await talk.make("source")
-        await talk.make("target")
-        copier = await Transaction(talk, "copier").begin()
-        assert await copier.send("target", b"aborted") == codes.NONE
-        assert await copier.bring("copies", 5, "source") == codes.NONE
-        assert await talk.values("target") == []
-        assert await talk.values("target", UNCOMMITTED) == [b"aborted"]
-        assert await copier.end(commit=False) == codes.NONE
-        assert await talk.values("target") == []
-        assert await committed(talk, "copies", "source") == -1
-
-        assert await copier.send("target", b"committed") == codes.NONE
-        assert await copier.bring("copies", 7, "source") == codes.NONE
-        assert await copier.end(commit=True) == codes.NONE
-        assert await talk.values("target") == [b"committed"]
-        assert await committed(talk, "copies", "source") == 7
-        assert await talk.values("target", UNCOMMITTED) == [b"aborted", b"committed"]
-
-    tell(address, story)
-
-
-def test_an_open_transaction_holds_readers_of_what_is_committed(address: str) -> None:
-    async def story(talk: Conversation) -> None:
-        await talk.make("held")
-        slow = await Transaction(talk, "slow").begin()
-        assert await slow.send("held", b"first") == codes.NONE
-        await talk.send("held", batch([b"second"]))
-        page = await talk.read("held", request=pb.FetchRequest(isolation_level=COMMITTED))
-        assert (page.last_stable_offset, page.high_watermark, list(page.batches)) == (0, 2, [])
-        assert (await talk.offset_at("held", -1, COMMITTED))[0] == 0
-        reading = asyncio.create_task(
-            talk.read("held", request=pb.FetchRequest(isolation_level=COMMITTED, max_wait_ms=LONG_MS))
-        )
-        assert await slow.end(commit=True) == codes.NONE
-        assert [value for each in (await reading).batches for value in values_of(each)] == [
-            b"first",
-            b"second",
-        ]
-
-    tell(address, story)
-
-
-def test_a_newer_producer_of_the_same_id_fences_the_older_one(address: str) -> None:
-    async def story(talk: Conversation) -> None:
-        await talk.make("fenced")
-        old = await Transaction(talk, "same").begin()
-        assert await old.send("fenced", b"lost") == codes.NONE
-        new = await Transaction(talk, "same").begin()
-        assert await old.send("fenced", b"late", 1) == codes.INVALID_PRODUCER_EPOCH
-        assert await old.end(commit=True) == codes.PRODUCER_FENCED
-        assert await new.send("fenced", b"kept") == codes.NONE
-        assert await new.end(commit=True) == codes.NONE
-        assert await talk.values("fenced") == [b"kept"]
-
-    tell(address, story)
-
-
-def test_a_silent_producer_loses_its_transaction(address: str) -> None:
-    async def story(talk: Conversation) -> None:
-        await talk.make("forgotten")
-        silent = await Transaction(talk, "silent").begin(timeout_ms=300)
-        assert await silent.send("forgotten", b"never") == codes.NONE
-        await talk.send("forgotten", batch([b"other"]))
-        page = await talk.read(
-            "forgotten", request=pb.FetchRequest(isolation_level=COMMITTED, max_wait_ms=LONG_MS)
-        )
-        assert [value for each in page.batches for value in values_of(each)] == [b"other"]
-        assert await silent.end(commit=True) == codes.PRODUCER_FENCED
-
-    tell(address, story)
-
-
-def test_the_end_of_a_transaction_asks_the_group_again(address: str) -> None:
-    async def story(talk: Conversation) -> None:
-        await talk.make("input")
-        await talk.make("output")
-        first = await join(talk, "pipeline")
-        copier = await Transaction(talk, "pipeline-0").begin()
-        assert await copier.send("output", b"late") == codes.NONE
-        assert await copier.bring("pipeline", 9, "input", first.generation_id, first.member_id) == codes.NONE
-        await leave(talk, "pipeline", first.member_id)
-        second = await join(talk, "pipeline")
-        assert await copier.end(commit=True) == codes.UNKNOWN_MEMBER_ID
-        assert await talk.values("output") == []
-        assert await committed(talk, "pipeline", "input") == -1
-
-        assert await copier.send("output", b"right") == codes.NONE
-        assert (
-            await copier.bring("pipeline", 3, "input", second.generation_id, second.member_id) == codes.NONE
-        )
-        assert await copier.end(commit=True) == codes.NONE
-        assert await talk.values("output") == [b"right"]
-        assert await committed(talk, "pipeline", "input") == 3
-
-    tell(address, story)
-
-
-async def join(talk: Conversation, group: str) -> codes.JoinGroupResponse:
-    """A member alone in its group, with everything assigned to it."""
-    protocol = codes.Protocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")
-    request = codes.JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        protocol_type="consumer",
-        protocols=[protocol],
-    )
-    request.member_id = (await talk.groups.JoinGroup(request)).member_id
-    joined = await talk.groups.JoinGroup(request)
-    assert joined.error_code == codes.NONE
-    sync = codes.SyncGroupRequest(
-        group_id=group,
-        generation_id=joined.generation_id,
-        member_id=joined.member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[codes.Assignment(member_id=joined.member_id, assignment=b"")],
-    )
-    assert (await talk.groups.SyncGroup(sync)).error_code == codes.NONE
-    return joined
-
-
-async def leave(talk: Conversation, group: str, member_id: str) -> None:
-    """The member goes."""
-    member = codes.LeavingMember(member_id=member_id)
-    await talk.groups.LeaveGroup(codes.LeaveGroupRequest(group_id=group, members=[member]))
-
-
-def test_offsets_without_an_open_transaction_are_refused(address: str) -> None:
-    async def story(talk: Conversation) -> None:
-        await talk.make("untouched")
-        lonely = await Transaction(talk, "lonely").begin()
-        partition = codes.PartitionOffset(index=0, offset=1, leader_epoch=-1)
-        request = codes.TxnCommitOffsetsRequest(
-            transactional_id="lonely",
-            producer_id=lonely.id,
-            producer_epoch=lonely.epoch,
-            group_id="anybody",
-            generation_id=-1,
-            topics=[codes.TopicOffsets(name="untouched", partitions=[partition])],
-        )
-        reply = await talk.groups.TxnCommitOffsets(request)
-        assert reply.topics[0].partitions[0].error_code == codes.INVALID_TXN_STATE
-        assert await lonely.end(commit=True) == codes.INVALID_TXN_STATE
 
     tell(address, story)
 

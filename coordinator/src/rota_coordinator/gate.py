@@ -5,6 +5,7 @@ The interceptor stands before every call. On a stream only the frame that is wro
 with a bad string does not cut off the members that share its stream.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
@@ -14,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
 from rota_coordinator import wellformed, wellformed_log
+from rota_coordinator.observer import LOG_REQUESTS, Error, Observers, error_of
 from rota_coordinator.overload import Refusal, oversized
 
 if TYPE_CHECKING:
@@ -40,8 +42,9 @@ class Unreadable(NamedTuple):
 class Gate(grpc.aio.ServerInterceptor):
     """Before all calls of a server."""
 
-    def __init__(self, refused: Refused) -> None:
+    def __init__(self, refused: Refused, observers: Observers) -> None:
         self._refused = refused
+        self._observers = observers
         self._handlers: dict[str, Handler] = {}
 
     @override
@@ -75,10 +78,14 @@ class Gate(grpc.aio.ServerInterceptor):
     def _guarded_call(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Message | Unreadable, context: Context) -> Message:
             await self._check(request, context)
+            clock = asyncio.get_running_loop().time
+            began_s = clock()
             try:
                 reply = cast("Message", await behaviour(request, context))
             except Refusal as refusal:
+                self._count(request, refusal.code, clock() - began_s)
                 await refuse(context, refusal)
+            self._count(request, error_of(reply), clock() - began_s)
             too_large = oversized(reply)
             if too_large is not None:
                 await refuse(context, too_large)
@@ -93,6 +100,11 @@ class Gate(grpc.aio.ServerInterceptor):
                 yield reply
 
         return stream
+
+    def _count(self, request: Message | Unreadable, error: Error, seconds: float) -> None:
+        """Requests to the log are counted here; those to groups by their slots, because most come on streams."""
+        if isinstance(request, LOG_REQUESTS):
+            self._observers.answered(request, error, seconds)
 
     async def _check(self, request: Message | Unreadable, context: Context) -> None:
         if isinstance(request, Unreadable):

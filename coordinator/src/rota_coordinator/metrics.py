@@ -25,12 +25,12 @@ from rota_coordinator.group.answers import Request
 from rota_coordinator.group.effects import Cause, Round, RoundOpened
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.state import State
-from rota_coordinator.observer import Error, Observer
+from rota_coordinator.observer import LOG_REQUESTS, Error, Observer
 from rota_coordinator.slot import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-KINDS: tuple[type[Message], ...] = (*get_args(Request), pb.FindCoordinatorRequest)
+KINDS: tuple[type[Message], ...] = (*get_args(Request), pb.FindCoordinatorRequest, *LOG_REQUESTS)
 # Upper bounds. A join or a sync waits on purpose, for as long as a rebalance takes.
 REQUEST_SECONDS = (
     0.0005,

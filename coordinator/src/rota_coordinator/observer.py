@@ -12,10 +12,24 @@ from google.protobuf.message import Message
 from rota_coordinator.group.effects import Round
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.log.v1 import log_pb2 as log
 
 # Kafka's number, or the name of the gRPC status with which a call ended instead of an answer.
 Error = int | str
 SUPERSEDED = "ABORTED"
+LOG_REQUESTS = (
+    log.CreateTopicsRequest,
+    log.DeleteTopicsRequest,
+    log.DescribeTopicsRequest,
+    log.CreatePartitionsRequest,
+    log.ProduceRequest,
+    log.FetchRequest,
+    log.ListOffsetsRequest,
+    log.InitProducerRequest,
+    log.AddOffsetsToTransactionRequest,
+    log.EndTransactionRequest,
+    log.DeleteRecordsRequest,
+)
 
 
 class Observer(Protocol):
@@ -91,6 +105,20 @@ def error_of(reply: Message | None) -> Error:
             return reply.error_code or first_error(reply.members)
         case admin.DescribeGroupsResponse() | admin.DeleteGroupsResponse():
             return first_error(reply.groups)
+        case (
+            log.ProduceResponse()
+            | log.FetchResponse()
+            | log.ListOffsetsResponse()
+            | log.DeleteRecordsResponse()
+        ):
+            return first_error(reply.partitions)
+        case (
+            log.CreateTopicsResponse()
+            | log.DeleteTopicsResponse()
+            | log.DescribeTopicsResponse()
+            | log.CreatePartitionsResponse()
+        ):
+            return first_error(reply.topics)
         case _:
             return int(getattr(reply, "error_code", pb.NONE))
 

@@ -128,7 +128,7 @@ def make_server(
 ) -> grpc.aio.Server:
     """A server with all services in it, not started and not listening yet."""
     server = grpc.aio.server(
-        interceptors=[Gate(door.refused)], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+        interceptors=[Gate(door.refused, door.observers)], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
     )
     pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
     add_AdminServicer_to_server(AdminServer(door, watchers), server)

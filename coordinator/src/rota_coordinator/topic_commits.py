@@ -6,7 +6,7 @@ As in Kafka, an unknown topic is refused whoever asks, and the rest of the reque
 
 import asyncio
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from google.protobuf.message import Message
@@ -31,19 +31,26 @@ class TopicCommits:
         error = self._error(request)
         if error:
             return answered(refused(request, error))
-        ids = {topic.name: self._log.core.topic_id(topic.name) for topic in request.topics}
-        unknown = {name for name, topic_id in ids.items() if topic_id is None}
-        left = request if not unknown else without(request, unknown)
+        refusals = {topic.name: refusal for topic in request.topics if (refusal := self._refusal(topic))}
+        left = request if not refusals else without(request, refusals)
         for topic in left.topics:
             # So that the offset is known to be of this topic, and not of a later one of its name.
-            topic.topic_id = topic.topic_id or ids[topic.name] or b""
-        if not unknown:
+            topic.topic_id = topic.topic_id or self._log.core.topic_id(topic.name) or b""
+        if not refusals:
             return self._submit(request, client_host)
         if not left.topics:
-            return answered(completed(request, unknown, None))
+            return answered(completed(request, refusals, None))
         answer: Answer = asyncio.get_running_loop().create_future()
-        self._submit(left, client_host).add_done_callback(partial(complete, request, unknown, answer))
+        self._submit(left, client_host).add_done_callback(partial(complete, request, refusals, answer))
         return answer
+
+    def _refusal(self, topic: pb.TopicOffsets) -> pb.ErrorCode.ValueType:
+        """Why nothing can be committed for the topic; NONE if it can."""
+        topic_id = self._log.core.topic_id(topic.name)
+        if topic_id is None:
+            return pb.UNKNOWN_TOPIC_OR_PARTITION
+        # The topic was deleted and made again while its reader read on.
+        return pb.UNKNOWN_TOPIC_ID if topic.topic_id not in (b"", topic_id) else pb.NONE
 
     def _error(self, request: Committing) -> pb.ErrorCode.ValueType:
         if self._log.state is not LogState.READY:
@@ -61,15 +68,18 @@ def answered(reply: Message) -> Answer:
     return answer
 
 
-def without(request: Committing, unknown: Collection[str]) -> Committing:
+Refusals = Mapping[str, pb.ErrorCode.ValueType]
+
+
+def without(request: Committing, refusals: Refusals) -> Committing:
     """The same request about the other topics."""
     left = copy.copy(request)
     del left.topics[:]
-    left.topics.extend(topic for topic in request.topics if topic.name not in unknown)
+    left.topics.extend(topic for topic in request.topics if topic.name not in refusals)
     return left
 
 
-def complete(request: Committing, unknown: Collection[str], answer: Answer, part: Answer) -> None:
+def complete(request: Committing, refusals: Refusals, answer: Answer, part: Answer) -> None:
     """The group has answered for the topics that are there."""
     if answer.done():
         return
@@ -78,10 +88,10 @@ def complete(request: Committing, unknown: Collection[str], answer: Answer, part
         answer.set_exception(error)
         return
     reply = part.result()
-    answer.set_result(None if reply is None else completed(request, unknown, reply))
+    answer.set_result(None if reply is None else completed(request, refusals, reply))
 
 
-def completed(request: Committing, unknown: Collection[str], reply: Message | None) -> Message:
+def completed(request: Committing, refusals: Refusals, reply: Message | None) -> Message:
     """The answer for all topics, in the order of the request."""
     transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
     whole = pb.TxnCommitOffsetsResponse() if transactional else pb.CommitOffsetsResponse()
@@ -91,10 +101,10 @@ def completed(request: Committing, unknown: Collection[str], reply: Message | No
     else:
         rest = iter(())
     for topic in request.topics:
-        if topic.name not in unknown:
+        if topic.name not in refusals:
             whole.topics.append(next(rest))
             continue
-        refusals = whole.topics.add(name=topic.name).partitions
+        refused_ones = whole.topics.add(name=topic.name).partitions
         for partition in topic.partitions:
-            refusals.add(index=partition.index, error_code=pb.UNKNOWN_TOPIC_OR_PARTITION)
+            refused_ones.add(index=partition.index, error_code=refusals[topic.name])
     return whole

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.state import Group
-from rota_coordinator.observer import Error
+from rota_coordinator.observer import LOG_REQUESTS, Error, Observers
 from rota_coordinator.ownership import Place
 from rota_coordinator.security.authenticator import Authenticator, Peer, Principal, Unauthenticated
 from rota_coordinator.security.policy import Action, GroupPolicy, TopicAction
@@ -137,7 +137,7 @@ def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
 
 def tell_refused(service: Service, request: Message, error: Error) -> None:
     """Tell whoever counts requests; what lists or watches groups is not counted."""
-    if isinstance(request, Request | pb.FindCoordinatorRequest):
+    if isinstance(request, (Request | pb.FindCoordinatorRequest, *LOG_REQUESTS)):
         service.observers.answered(request, error, 0)
 
 
@@ -176,6 +176,11 @@ class Door:
     def refused(self, request: Message, error: Error) -> None:
         """Have it counted that a request goes no further."""
         tell_refused(self._service, request, error)
+
+    @property
+    def observers(self) -> Observers:
+        """Who is told what becomes of requests."""
+        return self._service.observers
 
     async def admit(self, context: Context) -> Caller:
         """The caller; ends the call with UNAUTHENTICATED when nobody knows who that is."""

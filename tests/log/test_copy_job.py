@@ -9,16 +9,16 @@ from typing import Literal, NamedTuple
 import pytest
 
 import rota
-from tests.log.copiers import Copier
+from tests.log.copiers import WITHIN_S, Copier
 from tests.log.copies import PARTITIONS, Content, Pair, differences, fill
 from tests.log.copy_worker import SOURCE, TARGET
+from tests.log.relay import Relay
 from tests.support.coordinator import QUICK, Coordinator
 from tests.support.processes import free_port
 from tests.support.workdir import logs
 
 RECORDS = 100_000
 KILLS_OF_THE_COPIER = 3
-KILLS_OF_THE_SERVER = 2
 RECORDS_OF_A_FIGHT = 4_000
 
 
@@ -26,10 +26,13 @@ class Job:
     """The server, and who copies."""
 
     def __init__(self, folder: Path) -> None:
-        self.coordinator = Coordinator(folder, (*QUICK, f"--listen=127.0.0.1:{free_port()}"))
+        port = free_port()
+        self.coordinator = Coordinator(folder, (*QUICK, f"--listen=127.0.0.1:{port}"))
         self.coordinator.start()
         self.address = f"rota://{self.coordinator.address}"
         rota.create_topics(self.address, {SOURCE: PARTITIONS, TARGET: PARTITIONS})
+        # Another way to the server.
+        self.relay = Relay(port)
         self._logs = logs(folder)
         self._owners: list[Copier] = []
 
@@ -46,6 +49,12 @@ class Job:
     def kill_the_server(self) -> None:
         self.coordinator.kill()
         self.coordinator.start()
+
+    def kill_the_unheard_server(self) -> None:
+        """After it did what nobody was told of."""
+        self.relay.withhold()
+        self._owners[0].process.wait_until(lambda: self.relay.withheld > 0, within_s=WITHIN_S)
+        self.kill_the_server()
 
     def copies(self, *, read_committed: bool = True) -> Content:
         with rota.LogReader(self.address, read_committed=read_committed) as reader:
@@ -65,6 +74,7 @@ class Job:
         for owner in self._owners:
             owner.process.kill()
         self.coordinator.kill()
+        self.relay.close()
 
 
 @pytest.fixture
@@ -80,9 +90,9 @@ def job(tmp_path: Path) -> Iterator[Job]:
 @pytest.mark.soak("exactly-once")
 def test_a_copy_is_equal_whoever_is_killed(job: Job, seed: int) -> None:
     source = fill(job.address, SOURCE, RECORDS)
-    copier = job.start("--instance=copier")
+    copier = job.start("--instance=copier", f"--coordinator={job.relay.address}")
     chance = random.Random(seed)
-    kills = [copier.kill] * KILLS_OF_THE_COPIER + [job.kill_the_server] * KILLS_OF_THE_SERVER
+    kills = [copier.kill] * KILLS_OF_THE_COPIER + [job.kill_the_server, job.kill_the_unheard_server]
     chance.shuffle(kills)
     moments = sorted(chance.sample(range(job.end_of_source() * 2 // 3), len(kills)))
     for moment, kill in zip(moments, kills, strict=True):

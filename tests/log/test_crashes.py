@@ -12,6 +12,7 @@ import rota
 from tests.log.crash_history import CHUNKS_OF_A_LIFE, Fetch, History, Line, Sent, Stored, lines_of
 from tests.log.crash_producer import PARTITIONS, TOPIC
 from tests.log.crash_reader import fetches_in
+from tests.log.relay import Relay
 from tests.support.coordinator import QUICK, Coordinator
 from tests.support.processes import Process, free_port
 from tests.support.workdir import logs
@@ -20,7 +21,7 @@ RECORDS = 200_000
 TRANSACTIONAL = "transactional"
 NAMES = ("first", "second", TRANSACTIONAL)
 KILLS_OF_PRODUCERS = 6
-KILLS_OF_THE_SERVER = 3
+KILLS_UNHEARD = 2
 WITHIN_S = 120
 KILLED = -9
 
@@ -32,16 +33,19 @@ class Crashes:
         self.folder = folder
         self.chance = random.Random(seed)
         self._logs = logs(folder)
-        flags = (*QUICK, f"--listen=127.0.0.1:{free_port()}")
-        self.coordinator = Coordinator(folder, flags)
+        port = free_port()
+        self.coordinator = Coordinator(folder, (*QUICK, f"--listen=127.0.0.1:{port}"))
         self.coordinator.start()
         self.address = f"rota://{self.coordinator.address}"
         rota.create_topics(self.address, {TOPIC: PARTITIONS})
+        # Between the producers and the server.
+        self.relay = Relay(port)
         self.finish = folder / "finish"
         self.fetched = folder / "fetched"
         self.reader = self._start(
             "reader",
             "tests.log.crash_reader",
+            f"--address={self.address}",
             f"--journal={self.journal(TRANSACTIONAL)}",
             f"--output={self.fetched}",
             f"--finish={self.finish}",
@@ -53,13 +57,16 @@ class Crashes:
 
     def start_producer(self, name: str) -> Process:
         count = len(range(NAMES.index(name), RECORDS, len(NAMES)))
-        flags = [f"--name={name}", f"--journal={self.journal(name)}", f"--records={count}"]
+        flags = [
+            *(f"--address=rota://{self.relay.address}", f"--name={name}", f"--records={count}"),
+            *(f"--journal={self.journal(name)}", f"--seed={self.chance.random()}"),
+        ]
         if name == TRANSACTIONAL:
             flags.append("--transactional")
-        return self._start(name, "tests.log.crash_producer", *flags, f"--seed={self.chance.random()}")
+        return self._start(name, "tests.log.crash_producer", *flags)
 
     def _start(self, name: str, module: str, *flags: str) -> Process:
-        command = [sys.executable, "-m", module, f"--address={self.address}", *flags]
+        command = [sys.executable, "-m", module, *flags]
         return Process.start(name, command, log=self._logs / f"{name}.log")
 
     def acknowledged(self) -> int:
@@ -90,6 +97,12 @@ class Crashes:
         if self.chance.random() < 0.5:
             self.kill_a_producer()
         self.coordinator.start()
+
+    def kill_the_unheard_server(self) -> None:
+        """After it wrote what nobody was told of."""
+        self.relay.withhold()
+        self.reader.wait_until(lambda: self.relay.withheld > 0, within_s=WITHIN_S)
+        self.kill_the_server()
 
     def end(self) -> None:
         """Everything is sent, and read."""
@@ -123,6 +136,7 @@ class Crashes:
         for process in (*self.producers.values(), self.reader):
             process.kill()
         self.coordinator.kill()
+        self.relay.close()
 
 
 @pytest.mark.process
@@ -132,9 +146,8 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whoever_is_killed(
 ) -> None:
     crashes = Crashes(tmp_path, seed)
     try:
-        kills = [crashes.kill_a_producer] * KILLS_OF_PRODUCERS + [
-            crashes.kill_the_server
-        ] * KILLS_OF_THE_SERVER
+        kills = [crashes.kill_a_producer] * KILLS_OF_PRODUCERS
+        kills += [crashes.kill_the_server, *[crashes.kill_the_unheard_server] * KILLS_UNHEARD]
         crashes.chance.shuffle(kills)
         moments = sorted(crashes.chance.sample(range(RECORDS * 2 // 3), len(kills)))
         for moment, kill in zip(moments, kills, strict=True):

@@ -4,8 +4,7 @@ isort:skip_file
 The embedded topic log: topics, records, producers and transactions on one machine.
 
 Records travel in batches, and the server never looks into one: it reads what stands in the batch's own
-fields. Error codes are Kafka's. Not final yet: fields may change until the log implements this service,
-afterwards they only grow.
+fields. Error codes are Kafka's. Fields are added, never renumbered.
 """
 
 from collections import abc as _abc

@@ -1,6 +1,7 @@
 """rota.Producer on a real Kafka broker: the same calls, and what only Kafka can refuse."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -150,6 +151,29 @@ def test_callbacks_serializers_interceptors_and_partitioner_work_as_on_rotas_log
         producer.send(topic, 17).result(WITHIN_S)
     assert told == [(2, None)]
     assert read(kafka, topic, 1) == [b"17"]
+
+
+def test_callbacks_may_send_and_may_not_wait(kafka: Kafka, topic: str) -> None:
+    left = [200]
+    said: list[str] = []
+    done = threading.Event()
+
+    def send_more(metadata: rota.RecordMetadata, error: errors.RotaError | None) -> None:
+        try:
+            sending.flush()
+        except errors.IllegalState as refused:
+            said.append(str(refused))
+        left[0] -= 1
+        if left[0] > 0:
+            sending.send(topic, b"%d" % left[0])
+        else:
+            done.set()
+
+    with rota.Producer(kafka.bootstrap, on_delivery=send_more, linger_ms=0) as sending:
+        sending.send(topic, b"first")
+        assert done.wait(WITHIN_S)
+    assert len(said) == 200
+    assert len(read(kafka, topic, 200)) == 200
 
 
 def test_topics_and_their_partitions_are_known(producer: rota.Producer, topic: str) -> None:

@@ -182,10 +182,7 @@ class Background:
     def refuse_to_wait(self) -> None:
         """Raise on the loop's own thread, where what is awaited could never come."""
         if threading.current_thread() is self._thread:
-            raise errors.IllegalState(
-                "this call waits for the server, and a callback runs in the thread that would hear of it: make it "
-                "from a thread of the application"
-            )
+            raise errors.refused_in_callback()
 
 
 def background() -> Background:

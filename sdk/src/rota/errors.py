@@ -106,14 +106,6 @@ class BufferExhausted(TimedOut):
     """The buffer stayed full for `max_block_ms`."""
 
 
-def buffer_exhausted(max_block_s: float) -> BufferExhausted:
-    """What `send` says when there was no room for too long."""
-    return BufferExhausted(
-        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, give it more buffer_memory, "
-        "or see whether the server keeps up"
-    )
-
-
 class UndecidedCommit(TimedOut):
     """Nobody knows yet whether the transaction counts."""
 
@@ -141,6 +133,22 @@ class IllegalState(_Said):
 
 class TransactionAborted(_Said):
     """The record belongs to a transaction that was aborted before it was sent."""
+
+
+def refused_in_callback() -> IllegalState:
+    """What a call says that would wait for the thread that it is made in."""
+    return IllegalState(
+        "this call waits for the server, and a callback runs in the thread that would hear of it: make it from a "
+        "thread of the application"
+    )
+
+
+def buffer_exhausted(max_block_s: float) -> BufferExhausted:
+    """What `send` says when there was no room for too long."""
+    return BufferExhausted(
+        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, give it more buffer_memory, "
+        "or see whether the server keeps up"
+    )
 
 
 # Of the server

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 
 from rota import errors
-from rota.producer.batches import RECORD_BYTES, Batch
+from rota.producer.batches import RECORD_BYTES, Batch, Outcome
 from rota.producer.partitioner import hash_of
 from rota.records import Headers
 
@@ -85,7 +85,7 @@ class Accumulator:
         self._hungry: list[Callable[[], None]] = []
         self.refusal: errors.RotaError | None = None
         self.partitions: dict[str, int] = {}
-        self.on_batch: Callable[[Batch], None] | None = None
+        self.on_batch: Callable[[Outcome], None] | None = None
 
     # For whoever sends
 
@@ -139,7 +139,7 @@ class Accumulator:
         partition: int | None,
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None,
-    ) -> list[tuple[Batch, int, int]]:
+    ) -> Sequence[tuple[Batch, int, int]]:
         """
         Put as many as fit, in order: batch, index of the first, number. Raises Full when that is none; no partition
         means any, one after the other.

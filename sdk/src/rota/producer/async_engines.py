@@ -11,7 +11,7 @@ from rota.addresses import is_rota
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer.accumulator import Clocks, Full, UnknownTopic
-from rota.producer.batches import Batch
+from rota.producer.batches import Outcome
 from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine
 from rota.producer.futures import SentMany
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 class AsyncEngine(Protocol):
     """As `Engine`, for one event loop."""
 
-    async def send(self, record: Prepared) -> tuple[Batch, int]:
+    async def send(self, record: Prepared) -> tuple[Outcome, int]:
         """Hand over a record; where its outcome will be."""
         ...
 
@@ -77,12 +77,12 @@ class OnRota(AsyncEngine):
         self._max_block_s = options.max_block_ms / 1000
 
     @override
-    async def send(self, record: Prepared) -> tuple[Batch, int]:
+    async def send(self, record: Prepared) -> tuple[Outcome, int]:
         return await self._patiently(record.topic, lambda: self._accumulator.send(*record))
 
     @override
     async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
-        parts: list[tuple[Batch, int, Sequence[int]]] = []
+        parts: list[tuple[Outcome, int, Sequence[int]]] = []
         partitions = 0 if keys is None else await self.partitions_for(topic)
         for portion in portions(values, keys, partitions):
             left = portion
@@ -94,7 +94,7 @@ class OnRota(AsyncEngine):
 
     async def _some(
         self, topic: str, partition: int | None, values: Column, keys: Column | None
-    ) -> list[tuple[Batch, int, int]]:
+    ) -> Sequence[tuple[Outcome, int, int]]:
         return await self._patiently(
             topic, lambda: self._accumulator.send_some(topic, partition, values, keys)
         )
@@ -160,7 +160,7 @@ class InThreads(AsyncEngine):
         self._one = asyncio.Lock()
 
     @override
-    async def send(self, record: Prepared) -> tuple[Batch, int]:
+    async def send(self, record: Prepared) -> tuple[Outcome, int]:
         future = await self._do(lambda: self._engine.send(*record))
         return future.place
 

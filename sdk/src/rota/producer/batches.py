@@ -8,6 +8,8 @@ in the columns of its batch and nothing else, so a million of them cost little.
 import threading
 from collections.abc import Callable
 
+from typing_extensions import override
+
 from rota import errors
 from rota.records import Headers
 
@@ -15,43 +17,74 @@ from rota.records import Headers
 RECORD_BYTES = 12
 NO_OFFSET = -1
 
+# For all outcomes together: it is held for a few statements, and there may be millions of them.
+_CHANGING = threading.Lock()
 
-class Batch:
-    """Consecutive records of one partition. Who holds the accumulator's lock may add to it."""
 
-    __slots__ = (
-        "_callbacks",
-        "_event",
-        "_lock",
-        "base_offset",
-        "created_s",
-        "done",
-        "error",
-        "headers",
-        "keys",
-        "partition",
-        "size",
-        "times",
-        "topic",
-        "values",
-    )
+class Outcome:
+    """What becomes of records that were sent together, once somebody knows."""
 
-    def __init__(self, topic: str, partition: int, created_s: float) -> None:
+    __slots__ = ("_callbacks", "_event", "base_offset", "done", "error", "partition", "times", "topic")
+
+    def __init__(self, topic: str, partition: int, times: list[int]) -> None:
         self.topic = topic
         self.partition = partition
-        self.created_s = created_s
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] = []
-        self.times: list[int] = []
-        # Of the few records that have some, by index.
-        self.headers: dict[int, Headers] = {}
-        self.size = 0
+        self.times = times
         self.base_offset = NO_OFFSET
         self.error: errors.RotaError | None = None
         self.done = False
-        self._callbacks: list[Callable[[Batch], None]] = []
+        self._callbacks: list[Callable[[Outcome], None]] | None = None
         self._event: threading.Event | None = None
-        self._lock = threading.Lock()
+
+    def complete(self, base_offset: int, error: errors.RotaError | None = None) -> None:
+        """They lie from that offset on, or nobody knows where; or they are not sent. Only the first word counts."""
+        with _CHANGING:
+            if self.done:
+                return
+            self.base_offset = base_offset
+            self.error = error
+            self.done = True
+        # From here on nobody adds to these.
+        if self._event is not None:
+            self._event.set()
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback(self)
+
+    def when_done(self, callback: Callable[["Outcome"], None]) -> None:
+        """Call back once it is known: at once if it is; else in the thread that completes it."""
+        with _CHANGING:
+            if not self.done:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether it is known, after that long at most."""
+        with _CHANGING:
+            if self.done:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout_s)
+
+
+class Batch(Outcome):
+    """Consecutive records of one partition. Who holds the accumulator's lock may add to it."""
+
+    __slots__ = ("created_s", "headers", "keys", "size", "values")
+
+    def __init__(self, topic: str, partition: int, created_s: float) -> None:
+        super().__init__(topic, partition, [])
+        self.created_s = created_s
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] = []
+        # Of the few records that have some, by index.
+        self.headers: dict[int, Headers] = {}
+        self.size = 0
 
     def header_column(self) -> list[Headers] | None:
         """The headers of all records; None when no record has any."""
@@ -59,37 +92,8 @@ class Batch:
             return None
         return [self.headers.get(index, ()) for index in range(len(self.values))]
 
+    @override
     def complete(self, base_offset: int, error: errors.RotaError | None = None) -> None:
-        """Its records lie from that offset on, or nobody knows where; or they are not sent. Only the first word counts."""
-        with self._lock:
-            if self.done:
-                return
-            self.base_offset = base_offset
-            self.error = error
-            self.done = True
-            callbacks, self._callbacks = self._callbacks, []
-            event = self._event
+        super().complete(base_offset, error)
         # A future may be kept for long, and needs its timestamp only.
         self.values, self.keys, self.headers = [], [], {}
-        if event is not None:
-            event.set()
-        for callback in callbacks:
-            callback(self)
-
-    def when_done(self, callback: Callable[["Batch"], None]) -> None:
-        """Call back once it is complete: at once if it is; else in the thread that completes it."""
-        with self._lock:
-            if not self.done:
-                self._callbacks.append(callback)
-                return
-        callback(self)
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Whether it is complete, after that long at most."""
-        with self._lock:
-            if self.done:
-                return True
-            if self._event is None:
-                self._event = threading.Event()
-            event = self._event
-        return event.wait(timeout_s)

@@ -11,19 +11,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
 from rota import errors
-from rota.producer.batches import NO_OFFSET, Batch
+from rota.producer.batches import NO_OFFSET, Outcome
 from rota.records import RecordMetadata
 
 log = logging.getLogger("rota.producer")
 
 
-def metadata_of(batch: Batch, index: int) -> RecordMetadata:
+def metadata_of(batch: Outcome, index: int) -> RecordMetadata:
     """Where a record of a batch lies that was sent."""
     offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + index
     return RecordMetadata(batch.topic, batch.partition, offset, batch.times[index])
 
 
-def outcome(batch: Batch, index: int) -> RecordMetadata:
+def outcome(batch: Outcome, index: int) -> RecordMetadata:
     """Where a record of a complete batch lies; raises why it was not sent."""
     if batch.error is not None:
         # The records of a batch share their error: what an earlier `raise` hung on it is not of this one.
@@ -40,12 +40,12 @@ class SendFuture:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: Outcome, index: int) -> None:
         self._batch = batch
         self._index = index
 
     @property
-    def place(self) -> tuple[Batch, int]:
+    def place(self) -> tuple[Outcome, int]:
         """The batch and the index there; for those who make another kind of future of it."""
         return self._batch, self._index
 
@@ -85,7 +85,7 @@ class AsyncSendFuture:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: Outcome, index: int) -> None:
         self._batch = batch
         self._index = index
 
@@ -107,7 +107,7 @@ class SentMany:
 
     __slots__ = ("_count", "_parts")
 
-    def __init__(self, count: int, parts: Sequence[tuple[Batch, int, Sequence[int]]]) -> None:
+    def __init__(self, count: int, parts: Sequence[tuple[Outcome, int, Sequence[int]]]) -> None:
         """Of each part its batch, the index of its first record there, and the positions of its records."""
         self._count = count
         self._parts = parts
@@ -119,7 +119,7 @@ class SentMany:
         """Whether all outcomes are known."""
         return all(batch.done for batch, _, _ in self._parts)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Outcome]:
         """The batches that hold the records."""
         return (batch for batch, _, _ in self._parts)
 
@@ -142,7 +142,7 @@ class SentMany:
         return found
 
 
-def completion(batch: Batch) -> asyncio.Future[None]:
+def completion(batch: Outcome) -> asyncio.Future[None]:
     """Done in this loop when the batch is, whichever thread completes it."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()

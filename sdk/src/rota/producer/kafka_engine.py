@@ -6,7 +6,8 @@ settings, futures and errors.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from typing_extensions import override
@@ -15,7 +16,7 @@ from rota import errors
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, completed
 from rota.producer.accumulator import Clocks
-from rota.producer.batches import NO_OFFSET, Batch
+from rota.producer.batches import NO_OFFSET, Outcome
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.kafka_group_metadata import encoded
@@ -31,6 +32,11 @@ except ImportError as error:
 from rota.producer.kafka_errors import error_from, error_in
 
 POLL_S = 0.1
+# Nobody has sent for so long: then the thread takes the deliveries.
+QUIET_S = 0.002
+# Else whoever sends does, this often.
+SENDS_PER_POLL = 128
+POLL_EVERY_MS = 5
 ANY_PARTITION = -1
 KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] | None]
 
@@ -45,7 +51,11 @@ class KafkaEngine(Engine):
         self._max_block_s = options.max_block_ms / 1000
         self._on_batch = preparation.watcher()
         self._partitions: dict[str, tuple[int, float]] = {}
-        self._room = threading.Event()
+        self._work = threading.Event()
+        # Of each thread: whether it is inside of a call that calls callbacks.
+        self._here = threading.local()
+        self._sent = 0
+        self._poll_at_ms = 0
         self._fatal: errors.RotaError | None = None
         self._closed = threading.Event()
         self._in_transaction = False
@@ -57,16 +67,45 @@ class KafkaEngine(Engine):
         self._thread.start()
 
     def _deliver(self) -> None:
+        seen = -1
         while not self._closed.is_set():
-            self._poll(POLL_S)
+            if not len(self._producer):
+                # Errors of the connection come too.
+                self._work.wait(POLL_S)
+                self._work.clear()
+                self._poll(0)
+            elif seen == self._sent:
+                self._poll(QUIET_S)
+            else:
+                # Who sends now also polls: to hand the interpreter over for each delivery would slow both down.
+                seen = self._sent
+                self._closed.wait(QUIET_S)
         self._poll(0)
 
     def _poll(self, within_s: float) -> None:
+        # Not from a callback: it would be called by itself, deeper and deeper.
+        if self._in_callback():
+            return
         try:
-            self._producer.poll(within_s)
+            with self._serving():
+                self._producer.poll(within_s)
         except KafkaException as error:
             # What is wrong with the producer as a whole. Whoever calls it next is told.
             self._error(error, self._address)
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """What is called in here may call callbacks."""
+        if self._in_callback():
+            raise errors.refused_in_callback()
+        self._here.polls = True
+        try:
+            yield
+        finally:
+            self._here.polls = False
+
+    def _in_callback(self) -> bool:
+        return getattr(self._here, "polls", False)
 
     def _heard(self, error: KafkaError) -> None:
         if error.fatal() and error.code() != KafkaError._FATAL:
@@ -100,54 +139,63 @@ class KafkaEngine(Engine):
     ) -> SendFuture:
         return SendFuture(self._put(Prepared(topic, value, key, partition, timestamp_ms, headers)), 0)
 
-    def _put(self, record: Prepared) -> Batch:
+    def _put(self, record: Prepared) -> Outcome:
         self._check_usable()
         timestamp_ms = self._clocks.now_ms() if record.timestamp_ms is None else record.timestamp_ms
         # librdkafka has batches of its own, and tells of each record.
-        outcome = Batch(record.topic, ANY_PARTITION if record.partition is None else record.partition, 0.0)
-        outcome.times.append(timestamp_ms)
+        partition = ANY_PARTITION if record.partition is None else record.partition
+        outcome = Outcome(record.topic, partition, [timestamp_ms])
         if self._on_batch is not None:
             outcome.when_done(self._on_batch)
-        deadline_s: float | None = None
-        while True:
-            self._room.clear()
-            try:
-                self._producer.produce(
-                    record.topic,
-                    value=record.value,
-                    key=record.key,
-                    partition=outcome.partition,
-                    on_delivery=partial(self._delivered, outcome),
-                    timestamp=timestamp_ms,
-                    headers=list(record.headers) if record.headers else None,
-                )
-            except KafkaException as error:
-                raise self._error(error, record.topic) from error
-            except BufferError:
-                now_s = self._clocks.monotonic_s()
-                deadline_s = now_s + self._max_block_s if deadline_s is None else deadline_s
-                if now_s >= deadline_s:
-                    raise errors.buffer_exhausted(self._max_block_s) from None
-                if threading.current_thread() is self._thread:
-                    # A callback sends: nobody else would make room.
-                    raise errors.buffer_exhausted(0) from None
-                self._room.wait(min(POLL_S, deadline_s - now_s))
-            else:
-                return outcome
+        try:
+            self._produce(record, outcome)
+        except BufferError:
+            self._produce_patiently(record, outcome)
+        self._sent += 1
+        if self._sent % SENDS_PER_POLL == 0 or timestamp_ms >= self._poll_at_ms:
+            self._poll_at_ms = timestamp_ms + POLL_EVERY_MS
+            self._poll(0)
+        elif not self._work.is_set():
+            self._work.set()
+        return outcome
 
-    def _delivered(self, outcome: Batch, error: KafkaError | None, message: Message) -> None:
+    def _produce(self, record: Prepared, outcome: Outcome) -> None:
+        try:
+            self._producer.produce(
+                record.topic,
+                value=record.value,
+                key=record.key,
+                partition=outcome.partition,
+                on_delivery=partial(self._delivered, outcome),
+                timestamp=outcome.times[0],
+                headers=list(record.headers) if record.headers else None,
+            )
+        except KafkaException as error:
+            raise self._error(error, record.topic) from error
+
+    def _produce_patiently(self, record: Prepared, outcome: Outcome) -> None:
+        """Deliveries make room: take them until there is enough."""
+        if self._in_callback():
+            raise errors.buffer_exhausted(0)
+        deadline_s = self._clocks.monotonic_s() + self._max_block_s
+        while self._clocks.monotonic_s() < deadline_s:
+            self._poll(QUIET_S)
+            with suppress(BufferError):
+                self._produce(record, outcome)
+                return
+        raise errors.buffer_exhausted(self._max_block_s)
+
+    def _delivered(self, outcome: Outcome, error: KafkaError | None, message: Message) -> None:
         partition = message.partition()
         outcome.partition = outcome.partition if partition is None else partition
-        where = f"{outcome.topic}[{outcome.partition}]"
-        offset = message.offset()
-        if error is not None:
-            found = error_from(error, where)
-            if found.fatal and self._fatal is None and error.code() != KafkaError._FATAL:
-                self._fatal = found
-            outcome.complete(NO_OFFSET, found)
-        else:
+        if error is None:
+            offset = message.offset()
             outcome.complete(NO_OFFSET if offset is None or offset < 0 else offset)
-        self._room.set()
+            return
+        found = error_from(error, f"{outcome.topic}[{outcome.partition}]")
+        if found.fatal and self._fatal is None and error.code() != KafkaError._FATAL:
+            self._fatal = found
+        outcome.complete(NO_OFFSET, found)
 
     @override
     def send_all(self, records: Sequence[Prepared]) -> SentMany:
@@ -185,7 +233,8 @@ class KafkaEngine(Engine):
     @override
     def flush(self, timeout_s: float | None) -> None:
         try:
-            left = self._producer.flush(-1 if timeout_s is None else timeout_s)
+            with self._serving():
+                left = self._producer.flush(-1 if timeout_s is None else timeout_s)
         except KafkaException as error:
             raise self._error(error, "flush") from error
         if left:
@@ -253,7 +302,8 @@ class KafkaEngine(Engine):
     def _do(self, what: str, action: Callable[[], None]) -> None:
         self._check_usable()
         try:
-            action()
+            with self._serving():
+                action()
         except KafkaException as error:
             raise self._error(error, what) from error
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rota import errors
-from rota.producer.batches import Batch
+from rota.producer.batches import Outcome
 from rota.producer.futures import guarded, metadata_of
 from rota.producer.options import Options, Serializer
 from rota.records import Headers, OutgoingRecord, RecordMetadata
@@ -54,13 +54,13 @@ class Preparation:
             partition = self._partitioner(topic, key, value, partitions(topic))
         return Prepared(topic, value, key, partition, record.timestamp_ms, record.headers)
 
-    def watcher(self) -> Callable[[Batch], None] | None:
+    def watcher(self) -> Callable[[Outcome], None] | None:
         """Whom to call with every batch that is complete; None when nobody wants to know."""
         if self._on_delivery is None and not self._interceptors:
             return None
         return self._tell
 
-    def _tell(self, batch: Batch) -> None:
+    def _tell(self, batch: Outcome) -> None:
         for index in range(len(batch.times)):
             self.tell(metadata_of(batch, index), batch.error)
 

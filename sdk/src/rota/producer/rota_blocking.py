@@ -12,7 +12,7 @@ from rota.connection import background
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer.accumulator import Clocks, Full, UnknownTopic
-from rota.producer.batches import Batch
+from rota.producer.batches import Outcome
 from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
@@ -30,7 +30,7 @@ class BlockingRotaEngine(Engine):
     """One for each producer; they share the loop."""
 
     def __init__(
-        self, address: str, options: Options, clocks: Clocks, on_batch: Callable[[Batch], None] | None
+        self, address: str, options: Options, clocks: Clocks, on_batch: Callable[[Outcome], None] | None
     ) -> None:
         self._background = background()
         self._max_block_s = options.max_block_ms / 1000
@@ -58,7 +58,7 @@ class BlockingRotaEngine(Engine):
 
     @override
     def send_all(self, records: Sequence[Prepared]) -> SentMany:
-        parts: list[tuple[Batch, int, Sequence[int]]] = []
+        parts: list[tuple[Outcome, int, Sequence[int]]] = []
         for position, record in enumerate(records):
             batch, index = self._patiently(record.topic, partial(self._accumulator.send, *record))
             parts.append((batch, index, (position,)))
@@ -66,7 +66,7 @@ class BlockingRotaEngine(Engine):
 
     @override
     def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
-        parts: list[tuple[Batch, int, Sequence[int]]] = []
+        parts: list[tuple[Outcome, int, Sequence[int]]] = []
         partitions = 0 if keys is None else self.partitions_for(topic)
         for portion in portions(values, keys, partitions):
             left = portion

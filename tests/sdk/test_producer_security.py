@@ -44,8 +44,17 @@ def test_a_token_is_shown_with_every_call_and_read_anew(secured: tuple[str, Path
         assert producer.send("orders", b"x").result(WITHIN_S).offset == 0
         token_file.write_text("wrong-token")
         assert isinstance(producer.send("orders", b"x").exception(WITHIN_S), errors.AuthenticationFailed)
+        token_file.unlink()
+        missing = producer.send("orders", b"x").exception(WITHIN_S)
+        assert isinstance(missing, errors.AuthenticationFailed)
+        assert "cannot be read (No such file or directory)" in str(missing)
         token_file.write_text("right-token")
         assert producer.send("orders", b"x").result(WITHIN_S).offset == 1
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(errors.AuthenticationFailed, match=r"ca\.crt.* cannot be read"):
+        rota.Producer("rota://127.0.0.1:1", credentials=rota.Credentials(ca_file=tmp_path / "ca.crt"))
 
 
 def test_what_was_not_granted_is_named(secured: tuple[str, Path], tmp_path: Path) -> None:

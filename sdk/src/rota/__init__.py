@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rota import errors
     from rota.connection import Credentials
-    from rota.log_reader import LogReader, Records
+    from rota.log_reader import AsyncLogReader, LogReader, Records
     from rota.metadata import GroupMetadata
     from rota.offsets import OffsetAndMetadata
     from rota.producer.api import Producer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rota.topics import Topics, create_topics
 
 __all__ = [
+    "AsyncLogReader",
     "AsyncProducer",
     "Credentials",
     "GroupMetadata",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncLogReader": "rota.log_reader",
     "AsyncProducer": "rota.producer.async_api",
     "Credentials": "rota.connection",
     "GroupMetadata": "rota.metadata",

@@ -92,7 +92,7 @@ class Connection:
         return grpc.aio.secure_channel(
             target,
             grpc.ssl_channel_credentials(
-                self._credentials.ca_file.read_bytes(),
+                _content(self._credentials.ca_file),
                 _content(self._credentials.key_file),
                 _content(self._credentials.certificate_file),
             ),
@@ -116,7 +116,13 @@ class Connection:
 
 
 def _content(file: Path | None) -> bytes | None:
-    return None if file is None else file.read_bytes()
+    try:
+        return None if file is None else file.read_bytes()
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise errors.AuthenticationFailed(
+            f"{file}, a file of the credentials, cannot be read ({reason}): see that it is there, and readable"
+        ) from error
 
 
 def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:

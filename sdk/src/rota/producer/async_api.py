@@ -13,7 +13,7 @@ from rota.producer.async_engines import AsyncEngine, async_engine
 from rota.producer.clocks import clocks
 from rota.producer.futures import AsyncSendFuture, SentMany
 from rota.producer.options import Settings, options_of
-from rota.producer.preparing import Preparation, Prepared, all_bytes, check
+from rota.producer.preparing import Preparation, Prepared, all_bytes, as_bytes, check
 from rota.records import Headers, OutgoingRecord, RecordMetadata
 
 CLOSE_S = 30.0
@@ -54,8 +54,15 @@ class AsyncProducer:
         headers: Headers | None = None,
     ) -> AsyncSendFuture:
         """Hand a record over once there is room for it; awaiting the future then tells where it lies."""
-        record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        return AsyncSendFuture(*await self._engine.send(await self._prepared(record)))
+        if self._preparation.is_needed:
+            record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
+            prepared = await self._prepared(record)
+        else:
+            check(value, key, timestamp_ms, headers)
+            prepared = Prepared(
+                topic, as_bytes(value, "value"), as_bytes(key, "key"), partition, timestamp_ms, headers
+            )
+        return AsyncSendFuture(*await self._engine.send(prepared))
 
     async def _prepared(self, record: OutgoingRecord) -> Prepared:
         count = 0

@@ -78,7 +78,11 @@ class OnRota(AsyncEngine):
 
     @override
     async def send(self, record: Prepared) -> tuple[Outcome, int]:
-        return await self._patiently(record.topic, lambda: self._accumulator.send(*record))
+        batch, index = await self._patiently(record.topic, lambda: self._accumulator.send(*record))
+        if index == 0:
+            # A new batch, and perhaps a full one before it: whoever sends in a loop lets the sender have its turn.
+            await asyncio.sleep(0)
+        return batch, index
 
     @override
     async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
@@ -90,6 +94,7 @@ class OnRota(AsyncEngine):
                 for batch, first, count in await self._some(topic, left.partition, left.values, left.keys):
                     parts.append((batch, first, left.positions[:count]))
                     left = left.behind(count)
+                await asyncio.sleep(0)
         return SentMany(len(values), parts)
 
     async def _some(

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -131,7 +132,8 @@ class Worker:
     def stop_if_told(self, point: str, partition: Partition, offset: int) -> None:
         if (point, self.stop_after) == (self.stop_at, 0):
             say("stopping", point, partition, offset)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # This very thread, so that it does not go on until another one has taken the signal.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def known(positions: Mapping[Partition, int | None]) -> dict[Partition, int]:

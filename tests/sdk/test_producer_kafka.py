@@ -180,6 +180,14 @@ def test_topics_and_their_partitions_are_known(producer: rota.Producer, topic: s
     assert producer.partitions_for(topic) == [0, 1, 2]
 
 
+def test_a_topic_that_is_not_there_is_named(kafka: Kafka) -> None:
+    with (
+        rota.Producer(kafka.bootstrap, max_block_ms=1_000) as producer,
+        pytest.raises(errors.UnknownTopicOrPartition, match="no-such-topic"),
+    ):
+        producer.partitions_for("no-such-topic")
+
+
 def test_a_record_that_is_too_large_is_refused(kafka: Kafka, topic: str) -> None:
     with (
         rota.Producer(kafka.bootstrap, max_request_size=2000, batch_size=2000) as producer,

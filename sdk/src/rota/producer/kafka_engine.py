@@ -38,6 +38,8 @@ QUIET_S = 0.002
 SENDS_PER_POLL = 128
 POLL_EVERY_MS = 5
 ANY_PARTITION = -1
+# A topic that was just made is not known to every broker yet.
+PROPAGATION_S = 5.0
 KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] | None]
 
 
@@ -221,13 +223,26 @@ class KafkaEngine(Engine):
         known, until_s = self._partitions.get(topic, (0, now_s))
         if now_s < until_s:
             return known
+        until_s = now_s + min(PROPAGATION_S, self._max_block_s)
+        count: int | None = None
+        while count is None:
+            try:
+                count = self._count(topic)
+            except errors.RotaError as error:
+                passing = error.retriable or isinstance(error, errors.UnknownTopicOrPartition)
+                if not passing or self._clocks.monotonic_s() >= until_s:
+                    raise
+                self._closed.wait(POLL_S)
+        self._partitions[topic] = (count, now_s + self._options.metadata_max_age_ms / 1000)
+        return count
+
+    def _count(self, topic: str) -> int:
         try:
             found = self._producer.list_topics(topic, timeout=self._max_block_s).topics[topic]
         except KafkaException as error:
             raise self._error(error, topic) from error
         if found.error is not None:
             raise error_from(found.error, topic)
-        self._partitions[topic] = (len(found.partitions), now_s + self._options.metadata_max_age_ms / 1000)
         return len(found.partitions)
 
     @override

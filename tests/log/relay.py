@@ -7,7 +7,7 @@ does not know.
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,27 +16,27 @@ HOST = "127.0.0.1"
 READ_BYTES = 1 << 16
 # Of a frame of HTTP/2: three bytes of length, its type, and more that does not matter here.
 FRAME_HEADER_BYTES = 9
-DATA = 0
+DATA, HEADERS, CONTINUATION = 0, 1, 9
+# What answers travel in; all else keeps the connection going.
+ANSWERS = {DATA, HEADERS, CONTINUATION}
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
-class Answers:
-    """Counts the answers in a stream of frames: a message travels in one frame of data, or more."""
+class Frames:
+    """Cuts what a server says into frames."""
 
     _pending: bytes = b""
 
-    def count(self, content: bytes) -> int:
-        """How many frames of data begin in what comes next."""
-        pending, found = self._pending + content, 0
-        while len(pending) >= FRAME_HEADER_BYTES:
-            length, kind = int.from_bytes(pending[:3], "big"), pending[3]
-            if len(pending) < FRAME_HEADER_BYTES + length:
+    def cut(self, content: bytes) -> Iterator[tuple[int, bytes]]:
+        """Type and bytes of each frame that is complete with this."""
+        self._pending += content
+        while len(self._pending) >= FRAME_HEADER_BYTES:
+            size = FRAME_HEADER_BYTES + int.from_bytes(self._pending[:3], "big")
+            if len(self._pending) < size:
                 break
-            found += kind == DATA
-            pending = pending[FRAME_HEADER_BYTES + length :]
-        self._pending = pending
-        return found
+            frame, self._pending = self._pending[:size], self._pending[size:]
+            yield frame[3], frame
 
 
 class Relay:
@@ -44,8 +44,8 @@ class Relay:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        # Connections that were open when this was raised say nothing any more.
-        self._silences = 0
+        self._silent = False
+        # Frames of answers, since they are kept back.
         self.withheld = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
@@ -55,13 +55,16 @@ class Relay:
         self.address = f"{HOST}:{own_port}"
 
     def withhold(self) -> None:
-        """From now on no answer comes through to whoever is connected; `withheld` counts them."""
+        """From now on no answer comes through; `withheld` counts them."""
+        self._run(self._set_silent(silent=True))
 
-        async def silence() -> None:
-            self._silences += 1
-            self.withheld = 0
+    def release(self) -> None:
+        """They do on new connections again. Who was kept waiting has to hang up."""
+        self._run(self._set_silent(silent=False))
 
-        self._run(silence())
+    async def _set_silent(self, *, silent: bool) -> None:
+        self._silent = silent
+        self.withheld = 0
 
     def close(self) -> None:
         """Hang up on everybody."""
@@ -107,12 +110,14 @@ class Relay:
                 await to.drain()
 
     async def _answers(self, server: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        since, answers = self._silences, Answers()
+        frames, dumb = Frames(), False
         with suppress(ConnectionError):
             while content := await server.read(READ_BYTES):
-                count = answers.count(content)
-                if self._silences > since:
-                    self.withheld += count
-                    continue
-                back.write(content)
+                for kind, frame in frames.cut(content):
+                    if kind in ANSWERS and (dumb or self._silent):
+                        # With a part of an answer missing the rest makes no sense.
+                        dumb = True
+                        self.withheld += kind == DATA
+                    else:
+                        back.write(frame)
                 await back.drain()

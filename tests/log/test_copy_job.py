@@ -48,6 +48,7 @@ class Job:
 
     def kill_the_server(self) -> None:
         self.coordinator.kill()
+        self.relay.release()
         self.coordinator.start()
 
     def kill_the_unheard_server(self) -> None:

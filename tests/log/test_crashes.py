@@ -94,6 +94,7 @@ class Crashes:
     def kill_the_server(self) -> None:
         """Sometimes a producer dies while it is away."""
         self.coordinator.kill()
+        self.relay.release()
         if self.chance.random() < 0.5:
             self.kill_a_producer()
         self.coordinator.start()

@@ -69,7 +69,7 @@ class Plan:
             reset_rate=sometimes(0.02),
             loss_rate=sometimes(0.02),
             copy_rate=sometimes(0.04),
-            reorder_rate=sometimes(0.1),
+            reorder_rate=sometimes(0.15),
             delay_rate=sometimes(0.01),
             latency_s=chance.choice([0.0005, 0.01, 0.1]),
             error_rate=sometimes(0.09),

@@ -1,7 +1,8 @@
-"""A real server whose file cannot grow any more: it says so, acknowledges nothing, and goes on when there is room."""
+"""A server whose disk fails: it says so, acknowledges nothing, and goes on when the disk is well again."""
 
 import asyncio
 import resource
+import signal
 from pathlib import Path
 
 import grpc
@@ -9,8 +10,10 @@ import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
+from tests.coordinator.disk import Fault
 from tests.log.conversation import Conversation, batch
-from tests.support.coordinator import Coordinator, serving
+from tests.log.disk_server import WISH
+from tests.support.coordinator import QUICK, Coordinator, serving
 from tests.support.web import get
 
 pytestmark = pytest.mark.process
@@ -19,12 +22,6 @@ VALUE = b"v" * 100_000
 ROOM = 3_000_000
 AFTER_S = 20
 POLL_S = 0.1
-
-
-def limit_files(coordinator: Coordinator, most: int) -> None:
-    """No file of the server may become longer; what a full disk does to it."""
-    _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (most, hard))
 
 
 async def refusal(talk: Conversation, value: bytes) -> grpc.aio.AioRpcError | None:
@@ -45,11 +42,12 @@ async def fill(talk: Conversation) -> int:
         assert acknowledged * len(VALUE) < ROOM, "the disk is never full"
     assert refused.code() == grpc.StatusCode.UNAVAILABLE
     assert "coordinator.db" in (refused.details() or "")
+    assert "see to the disk" in (refused.details() or "")
     return acknowledged
 
 
 async def go_on(talk: Conversation) -> None:
-    """There is room again, and the server finds out by itself."""
+    """The disk is well again, and the server finds out by itself."""
     async with asyncio.timeout(AFTER_S):
         while (refused := await refusal(talk, b"after")) is not None:
             assert refused.code() == grpc.StatusCode.UNAVAILABLE
@@ -63,7 +61,26 @@ async def check(talk: Conversation, acknowledged: int) -> None:
     assert values[-1] == b"after"
 
 
-def test_a_full_disk_is_said_and_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+def check_after_a_crash(coordinator: Coordinator, acknowledged: int) -> None:
+    """The same from the file."""
+
+    async def after() -> None:
+        async with Conversation(coordinator.address) as talk:
+            await check(talk, acknowledged)
+
+    coordinator.kill()
+    coordinator.start()
+    asyncio.run(after())
+    assert get(coordinator.http, "/readyz").status == 200
+
+
+def limit_files(coordinator: Coordinator, most: int) -> None:
+    """No file of the server may become longer; what a full disk does to it."""
+    _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (most, hard))
+
+
+def test_files_that_cannot_grow_are_said_and_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
     async def before() -> int:
         async with Conversation(coordinator.address) as talk:
             await talk.make("full")
@@ -75,13 +92,46 @@ def test_a_full_disk_is_said_and_nothing_that_was_acknowledged_is_lost(tmp_path:
             await check(talk, acknowledged)
             return acknowledged
 
-    async def after() -> None:
-        async with Conversation(coordinator.address) as talk:
-            await check(talk, acknowledged)
-
     with serving(tmp_path) as coordinator:
-        acknowledged = asyncio.run(before())
-        coordinator.kill()
-        coordinator.start()
-        asyncio.run(after())
-        assert get(coordinator.http, "/readyz").status == 200
+        check_after_a_crash(coordinator, asyncio.run(before()))
+
+
+async def become(coordinator: Coordinator, fault: Fault) -> None:
+    """Have the disk become that."""
+    coordinator.file.with_name(WISH).write_text(fault.value)
+    coordinator.signal(signal.SIGUSR2)
+    async with asyncio.timeout(AFTER_S):
+        while not coordinator.has_said(f"the disk is {fault.value}"):
+            await asyncio.sleep(POLL_S)
+
+
+async def is_ready(coordinator: Coordinator) -> bool:
+    """Whether it says that it serves."""
+    return (await asyncio.to_thread(get, coordinator.http, "/readyz")).status == 200
+
+
+@pytest.mark.parametrize("fault", [Fault.FULL, Fault.READ_ONLY, Fault.FLUSH])
+def test_a_disk_that_fails_is_said_and_nothing_is_served_until_it_is_well(
+    tmp_path: Path, fault: Fault
+) -> None:
+    async def before() -> int:
+        async with Conversation(coordinator.address) as talk:
+            await talk.make("full")
+            for _ in range(3):
+                assert await refusal(talk, VALUE) is None
+            await become(coordinator, fault)
+            assert await fill(talk) == 0
+            # It is not taken either by a second try: it is known by now that the disk fails.
+            assert await refusal(talk, b"second") is not None
+            assert not await is_ready(coordinator)
+            await become(coordinator, Fault.NONE)
+            await go_on(talk)
+            await check(talk, 3)
+            return 3
+
+    coordinator = Coordinator(tmp_path, QUICK, program="tests.log.disk_server")
+    coordinator.start()
+    try:
+        check_after_a_crash(coordinator, asyncio.run(before()))
+    finally:
+        coordinator.stop()

@@ -31,7 +31,13 @@ class Coordinator:
     """One coordinator and its store; `start` again after `kill` is the same one after a crash."""
 
     def __init__(
-        self, folder: Path, flags: Sequence[str] = QUICK, *, store: str = "", name: str = "coordinator"
+        self,
+        folder: Path,
+        flags: Sequence[str] = QUICK,
+        *,
+        store: str = "",
+        name: str = "coordinator",
+        program: str = "rota_coordinator",
     ) -> None:
         self.name = name
         self.file = folder / "coordinator.db"
@@ -40,6 +46,7 @@ class Coordinator:
         self.http = ""
         self._logs = logs(folder)
         self._flags = flags
+        self._program = program
         self._starts = 0
         self._process: Process | None = None
 
@@ -55,7 +62,7 @@ class Coordinator:
         command = [
             sys.executable,
             "-m",
-            "rota_coordinator",
+            self._program,
             "--listen=127.0.0.1:0",
             "--http-listen=127.0.0.1:0",
             *self._flags,

@@ -29,7 +29,9 @@ def test_flags_and_defaults_are_those_of_the_program(
         parse(["--help"])
     options = capsys.readouterr().out.split("\noptions:\n")[1]
     real = dict(
-        re.findall(r"^  --([\w-]+),? .*?\(default: ([^()]*)\)$", re.sub(r"\n {8,}", " ", options), re.MULTILINE)
+        re.findall(
+            r"^  --([\w-]+),? .*?\(default: ([^()]*)\)$", re.sub(r"\n {8,}", " ", options), re.MULTILINE
+        )
     )
     told = {flag.removeprefix("--"): default for flag, default, _ in rows("Flags")}
     assert len(real) > 15

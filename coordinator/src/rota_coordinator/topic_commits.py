@@ -12,8 +12,8 @@ from functools import partial
 from google.protobuf.message import Message
 
 from rota_coordinator.group.answers import Request, refused
-from rota_coordinator.slot import Answer, Committing
-from rota_coordinator.topic_log import LogState, TopicLog
+from rota_coordinator.slot import Answer, Committing, SlotState
+from rota_coordinator.topic_log import TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 Submit = Callable[[Request, str], Answer]
@@ -31,29 +31,28 @@ class TopicCommits:
         error = self._error(request)
         if error:
             return answered(refused(request, error))
-        refusals = {topic.name: refusal for topic in request.topics if (refusal := self._refusal(topic))}
-        left = request if not refusals else without(request, refusals)
-        for topic in left.topics:
-            # So that the offset is known to be of this topic, and not of a later one of its name.
-            topic.topic_id = topic.topic_id or self._log.core.topic_id(topic.name) or b""
+        refusals: dict[str, pb.ErrorCode.ValueType] = {}
+        for topic in request.topics:
+            topic_id = self._log.core.topic_id(topic.name)
+            if topic_id is None:
+                refusals[topic.name] = pb.UNKNOWN_TOPIC_OR_PARTITION
+            elif not topic.topic_id:
+                # So that the offset is known to be of this topic, and not of a later one of its name.
+                topic.topic_id = topic_id
+            elif topic.topic_id != topic_id:
+                # The topic was deleted and made again while its reader read on.
+                refusals[topic.name] = pb.UNKNOWN_TOPIC_ID
         if not refusals:
             return self._submit(request, client_host)
+        left = without(request, refusals)
         if not left.topics:
             return answered(completed(request, refusals, None))
         answer: Answer = asyncio.get_running_loop().create_future()
         self._submit(left, client_host).add_done_callback(partial(complete, request, refusals, answer))
         return answer
 
-    def _refusal(self, topic: pb.TopicOffsets) -> pb.ErrorCode.ValueType:
-        """Why nothing can be committed for the topic; NONE if it can."""
-        topic_id = self._log.core.topic_id(topic.name)
-        if topic_id is None:
-            return pb.UNKNOWN_TOPIC_OR_PARTITION
-        # The topic was deleted and made again while its reader read on.
-        return pb.UNKNOWN_TOPIC_ID if topic.topic_id not in (b"", topic_id) else pb.NONE
-
     def _error(self, request: Committing) -> pb.ErrorCode.ValueType:
-        if self._log.state is not LogState.READY:
+        if self._log.state is not SlotState.READY:
             return pb.COORDINATOR_LOAD_IN_PROGRESS
         # Without a group's name it is nobody's; the groups say so themselves.
         if isinstance(request, pb.TxnCommitOffsetsRequest) and request.group_id:

@@ -7,7 +7,6 @@ nobody knows what is there, so nothing is served until the file was read again.
 """
 
 import asyncio
-import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,14 +34,6 @@ COMPACT_ABOVE = 10_000
 RETAINED_AT_ONCE = 1_000
 # When an ending has to wait for its group.
 AGAIN_S = 0.1
-
-
-class LogState(enum.Enum):
-    """What this process is to the log."""
-
-    DOWN = "Down"
-    CATCH_UP = "CatchUp"
-    READY = "Ready"
 
 
 class Groups(Protocol):
@@ -76,7 +67,7 @@ class TopicLog:
 
     shell: LogShell
     groups: Groups
-    state: LogState = LogState.DOWN
+    state: SlotState = SlotState.DOWN
     epoch: int = 0
     core: Log = field(init=False)
     # Of each log that somebody waits for: set when more of it may be read.
@@ -96,7 +87,7 @@ class TopicLog:
     async def start(self) -> None:
         """Own the log, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
         life = self._life
-        self.state = LogState.CATCH_UP
+        self.state = SlotState.CATCH_UP
         store = self.shell.store
         core = Log(self.shell.config)
         try:
@@ -111,12 +102,12 @@ class TopicLog:
                     ends.setdefault(log_id, header.next_offset)
         except StoreError:
             if life == self._life:
-                self.state = LogState.DOWN
+                self.state = SlotState.DOWN
             raise
         if life != self._life:
             return
         core.loaded(self.shell.now_ms())
-        self.epoch, self.core, self.state = epoch, core, LogState.READY
+        self.epoch, self.core, self.state = epoch, core, SlotState.READY
         self._measure(len(records))
         self._schedule()
         self._sweep(ends)
@@ -130,7 +121,7 @@ class TopicLog:
 
     async def turn(self) -> None:
         """See to it that the log is served."""
-        if self.state is LogState.DOWN:
+        if self.state is SlotState.DOWN:
             try:
                 await self.start()
                 self._complaints.well("the log")
@@ -139,7 +130,7 @@ class TopicLog:
 
     def missing(self) -> str:
         """What is not there yet; empty when the log is served."""
-        return "" if self.state is LogState.READY else "the log is not served yet"
+        return "" if self.state is SlotState.READY else "the log is not served yet"
 
     async def finish(self) -> None:
         """Serve no more, but let what was decided become durable."""
@@ -150,7 +141,7 @@ class TopicLog:
 
     def stop(self) -> None:
         """Serve no more: whoever waits is told."""
-        self.state = LogState.DOWN
+        self.state = SlotState.DOWN
         self._life += 1
         self._tail = None
         if self._timer is not None:
@@ -161,7 +152,7 @@ class TopicLog:
 
     def check(self) -> None:
         """Raises Refusal while nothing can be asked."""
-        if self.state is not LogState.READY:
+        if self.state is not SlotState.READY:
             raise Refusal("UNAVAILABLE", "the log is being read; ask again in a moment")
 
     async def decide(self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True) -> Reply:
@@ -311,7 +302,7 @@ class TopicLog:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
-        if self.state is not LogState.READY:
+        if self.state is not SlotState.READY:
             return
         if not all(slot.state is SlotState.READY for slot in self.groups.slots):
             self._timer = asyncio.get_running_loop().call_later(AGAIN_S, self._wake)
@@ -323,7 +314,7 @@ class TopicLog:
     async def retain(self) -> None:
         """Look once for what is too old, or too much, to be kept."""
         for partition in list(self.core.partitions()):
-            while self.state is LogState.READY and await self._retain(partition):
+            while self.state is SlotState.READY and await self._retain(partition):
                 pass
 
     async def _retain(self, partition: Partition) -> bool:

@@ -93,7 +93,7 @@ class Caller:
 
     def is_member(self, group_id: str, member_id: str) -> bool:
         """Whether that is a member by now, for which the caller may speak."""
-        if not self._policy.may(self.principal, Action.MEMBER, group_id):
+        if not self.may_be_member(group_id):
             return False
         group = self._service.slot(group_id).groups.groups.get(group_id)
         return group is not None and member_id in group.members.by_id

@@ -55,6 +55,11 @@ class RotaCluster(RoutingDriver):
         address = await self.find(group)
         (victim,) = (each for each in self._fleet.members.values() if each.address == address)
         victim.kill()
+        # One that still reads the group believes every heartbeat; what was committed it tells when it has read it.
+        asked = pb.FetchOffsetsRequest(group_id=group, all=True)
+        async with asyncio.timeout(SERVES_WITHIN_S):
+            while cast("pb.FetchOffsetsResponse", await self.send(asked).answer()).error_code != pb.NONE:
+                await asyncio.sleep(POLL_S)
 
 
 @dataclass(slots=True)

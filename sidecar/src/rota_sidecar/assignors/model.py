@@ -1,0 +1,61 @@
+"""What an assignor is told, and what it gives. A million partitions fit: there is no object per partition."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the engine describes it."""
+
+    partitions: int
+    # The racks of each partition's replicas, by its number; empty where the engine knows none.
+    racks: Sequence[frozenset[str]] = ()
+    topic_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """What one member says about itself when it joins."""
+
+    topics: Sequence[str]
+    # What it has, by topic, and from which generation it has it; NO_GENERATION when it does not say.
+    owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+    rack: str = ""
+    # Records a second that arrive in each partition of `owned`, as far as it measured that.
+    rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The members by id, and every topic of theirs that exists."""
+
+    members: Mapping[str, Subscriber]
+    topics: Mapping[str, Topic]
+
+
+# By member, by topic: partition numbers. Every member is in it.
+Plan = Mapping[str, Mapping[str, Sequence[int]]]
+
+
+class Assignor(Protocol):
+    """
+    One strategy. A class of one's own is found by the entry-point group `rota.assignors`, and made without arguments.
+
+    It must not read clocks or draw random numbers: the leader of the next round has to come to the same plan.
+    """
+
+    # What members offer, and Kafka's tools show.
+    name: str
+    # Whether members keep what they have during a rebalance. Then a plan gives nobody a partition that another
+    # member still has: it is given up in one round, and given away in the next.
+    cooperative: bool
+
+    def assign(self, group: Group) -> Plan:
+        """Give each partition of each subscribed topic to one subscriber, or hold it back for a round."""
+        ...

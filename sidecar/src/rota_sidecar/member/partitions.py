@@ -8,7 +8,7 @@ class Partition(NamedTuple):
     """One partition of one topic."""
 
     topic: str
-    index: int
+    number: int
 
 
 class Tenure(NamedTuple):
@@ -36,11 +36,11 @@ class Offset(NamedTuple):
 def by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
     """The numbers of each topic, in order."""
     found: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        found.setdefault(topic, []).append(index)
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
     return found
 
 
 def flat(partitions: Mapping[str, Iterable[int]]) -> frozenset[Partition]:
     """One by one."""
-    return frozenset(Partition(topic, index) for topic, indexes in partitions.items() for index in indexes)
+    return frozenset(Partition(topic, number) for topic, numbers in partitions.items() for number in numbers)

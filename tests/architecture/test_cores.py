@@ -13,6 +13,7 @@ CORES = (
     "rota_coordinator.log",
     "rota_sidecar.member",
     "rota_sidecar.assignors",
+    "rota_sidecar.consumer_protocol",
     "rota_sidecar.ledger",
     "rota_operator.spec",
     "rota_operator.plan",

@@ -1,0 +1,101 @@
+"""
+What a member offers under each strategy, and how the leader reads it.
+
+Strategies differ in where claims stand: `sticky` has them in user data, whose bytes are Kafka's; `range` and
+`roundrobin` have none; all others send what they own, and from which generation.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rota_sidecar.assignors.model import NO_GENERATION, Subscriber
+from rota_sidecar.consumer_protocol.subscription import Subscription, decode_subscription, encode_subscription
+from rota_sidecar.consumer_protocol.user_data import (
+    NO_INCARNATION,
+    UNKNOWN_RATE,
+    MemberData,
+    decode_member_data,
+    decode_sticky_data,
+    encode_member_data,
+    encode_sticky_data,
+)
+
+STICKY = "sticky"
+WITHOUT_CLAIMS = frozenset({"range", "roundrobin"})
+
+Owned = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a member knows about itself when it joins."""
+
+    topics: Sequence[str]
+    owned: Owned = field(default_factory=dict)
+    generation: int = NO_GENERATION
+    incarnation: int = NO_INCARNATION
+    # Records a second by topic and partition, where it has measured them.
+    rates: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    rack: str = ""
+
+
+def metadata_for(strategy: str, offer: Offer) -> bytes:
+    """The subscription that goes into JoinGroup beside the strategy's name."""
+    topics = sorted(offer.topics)
+    if strategy == STICKY:
+        claims = encode_sticky_data(_in_order(offer.owned), offer.generation)
+        return encode_subscription(Subscription(topics, claims, rack=offer.rack))
+    if strategy in WITHOUT_CLAIMS:
+        data = encode_member_data(MemberData(offer.generation, offer.incarnation))
+        return encode_subscription(Subscription(topics, data, {}, offer.generation, offer.rack))
+    owned = _in_order(offer.owned)
+    data = encode_member_data(MemberData(offer.generation, offer.incarnation, _rates(owned, offer.rates)))
+    return encode_subscription(Subscription(topics, data, owned, offer.generation, offer.rack))
+
+
+def subscriber_of(strategy: str, metadata: bytes, instance_id: str | None) -> Subscriber:
+    """The leader's reading of one member. Raises Malformed."""
+    found = decode_subscription(metadata)
+    if strategy == STICKY:
+        owned, generation = decode_sticky_data(found.user_data)
+        return Subscriber(found.topics, owned, generation, instance_id, found.rack)
+    if strategy in WITHOUT_CLAIMS:
+        return Subscriber(found.topics, instance_id=instance_id, rack=found.rack)
+    data = decode_member_data(found.user_data)
+    generation = found.generation if found.generation >= 0 else data.generation
+    if not data.rates:
+        return Subscriber(found.topics, found.owned, max(generation, NO_GENERATION), instance_id, found.rack)
+    owned, rates = _with_rates(found.owned, data.rates)
+    return Subscriber(found.topics, owned, max(generation, NO_GENERATION), instance_id, found.rack, rates)
+
+
+def incarnation_of(strategy: str, metadata: bytes) -> int:
+    """What a member of ours says the group's incarnation is. Raises Malformed."""
+    if strategy == STICKY:
+        return NO_INCARNATION
+    return decode_member_data(decode_subscription(metadata).user_data).incarnation
+
+
+def _in_order(owned: Owned) -> Owned:
+    return {topic: array("i", sorted(owned[topic])) for topic in sorted(owned)}
+
+
+def _rates(owned: Owned, rates: Mapping[str, Mapping[int, float]]) -> Sequence[float]:
+    return [
+        rates.get(topic, {}).get(number, UNKNOWN_RATE)
+        for topic, numbers in owned.items()
+        for number in numbers
+    ]
+
+
+def _with_rates(owned: Owned, rates: Sequence[float]) -> tuple[Owned, Mapping[str, Sequence[float]]]:
+    """Claims in the order in which their rates were sent, and as many rates for each topic as there are."""
+    in_order = _in_order(owned)
+    by_topic, begin = {}, 0
+    for topic, numbers in in_order.items():
+        if begin >= len(rates):
+            break
+        by_topic[topic] = rates[begin : begin + len(numbers)]
+        begin += len(numbers)
+    return in_order, by_topic

@@ -1,0 +1,107 @@
+"""
+What members and leaders add to Kafka's words for each other: incarnations, arrival rates, and `sticky`'s claims.
+
+Ours has at most 256 bytes, and begins as `cooperative-sticky` has it, so that Kafka's own leaders read the generation.
+Bytes that others wrote never fail: what is known of them is taken.
+"""
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rota_sidecar.consumer_protocol import wire
+from rota_sidecar.consumer_protocol.subscription import NO_GENERATION
+
+USER_DATA_BYTES_MAX = 256
+NO_INCARNATION = -1
+UNKNOWN_RATE = -1.0
+
+_MARK = b"rota"
+_VERSION = 1
+_GENERATION = struct.Struct(">i")
+_OURS = struct.Struct(">4sBq")
+RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size
+
+# A rate is one byte: unknown, none, or a power of 2^(1/8), from one record in two minutes to 25 million a second.
+_UNKNOWN, _NONE, _LOWEST = 0, 1, 2
+_STEPS_IN_AN_OCTAVE = 8
+_OCTAVES_BELOW_ONE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class MemberData:
+    """What a member of ours says beside its subscription."""
+
+    generation: int = NO_GENERATION
+    incarnation: int = NO_INCARNATION
+    # Records a second, of the owned partitions by topic and number; UNKNOWN_RATE where it has not measured yet.
+    rates: Sequence[float] = ()
+
+
+def encode_member_data(data: MemberData) -> bytes:
+    """At most 256 bytes: rates for which there is no room are left out."""
+    rates = bytes(map(_byte_of, data.rates[:RATES_MAX])).rstrip(bytes((_UNKNOWN,)))
+    return _GENERATION.pack(data.generation) + _OURS.pack(_MARK, _VERSION, data.incarnation) + rates
+
+
+def decode_member_data(data: bytes) -> MemberData:
+    """What a member of ours wrote, or what `cooperative-sticky` of another client did."""
+    if len(data) < _GENERATION.size:
+        return MemberData()
+    (generation,) = _GENERATION.unpack_from(data)
+    ours = data[_GENERATION.size :]
+    incarnation = decode_assignment_data(ours)
+    rates = ours[_OURS.size :] if incarnation != NO_INCARNATION else b""
+    return MemberData(generation, incarnation, tuple(map(_rate_of, rates)))
+
+
+def encode_assignment_data(incarnation: int) -> bytes:
+    """What a leader adds to an assignment."""
+    return _OURS.pack(_MARK, _VERSION, incarnation)
+
+
+def decode_assignment_data(data: bytes) -> int:
+    """The incarnation, NO_INCARNATION in the words of others. A newer version begins as this one does."""
+    if len(data) < _OURS.size:
+        return NO_INCARNATION
+    mark, version, incarnation = _OURS.unpack_from(data)
+    return int(incarnation) if mark == _MARK and version >= _VERSION else NO_INCARNATION
+
+
+def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> bytes:
+    """Version 1 of what Kafka's `sticky` sends; nothing from a member that never had an assignment."""
+    if generation == NO_GENERATION and not owned:
+        return b""
+    return wire.partitions(owned) + _GENERATION.pack(generation)
+
+
+def decode_sticky_data(data: bytes) -> tuple[Mapping[str, Sequence[int]], int]:
+    """Claims and their generation, of version 1 or 0; nothing is claimed by bytes that are neither."""
+    reader = wire.Reader(data, "user data")
+    try:
+        owned = reader.partitions()
+        generation = reader.int32() if reader.left else NO_GENERATION
+    except wire.Malformed:
+        return {}, NO_GENERATION
+    return (owned, generation) if not reader.left else ({}, NO_GENERATION)
+
+
+def _byte_of(rate: float) -> int:
+    if math.isnan(rate) or rate < 0:
+        return _UNKNOWN
+    if rate == 0:
+        return _NONE
+    steps = 255 - _LOWEST
+    if math.isinf(rate):
+        return _LOWEST + steps
+    step = round((math.log2(rate) + _OCTAVES_BELOW_ONE) * _STEPS_IN_AN_OCTAVE)
+    return _LOWEST + min(max(step, 0), steps)
+
+
+def _rate_of(byte: int) -> float:
+    if byte == _UNKNOWN:
+        return UNKNOWN_RATE
+    if byte == _NONE:
+        return 0.0
+    return float(2 ** ((byte - _LOWEST) / _STEPS_IN_AN_OCTAVE - _OCTAVES_BELOW_ONE))

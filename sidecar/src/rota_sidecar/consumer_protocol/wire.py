@@ -1,0 +1,153 @@
+"""
+The elements of Kafka's messages: numbers, texts, and partitions by topic.
+
+`subscription`, `assignment` and `user_data` are written in them. Numbers of partitions go in and out as one array for
+each topic, never one by one: a leader reads a million of them.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+
+TEXT_BYTES_MAX = 32_767
+INT32_MAX = 2**31 - 1
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_SWAPPED = sys.byteorder == "little"
+
+
+class Malformed(ValueError):
+    """Bytes that are not what they should be; says in a sentence why."""
+
+
+class Reader:
+    """Takes one element after the other from bytes that somebody else wrote."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._what = what
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes are still there."""
+        return len(self._data) - self._at
+
+    def malformed(self, why: str) -> Malformed:
+        return Malformed(
+            f"{self._what} of {len(self._data)} bytes is no Kafka consumer protocol: {why} at byte {self._at}"
+        )
+
+    def int16(self) -> int:
+        return int(_INT16.unpack(self._take(2))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self._take(4))[0])
+
+    def text(self) -> str:
+        found = self.nullable_text()
+        if found is None:
+            raise self.malformed("a text is missing")
+        return found
+
+    def nullable_text(self) -> str | None:
+        length = self.int16()
+        if length == -1:
+            return None
+        try:
+            return str(self._take(length), "utf-8")
+        except UnicodeDecodeError:
+            raise self.malformed("a text that is not UTF-8") from None
+
+    def blob(self) -> bytes:
+        """Bytes; what is null is empty."""
+        length = self.int32()
+        return b"" if length == -1 else self._take(length)
+
+    def count(self) -> int:
+        """How many elements follow; each has a byte at least."""
+        found = self.int32()
+        if not 0 <= found <= self.left:
+            raise self.malformed(f"a list of {found} elements, with {self.left} bytes left,")
+        return found
+
+    def texts(self) -> list[str]:
+        return [self.text() for _ in range(self.count())]
+
+    def partitions(self) -> "dict[str, array[int]]":
+        """Numbers by topic. What a topic has in several places is put together."""
+        found: dict[str, array[int]] = {}
+        for _ in range(self.count()):
+            topic = self.text()
+            numbers = array("i")
+            numbers.frombytes(self._take(4 * self.count()))
+            if _SWAPPED:
+                numbers.byteswap()
+            if topic in found:
+                found[topic].extend(numbers)
+            else:
+                found[topic] = numbers
+        return found
+
+    def _take(self, length: int) -> bytes:
+        begin, end = self._at, self._at + length
+        if length < 0 or end > len(self._data):
+            raise self.malformed(f"{length} bytes are to follow, {self.left} do")
+        self._at = end
+        return self._data[begin:end]
+
+
+def int16(value: int) -> bytes:
+    return _INT16.pack(value)
+
+
+def int32(value: int) -> bytes:
+    return _INT32.pack(value)
+
+
+def text(value: str) -> bytes:
+    encoded = value.encode()
+    if len(encoded) > TEXT_BYTES_MAX:
+        raise Malformed(f"{value[:20]}… has {len(encoded)} bytes, Kafka allows {TEXT_BYTES_MAX}: shorten it")
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def nullable_text(value: str) -> bytes:
+    """A text; what is empty is null."""
+    return text(value) if value else _INT16.pack(-1)
+
+
+def blob(value: bytes) -> bytes:
+    """Bytes; what is empty is null."""
+    return _INT32.pack(len(value)) + value if value else _INT32.pack(-1)
+
+
+def texts(values: Sequence[str]) -> bytes:
+    return _INT32.pack(len(values)) + b"".join(map(text, values))
+
+
+def partitions(by_topic: Mapping[str, Iterable[int]]) -> bytes:
+    """Numbers by topic; a topic without any is left out."""
+    parts = [b""]
+    for topic, numbers in by_topic.items():
+        found = _numbers(topic, numbers)
+        if found:
+            parts += text(topic), _INT32.pack(len(found)), _swapped(found)
+    parts[0] = _INT32.pack(len(parts) // 3)
+    return b"".join(parts)
+
+
+def _numbers(topic: str, numbers: Iterable[int]) -> "array[int]":
+    try:
+        return array("i", numbers)
+    except OverflowError:
+        raise Malformed(f"{topic} has a partition above {INT32_MAX}, which Kafka cannot name") from None
+
+
+def _swapped(numbers: "array[int]") -> bytes:
+    # It is a copy already: `array` of an array is one.
+    if _SWAPPED:
+        numbers.byteswap()
+    return numbers.tobytes()

@@ -41,7 +41,7 @@ class MemberConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Strategy:
     """A strategy that the member offers to the group."""
 
     name: str

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.member.config import Offer, Subscription
+from rota_sidecar.member.config import Strategy, Subscription
 from rota_sidecar.member.identity import Remembered
 from rota_sidecar.member.partitions import Offset, Partition
 
@@ -44,7 +44,7 @@ class Subscribe:
 class OfferStrategies:
     """Offer other strategies, the preferred one first."""
 
-    offers: tuple[Offer, ...]
+    strategies: tuple[Strategy, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class TopicsSeen:
 class RatesMeasured:
     """How many records a second arrive in partitions that the member has."""
 
-    rates: Mapping[Partition, float]
+    rates: Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +146,13 @@ class Tick:
     """The time that the member asked for has come."""
 
 
-Event = (
-    Start
-    | End
-    | Subscribe
-    | OfferStrategies
-    | TopicsSeen
-    | RatesMeasured
-    | Found
-    | Answered
-    | Failed
-    | Led
-    | Noticed
-    | CoordinatorGone
-    | GivenUp
-    | Commit
-    | Fetch
-    | Tick
-)
+Wish = Start | End | Subscribe | OfferStrategies
+"""What others want of the member."""
+
+Outcome = Found | Answered | Failed | Led
+"""What became of a call."""
+
+Offsets = Commit | Fetch
+"""What others want of the coordinator."""
+
+Event = Wish | Outcome | Offsets | TopicsSeen | RatesMeasured | Noticed | CoordinatorGone | GivenUp | Tick

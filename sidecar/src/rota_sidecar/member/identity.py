@@ -19,6 +19,14 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a member tells its group when it joins: the topics, and the names of the strategies that it offers."""
+
+    topics: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Remembered:
     """What is kept outside of the process, so that a crash of the sidecar alone loses no membership."""
 
@@ -27,5 +35,6 @@ class Remembered:
     generation: int = NO_GENERATION
     strategy: str = ""
     leads: bool = False
+    wanted: Wanted = Wanted()
     # What the leader made its plan for: it has to notice what changed while it was away.
-    partitions: Mapping[str, int] = field(default_factory=dict)
+    planned: Mapping[str, int] = field(default_factory=dict)

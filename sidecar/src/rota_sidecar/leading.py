@@ -1,0 +1,126 @@
+"""
+The leader's work in a round: read what the members said, look at the topics, plan, and write everybody's assignment.
+
+Called by the membership's shell when the core says `Lead`. `plan_for` decides; what it needs is gathered here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.assignors.model import Assignor, Group, Plan, Subscriber, Topic
+from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
+from rota_sidecar.consumer_protocol.offers import incarnation_of, subscriber_of
+from rota_sidecar.consumer_protocol.user_data import NO_INCARNATION, encode_assignment_data
+from rota_sidecar.consumer_protocol.wire import Malformed
+from rota_sidecar.engines.port import Coordination, Refused, Topics
+from rota_sidecar.member.actions import Lead
+from rota_sidecar.member.events import Led
+
+LOG = logging.getLogger(__name__)
+FIRST_GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What the members of a round said, in words."""
+
+    subscribers: Mapping[str, Subscriber]
+    # The newest incarnation that any of them knows.
+    incarnation: int
+    # Those whose words nobody can read: they get nothing.
+    unreadable: Sequence[str]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All that somebody subscribes to."""
+        return frozenset(topic for each in self.subscribers.values() for topic in each.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """What a leader needs: the engine, the strategies by name, and the time of day in case a number has to be minted."""
+
+    group_id: str
+    coordination: Coordination
+    topics: Topics
+    strategies: Mapping[str, Assignor]
+    wall_ms: Callable[[], int]
+
+    async def lead(self, order: Lead) -> Led:
+        """The outcome. Raises Unreachable when the engine does not answer, and Refused for a strategy that fails."""
+        within_s = order.within_ms / 1000
+        members = read(order)
+        for member_id in members.unreadable:
+            LOG.warning(
+                "member %s of group %s subscribes in bytes that cannot be read, and gets nothing: see which client it is",
+                member_id,
+                self.group_id,
+            )
+        topics = await self.topics.describe(members.topics, within_s)
+        minted = await self.coordination.incarnation(within_s)
+        incarnation = minted if minted is not None else incarnation_for(order, members, self.wall_ms())
+        strategy = self.strategies.get(order.strategy)
+        if strategy is None:
+            raise Refused(
+                f"group {self.group_id} chose the strategy {order.strategy}, which this member leads by no more"
+            )
+        # A plan for a big group takes a while, and one's own strategy as long as it likes.
+        return await asyncio.to_thread(led, order, members, topics, strategy, incarnation)
+
+
+def read(order: Lead) -> Members:
+    """The members' words."""
+    subscribers: dict[str, Subscriber] = {}
+    unreadable: list[str] = []
+    incarnation = NO_INCARNATION
+    for member in order.members:
+        instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
+        try:
+            subscribers[member.member_id] = subscriber_of(order.strategy, member.metadata, instance_id)
+            incarnation = max(incarnation, incarnation_of(order.strategy, member.metadata))
+        except Malformed:
+            subscribers[member.member_id] = Subscriber(topics=(), instance_id=instance_id)
+            unreadable.append(member.member_id)
+    return Members(subscribers, incarnation, unreadable)
+
+
+def incarnation_for(order: Lead, members: Members, wall_ms: int) -> int:
+    """
+    On an engine that has none: the one that the members know; a new one, above it, where a group begins.
+
+    (incarnation, generation) has to rise although a deleted group counts its generations from the beginning.
+    """
+    if members.incarnation != NO_INCARNATION and order.generation != FIRST_GENERATION:
+        return members.incarnation
+    return max(members.incarnation + 1, wall_ms)
+
+
+def led(
+    order: Lead, members: Members, topics: Mapping[str, Topic], strategy: Assignor, incarnation: int
+) -> Led:
+    """Plan, and write it down. Raises Refused."""
+    plan = plan_for(members, topics, strategy)
+    user_data = encode_assignment_data(incarnation)
+    assignments = [
+        pb.Assignment(
+            member_id=member_id, assignment=encode_assignment(Assignment(plan[member_id], user_data))
+        )
+        for member_id in members.subscribers
+    ]
+    planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
+    return Led(order.call, assignments, planned)
+
+
+def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:
+    """The strategy's plan, if it is one. Raises Refused."""
+    group = Group(members.subscribers, topics)
+    try:
+        plan = strategy.assign(group)
+    except Exception as error:  # noqa: BLE001  a strategy may be anybody's, and must not take the member down unsaid
+        raise Refused(
+            f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): mend it, or choose another"
+        ) from error
+    return plan

@@ -119,7 +119,7 @@ def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) 
     group = Group(members.subscribers, topics)
     try:
         plan = strategy.assign(group)
-    except Exception as error:  # noqa: BLE001  a strategy may be anybody's, and must not take the member down unsaid
+    except Exception as error:
         raise Refused(
             f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): mend it, or choose another"
         ) from error

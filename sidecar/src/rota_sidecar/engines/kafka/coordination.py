@@ -1,0 +1,139 @@
+"""
+The coordinator of one group on Kafka: the broker that leads the group's partition of `__consumer_offsets`.
+
+The member's shell makes it. Joins and syncs wait for other members, and a broker answers a connection's requests one
+after the other; so they go on a connection apart from heartbeats and commits.
+"""
+
+import asyncio
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.engines.kafka import failures
+from rota_sidecar.engines.kafka.bootstrap import Bootstrap
+from rota_sidecar.engines.kafka.connection import Connection, connect
+from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
+from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
+from rota_sidecar.engines.port import Disconnected, Hear, Request, Response, Unreachable
+
+GROUP_KEY = 0
+# A member has one; the one before may still wait when its answer does not count any more.
+PATIENT_MAX = 16
+
+
+class KafkaCoordination:
+    """`Coordination` of the port. A broker says nothing unasked: what is heard is the end of the connection."""
+
+    def __init__(self, settings: KafkaSettings, group_id: str, hear: Hear) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._hear = hear
+        self._bootstrap = Bootstrap(settings)
+        self._coordinator: Address | None = None
+        self._quick: Connection | None = None
+        # For joins and syncs: made when one is asked, and one is kept for the next.
+        self._patient: set[Connection] = set()
+        self._idle: Connection | None = None
+
+    async def find(self, within_s: float) -> pb.ErrorCode.ValueType:
+        """Look it up and connect to it. Raises Unreachable, Refused."""
+        await self.close()
+        known = () if self._coordinator is None else (self._coordinator,)
+        request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._group_id])
+        # A third of the time is left to connect to the coordinator itself.
+        answer, connection = await self._bootstrap.ask(request, within_s * 2 / 3, known)
+        (found,) = answer.coordinators
+        address = Address(found.host, found.port)
+        if found.error_code == pb.NONE and connection.address == address:
+            self._serve(connection)
+            return pb.NONE
+        await connection.close()
+        if found.error_code == pb.NONE:
+            try:
+                self._serve(await connect(address, self._settings, within_s / 3))
+            except Unreachable as failure:
+                raise Unreachable(
+                    f"Kafka says that {address} coordinates group {self._group_id!r}, but {failure}"
+                ) from None
+        return error_of(found.error_code)
+
+    async def ask(self, request: Request, within_s: float) -> Response:
+        """Ask the coordinator that was found. Raises Unreachable, Refused."""
+        message = to_kafka(request)
+        match request:
+            case pb.JoinGroupRequest():
+                return from_kafka(await self._ask_patiently(message, within_s, request.client_id))
+            case pb.SyncGroupRequest():
+                return from_kafka(await self._ask_patiently(message, within_s))
+            case _:
+                return from_kafka(await self._connected().ask(message, within_s))
+
+    async def incarnation(self, within_s: float) -> int | None:
+        """Kafka has none."""
+        return None
+
+    async def close(self) -> None:
+        """End all connections; nothing is heard any more."""
+        ending = [*self._patient, *([] if self._quick is None else [self._quick])]
+        self._quick = self._idle = None
+        for connection in ending:
+            await connection.close()
+
+    def _serve(self, connection: Connection) -> None:
+        self._coordinator, self._quick = connection.address, connection
+        connection.ended.add_done_callback(lambda _: self._lost(connection))
+
+    def _lost(self, connection: Connection) -> None:
+        if self._quick is connection:
+            self._quick = None
+            self._hear(Disconnected(str(connection.failure)))
+
+    def _connected(self) -> Connection:
+        if self._quick is None:
+            raise Unreachable(
+                f"there is no connection to the coordinator of group {self._group_id!r}; find it first"
+            )
+        return self._quick
+
+    async def _ask_patiently(
+        self, message: ApiMessage, within_s: float, client_id: str | None = None
+    ) -> ApiMessage:
+        quick = self._connected()
+        connection, self._idle = self._idle, None
+        try:
+            async with asyncio.timeout(within_s):
+                if connection is None or connection.failure is not None:
+                    connection = await self._another(quick, within_s)
+                answer = await connection.ask(message, within_s, client_id)
+        except BaseException as error:
+            # What was asked may be answered late: nothing else is to wait behind it.
+            if connection is not None:
+                await connection.close()
+            if isinstance(error, TimeoutError):
+                raise failures.silent(quick.address, within_s) from None
+            raise
+        await self._keep(connection)
+        return answer
+
+    async def _keep(self, connection: Connection) -> None:
+        """For the next one who asks."""
+        if self._idle is None and connection.failure is None:
+            self._idle = connection
+        else:
+            await connection.close()
+
+    async def _another(self, quick: Connection, within_s: float) -> Connection:
+        """One more to the same broker."""
+        if len(self._patient) >= PATIENT_MAX:
+            raise Unreachable(f"{PATIENT_MAX} joins of group {self._group_id!r} wait already; wait for some")
+        connection = await connect(quick.address, self._settings, within_s)
+        self._patient.add(connection)
+        connection.ended.add_done_callback(lambda _: self._patient.discard(connection))
+        if self._quick is not quick:
+            await connection.close()
+            raise Unreachable(
+                f"the coordinator of group {self._group_id!r} was lost meanwhile; find it again"
+            )
+        return connection

@@ -1,0 +1,74 @@
+"""Proving who we are to a broker, right after the connection is there. Called by `connect` of `connection.py`."""
+
+from typing import TYPE_CHECKING
+
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from rota_sidecar.engines.kafka.scram import MECHANISMS, Unproved, exchange
+from rota_sidecar.engines.kafka.settings import Address, KafkaSettings, Sasl
+from rota_sidecar.engines.port import Refused
+
+if TYPE_CHECKING:
+    from rota_sidecar.engines.kafka.connection import Connection
+
+ILLEGAL_SASL_STATE = 34
+
+
+def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
+    """What is wrong with the login before anything is sent; raises Refused."""
+    sasl = settings.sasl
+    if sasl is None:
+        return
+    if sasl.mechanism not in MECHANISMS:
+        raise Refused(
+            f"the SASL mechanism {sasl.mechanism} is not supported; use one of {', '.join(MECHANISMS)}"
+        )
+    if sasl.mechanism == "PLAIN" and settings.tls is None and not address.is_loopback:
+        if settings.allow_plain_text_password:
+            return
+        raise Refused(
+            f"the password would go to {address} in plain text, for everybody on the network to read; "
+            "use TLS or SCRAM, or allow plain-text passwords"
+        )
+
+
+async def log_in(connection: "Connection", sasl: Sasl, within_s: float) -> None:
+    """Raises Refused when the broker does not take us, or has not proved that it knows the password."""
+    credentials = sasl.credentials()
+    await _choose(connection, sasl.mechanism, within_s)
+    conversation = exchange(sasl.mechanism, credentials)
+    ours = next(conversation)
+    while True:
+        answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=ours), within_s)
+        if answer.error_code:
+            # What the broker says of it says no more: it must not tell which of the two is wrong.
+            raise Refused(
+                f"Kafka at {connection.address} refuses the login of user {credentials.user!r} with {sasl.mechanism}; "
+                "check the user and the password"
+            )
+        try:
+            ours = conversation.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return
+        except Unproved as error:
+            raise Refused(
+                f"Kafka at {connection.address} has not proved with {sasl.mechanism} that it knows the password "
+                f"({error}); check that this is your broker"
+            ) from None
+
+
+async def _choose(connection: "Connection", mechanism: str, within_s: float) -> None:
+    answer = await connection.ask(SaslHandshakeRequest(mechanism=mechanism), within_s)
+    match answer.error_code:
+        case 0:
+            return
+        case code if code == ILLEGAL_SASL_STATE:
+            raise Refused(
+                f"Kafka at {connection.address} asks for no login on that listener; "
+                "use the listener that does, or leave the login out"
+            )
+        case _:
+            raise Refused(
+                f"Kafka at {connection.address} does not take {mechanism}; "
+                f"it takes {', '.join(answer.mechanisms) or 'nothing that it names'}"
+            )

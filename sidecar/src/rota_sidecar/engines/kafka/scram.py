@@ -1,0 +1,88 @@
+"""
+SASL's answers to a broker's challenges: PLAIN, and SCRAM (RFC 5802) as Kafka speaks it. Bytes in, bytes out.
+
+`login.py` carries them. As in Kafka's own clients, users and passwords go as UTF-8, not prepared any further.
+"""
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as NoBase64
+from collections.abc import Generator
+from secrets import token_urlsafe
+
+from rota_sidecar.engines.kafka.settings import Credentials
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *HASHES)
+# RFC 7677 asks for 4,096 at least. Kafka stores no more than 16,384; a server that wants many more wants our time.
+ITERATIONS_MIN, ITERATIONS_MAX = 4096, 131_072
+NO_CHANNEL_BINDING = "n,,"
+
+Exchange = Generator[bytes, bytes, None]
+"""Yields what to send, and is sent what came. It ends when the server has proved itself, or raises Unproved."""
+
+
+class Unproved(Exception):
+    """The server has not shown that it knows the password, or breaks the rules; the message says in what."""
+
+
+def exchange(mechanism: str, credentials: Credentials, nonce: str = "") -> Exchange:
+    """The conversation of a mechanism out of MECHANISMS; `nonce` is drawn, tests give one."""
+    if mechanism in HASHES:
+        return _scram(HASHES[mechanism], credentials, nonce or token_urlsafe(24))
+    return _plain(credentials)
+
+
+def _plain(credentials: Credentials) -> Exchange:
+    yield f"\0{credentials.user}\0{credentials.password}".encode()
+
+
+def _scram(algorithm: str, credentials: Credentials, nonce: str) -> Exchange:
+    name = credentials.user.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    challenge = (yield (NO_CHANNEL_BINDING + first).encode()).decode("utf-8", "replace")
+    parts = _parts(challenge)
+    salt, iterations = _bytes(parts.get("s", "")), _iterations(parts.get("i", ""))
+    both = parts.get("r", "")
+    if not both.startswith(nonce) or both == nonce:
+        raise Unproved("its nonce does not go on from ours")
+
+    salted = hashlib.pbkdf2_hmac(algorithm, credentials.password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    stored_key = hashlib.new(algorithm, client_key).digest()
+    last = f"c={b64encode(NO_CHANNEL_BINDING.encode()).decode()},r={both}"
+    signed = f"{first},{challenge},{last}".encode()
+    signature = hmac.digest(stored_key, signed, algorithm)
+    proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
+    verdict = _parts((yield f"{last},p={b64encode(proof).decode()}".encode()).decode("utf-8", "replace"))
+
+    if "e" in verdict:
+        raise Unproved(f"it says {verdict['e']!r}")
+    server_key = hmac.digest(salted, b"Server Key", algorithm)
+    if not hmac.compare_digest(_bytes(verdict.get("v", "")), hmac.digest(server_key, signed, algorithm)):
+        raise Unproved("its signature is not made with the password")
+
+
+def _parts(message: str) -> dict[str, str]:
+    """`r=…,s=…,i=…` by their letters."""
+    return dict(part.split("=", 1) for part in message.split(",") if "=" in part)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        data = b64decode(text, validate=True)
+    except NoBase64:
+        data = b""
+    if not data:
+        raise Unproved("its answer is not SCRAM")
+    return data
+
+
+def _iterations(text: str) -> int:
+    # Longer texts are no number that could be meant, and Python refuses to read very long ones.
+    if not text.isdecimal() or len(text) > 9 or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
+        raise Unproved(
+            f"it asks for {text[:20] or 'no'} iterations, and {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken"
+        )
+    return int(text)

@@ -1,0 +1,75 @@
+"""What topics a Kafka cluster has, asked of any broker. The sidecar's shell makes it."""
+
+from collections.abc import Collection, Mapping
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import MetadataRequest
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.assignors.model import Topic
+from rota_sidecar.engines.kafka.bootstrap import Bootstrap
+from rota_sidecar.engines.kafka.connection import Connection
+from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.port import Refused
+
+NO_TOPIC_ID = bytes(16)
+# A name that Kafka does not allow is one of no topic.
+NO_TOPIC = (pb.UNKNOWN_TOPIC_OR_PARTITION, pb.INVALID_TOPIC_EXCEPTION)
+
+
+class KafkaTopics:
+    """`Topics` of the port. It never makes a topic by asking for it."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._bootstrap = Bootstrap(settings)
+        self._connection: Connection | None = None
+
+    async def describe(self, names: Collection[str] | None, within_s: float) -> Mapping[str, Topic]:
+        """Those of the names that exist; with None all that we may see, Kafka's own left out. Raises Unreachable, Refused."""
+        asked = None if names is None else [(None, name) for name in names]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        answer = await self._ask(request, within_s)
+        forbidden = [
+            topic.name for topic in answer.topics if topic.error_code == pb.TOPIC_AUTHORIZATION_FAILED
+        ]
+        if forbidden:
+            raise Refused(
+                f"Kafka does not let us see topic {forbidden[0]!r}; allow this user to describe and read it"
+            )
+        racks = {broker.node_id: broker.rack for broker in answer.brokers if broker.rack}
+        return {
+            topic.name: _topic(topic, racks)
+            for topic in answer.topics
+            if topic.error_code not in NO_TOPIC and (names is not None or not topic.is_internal)
+        }
+
+    async def close(self) -> None:
+        """End its connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _ask(self, request: MetadataRequest, within_s: float) -> ApiMessage:
+        """On the connection that was used before, if it still stands."""
+        if self._connection is not None and self._connection.failure is None:
+            return await self._connection.ask(request, within_s)
+        answer, self._connection = await self._bootstrap.ask(request, within_s)
+        return answer
+
+
+def _topic(topic: ApiMessage, racks: Mapping[int, str]) -> Topic:
+    """Kafka's description in ours; many partitions share the same set of racks."""
+    sets: dict[tuple[int, ...], frozenset[str]] = {}
+    by_number: list[frozenset[str]] = []
+    if racks:
+        for partition in sorted(topic.partitions, key=lambda each: each.partition_index):
+            replicas = tuple(partition.replica_nodes)
+            if replicas not in sets:
+                sets[replicas] = frozenset(racks[node] for node in replicas if node in racks)
+            by_number.append(sets[replicas])
+    topic_id = topic.topic_id.bytes if topic.topic_id is not None else NO_TOPIC_ID
+    return Topic(
+        partitions=len(topic.partitions),
+        racks=tuple(by_number),
+        topic_id=b"" if topic_id == NO_TOPIC_ID else topic_id,
+    )

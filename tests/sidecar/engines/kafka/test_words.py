@@ -1,0 +1,77 @@
+"""Kafka's words and ours: what the real broker cannot easily be made to say. The rest runs in the conformance cases."""
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import group
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.engines.kafka.versions import SPOKEN
+from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
+from rota_sidecar.engines.port import Request, Response
+
+# STALE_MEMBER_EPOCH: of the newer protocol.
+NOT_OURS = 113
+
+
+def on_the_wire(request: Request) -> ApiMessage:
+    """What a broker reads."""
+    message = to_kafka(request)
+    version = SPOKEN[type(message)].version
+    return type(message).decode(message.encode(version=version), version=version)
+
+
+def answered(answer: ApiMessage) -> Response:
+    """What we make of a broker's answer."""
+    request = next(kind for kind, spoken in SPOKEN.items() if spoken.response is type(answer))
+    version = SPOKEN[request].version
+    return from_kafka(type(answer).decode(answer.encode(version=version), version=version))
+
+
+def test_errors_that_rota_does_not_know_are_unknown() -> None:
+    assert error_of(NOT_OURS) == pb.UNKNOWN_SERVER_ERROR
+    assert error_of(-1) == pb.UNKNOWN_SERVER_ERROR
+    assert error_of(27) == pb.REBALANCE_IN_PROGRESS
+    answer = answered(group.HeartbeatResponse(error_code=NOT_OURS))
+    assert answer == pb.HeartbeatResponse(error_code=pb.UNKNOWN_SERVER_ERROR)
+
+
+def test_an_instance_id_may_be_empty_or_none() -> None:
+    assert on_the_wire(pb.HeartbeatRequest(group_id="g")).group_instance_id is None
+    assert on_the_wire(pb.HeartbeatRequest(group_id="g", group_instance_id="")).group_instance_id == ""
+    joined = group.JoinGroupResponse(members=[("m", None, b"1"), ("n", "i", b"2")], leader="m", member_id="m")
+    answer = answered(joined)
+    assert isinstance(answer, pb.JoinGroupResponse)
+    assert [each.HasField("group_instance_id") for each in answer.members] == [False, True]
+
+
+def test_kafkas_null_texts_are_empty() -> None:
+    answer = answered(group.SyncGroupResponse(protocol_type=None, protocol_name=None, assignment=b""))
+    assert answer == pb.SyncGroupResponse()
+    joined = group.JoinGroupResponse(
+        protocol_type=None, protocol_name=None, leader="", member_id="", members=[]
+    )
+    assert answered(joined) == pb.JoinGroupResponse(generation_id=-1)
+
+
+def test_what_we_leave_empty_is_null_where_kafka_has_it() -> None:
+    synced = on_the_wire(pb.SyncGroupRequest(group_id="g"))
+    assert (synced.protocol_type, synced.protocol_name) == (None, None)
+    assert on_the_wire(pb.JoinGroupRequest(group_id="g")).reason is None
+
+
+def test_all_offsets_are_asked_for_with_null_and_none_with_an_empty_list() -> None:
+    assert on_the_wire(pb.FetchOffsetsRequest(group_id="g", all=True)).groups[0].topics is None
+    assert on_the_wire(pb.FetchOffsetsRequest(group_id="g")).groups[0].topics == []
+
+
+def committed(*codes: int) -> pb.CommitOffsetsResponse:
+    answer = answered(group.OffsetCommitResponse(topics=[("t", list(enumerate(codes)))]))
+    assert isinstance(answer, pb.CommitOffsetsResponse)
+    return answer
+
+
+def test_an_error_of_the_member_is_one_of_the_whole_commit() -> None:
+    refused = committed(pb.UNKNOWN_TOPIC_OR_PARTITION, pb.ILLEGAL_GENERATION, pb.ILLEGAL_GENERATION)
+    assert refused.error_code == pb.ILLEGAL_GENERATION
+    assert [each.error_code for each in refused.topics[0].partitions] == [3, 22, 22]
+    assert committed(pb.NONE, pb.OFFSET_METADATA_TOO_LARGE).error_code == pb.NONE
+    assert committed(NOT_OURS).topics[0].partitions[0].error_code == pb.UNKNOWN_SERVER_ERROR

@@ -13,7 +13,7 @@ from rota_sidecar.engines.port import Disconnected, Heard, Refused, Request, Unr
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.coordination import FRAMES, OPEN_REQUESTS_MAX, RotaCoordination
 from tests.conformance.members import subscription
-from tests.coordinator.fleet import Fleet
+from tests.coordinator.fleet import Fleet, until
 from tests.coordinator.test_security import FILE, TOKENS
 from tests.support.certificates import Authority
 from tests.support.coordinator import QUICK, Coordinator, serving
@@ -158,8 +158,7 @@ def test_offsets_and_requests_that_are_refused_come_back_as_they_are(coordinator
     async def story() -> None:
         coordination = adapter([NOBODY, coordinator.address], group="offsets")
         assert await coordination.find(WITHIN_S) == pb.NONE
-        as_fetched = {"index": 3, "offset": 42, "leader_epoch": -1, "metadata": "so far"}
-        offset = pb.PartitionOffset(**as_fetched)
+        offset = pb.PartitionOffset(index=3, offset=42, leader_epoch=-1, metadata="so far")
         commit = pb.CommitOffsetsRequest(
             group_id="offsets",
             generation_id=-1,
@@ -168,7 +167,9 @@ def test_offsets_and_requests_that_are_refused_come_back_as_they_are(coordinator
         await coordination.ask(commit, WITHIN_S)
         fetched = await coordination.ask(pb.FetchOffsetsRequest(group_id="offsets", all=True), WITHIN_S)
         assert isinstance(fetched, pb.FetchOffsetsResponse)
-        assert list(fetched.topics[0].partitions) == [pb.FetchedPartition(**as_fetched)]
+        assert list(fetched.topics[0].partitions) == [
+            pb.FetchedPartition(index=3, offset=42, leader_epoch=-1, metadata="so far")
+        ]
         with pytest.raises(Refused, match="refuses the request"):
             await coordination.ask(pb.HeartbeatRequest(group_id="g" * 5_000), WITHIN_S)
         await coordination.ask(heartbeat(), WITHIN_S)  # the stream lives on
@@ -283,10 +284,18 @@ def test_a_group_is_followed_to_the_server_that_takes_it_over(tmp_path: Path, da
         ears = Ears()
         # Of the second one it learns on the way.
         coordination = adapter([first.address], ears)
-        await coordination.find(WITHIN_S)
+
+        async def serves() -> bool:
+            if await coordination.find(WITHIN_S) != pb.NONE:
+                return False
+            answer = await coordination.ask(heartbeat(), WITHIN_S)
+            return answer == pb.HeartbeatResponse(error_code=pb.UNKNOWN_MEMBER_ID)
+
+        await until(serves)  # it claims its slots one after the other
         join = await joined(coordination)
         await synced(coordination, join)
         await asyncio.to_thread(second.end_start)
+        await until(fleet.is_shared_equally)
         await asyncio.to_thread(first.stop)
         assert await ears.next() == pb.GoAway(group_id=GROUP, address=second.address)
         assert await coordination.find(WITHIN_S) == pb.NONE

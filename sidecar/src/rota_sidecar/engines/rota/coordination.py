@@ -1,0 +1,255 @@
+"""
+One group's coordinator, wherever it is: found through any server, then spoken to on a Session stream.
+
+The member's shell asks; several requests may wait at once on the one stream. What comes unasked, and the end of the
+stream, is heard by whoever was named when this was made.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from rota_sidecar.engines.port import (
+    Coordination,
+    Disconnected,
+    Hear,
+    Refused,
+    Request,
+    Response,
+    Unreachable,
+)
+from rota_sidecar.engines.rota.connection import (
+    Asking,
+    Credentials,
+    Failure,
+    first_of,
+    metadata_of,
+    open_channel,
+    silent,
+    target_of,
+)
+
+# Requests that nobody has answered yet; a member has a handful at a time.
+OPEN_REQUESTS_MAX = 1_000
+FRAMES: dict[type[Request], str] = {
+    pb.JoinGroupRequest: "join_group",
+    pb.SyncGroupRequest: "sync_group",
+    pb.HeartbeatRequest: "heartbeat",
+    pb.LeaveGroupRequest: "leave_group",
+    pb.CommitOffsetsRequest: "commit_offsets",
+    pb.FetchOffsetsRequest: "fetch_offsets",
+}
+if TYPE_CHECKING:
+    Stream = grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]
+else:
+    Stream = grpc.aio.StreamStreamCall
+CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class RotaCoordination(Coordination):
+    """To be made and used on a running loop."""
+
+    def __init__(self, group_id: str, addresses: Sequence[str], credentials: Credentials, hear: Hear) -> None:
+        self._group_id = group_id
+        self._addresses = [target_of(address) for address in addresses]
+        self._credentials = credentials
+        self._hear = hear
+        self._session: Session | None = None
+        # Neither needs to be among those that were configured: where a GoAway has sent us, and where the group was last.
+        self._sent_to = ""
+        self._last_found = ""
+
+    @override
+    async def find(self, within_s: float) -> pb.ErrorCode.ValueType:
+        await self.close()
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + within_s
+        known = dict.fromkeys(filter(None, (self._sent_to, *self._addresses, self._last_found)))
+        self._sent_to = ""
+        found = await first_of(list(known), self._locate, within_s, clock)
+        if found.error_code != pb.NONE:
+            return found.error_code
+        session = Session(Asking(found.address, self._credentials, deadline_s - clock()), self._hear_of)
+        self._session = session
+        try:
+            await session.open()
+        except BaseException:
+            await self.close()
+            raise
+        self._last_found = found.address
+        return pb.NONE
+
+    @override
+    async def ask(self, request: Request, within_s: float) -> Response:
+        return await self._connected().ask(request, within_s)
+
+    @override
+    async def incarnation(self, within_s: float) -> int | None:
+        session = self._connected()
+        asking = replace(session.asking, within_s=within_s)
+        request = admin.DescribeGroupsRequest(group_ids=[self._group_id])
+        described = (await asking.call(AdminStub(session.channel).DescribeGroups, request)).groups[0]
+        if described.error_code == pb.NONE:
+            return described.incarnation
+        name = pb.ErrorCode.Name(described.error_code)
+        sentence = f"{asking.address} does not describe group {self._group_id} ({name})"
+        if described.error_code == pb.GROUP_AUTHORIZATION_FAILED:
+            raise Refused(f"{sentence}: grant the group to this client")
+        raise Unreachable(f"{sentence}: it is asked again where the group is now")
+
+    @override
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _connected(self) -> "Session":
+        if self._session is None:
+            raise Unreachable(f"the coordinator of group {self._group_id} is not connected: find it first")
+        return self._session
+
+    async def _locate(self, address: str, within_s: float) -> pb.FindCoordinatorResponse.Coordinator:
+        asking = Asking(address, self._credentials, within_s)
+        request = pb.FindCoordinatorRequest(group_ids=[self._group_id])
+        channel = open_channel(address, self._credentials)
+        try:
+            found = await asking.call(CoordinatorStub(channel).FindCoordinator, request)
+        except (Unreachable, Refused):
+            if address in self._addresses:
+                # The next search begins with those that may answer.
+                self._addresses.remove(address)
+                self._addresses.append(address)
+            raise
+        finally:
+            await channel.close()
+        return found.coordinators[0]
+
+    def _hear_of(self, heard: pb.RebalanceNotice | pb.GoAway | Disconnected) -> None:
+        """Only what concerns us; where to go is kept for the search that follows."""
+        if isinstance(heard, pb.RebalanceNotice | pb.GoAway) and heard.group_id != self._group_id:
+            return
+        if isinstance(heard, pb.GoAway):
+            self._sent_to = heard.address
+        self._hear(heard)
+
+
+class Session:
+    """One stream."""
+
+    def __init__(self, asking: Asking, hear: Hear) -> None:
+        self.asking = asking
+        self.channel = open_channel(asking.address, asking.credentials)
+        self._hear = hear
+        self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(OPEN_REQUESTS_MAX)
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._last_id = 0
+        self._stream: Stream | None = None
+        self._reader: asyncio.Task[None] | None = None
+        # Why nothing can be asked any more.
+        self._ended: Failure | None = None
+
+    async def open(self) -> None:
+        """Connect; returns when we were let in. Raises Unreachable, Refused."""
+        metadata = metadata_of(self.asking.credentials)
+        stream = self._stream = CoordinatorStub(self.channel).Session(self._outgoing(), metadata=metadata)
+        try:
+            async with asyncio.timeout(self.asking.within_s):
+                await stream.initial_metadata()
+                if stream.done():
+                    raise await self._failure(stream)
+        except TimeoutError:
+            raise silent(self.asking.address, self.asking.within_s) from None
+        except grpc.aio.AioRpcError as error:
+            raise self.asking.failure(error.code(), error.details() or "") from None
+        self._reader = asyncio.create_task(self._read(stream))
+
+    async def ask(self, request: Request, within_s: float) -> Response:
+        """The answer to one frame. Raises Unreachable, Refused."""
+        if self._ended is not None:
+            raise type(self._ended)(*self._ended.args)
+        if len(self._waiting) >= OPEN_REQUESTS_MAX or self._frames.full():
+            raise Unreachable(
+                f"{OPEN_REQUESTS_MAX} requests wait for {self.asking.address}: it is asked again when it answers"
+            )
+        self._last_id += 1
+        number = self._last_id
+        frame = pb.SessionRequest(request_id=number)
+        kind = FRAMES[type(request)]
+        getattr(frame, kind).CopyFrom(request)
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        self._frames.put_nowait(frame)
+        try:
+            async with asyncio.timeout(within_s):
+                return await answer
+        except TimeoutError:
+            raise silent(self.asking.address, within_s) from None
+        finally:
+            # What comes later finds nobody.
+            self._waiting.pop(number, None)
+
+    async def close(self) -> None:
+        """End it: who still waits learns that, and nothing is heard any more."""
+        self._end(
+            Unreachable(f"the connection to {self.asking.address} was given up: find the coordinator again")
+        )
+        if self._stream is not None:
+            self._stream.cancel()
+        if self._reader is not None:
+            await asyncio.wait([self._reader])
+        await self.channel.close()
+
+    async def _outgoing(self) -> AsyncIterator[pb.SessionRequest]:
+        while True:
+            yield await self._frames.get()
+
+    async def _read(self, stream: Stream) -> None:
+        try:
+            async for frame in stream:
+                self._receive(frame)
+            failure: Failure = Unreachable(f"{self.asking.address} ended the connection: it stops")
+        except grpc.aio.AioRpcError as error:
+            failure = self.asking.failure(error.code(), error.details() or "")
+        except asyncio.CancelledError:
+            # So gRPC says that the stream was cancelled from this side: whoever did has ended it already.
+            return
+        if self._end(failure):
+            self._hear(Disconnected(str(failure)))
+
+    def _receive(self, frame: pb.SessionResponse) -> None:
+        kind = frame.WhichOneof("response")
+        if kind in ("rebalance_notice", "go_away"):
+            self._hear(getattr(frame, kind))
+            return
+        answer = self._waiting.get(frame.request_id)
+        if answer is None or answer.done() or kind is None:
+            return
+        if kind == "failure":
+            answer.set_exception(self._refusal(frame.failure))
+        else:
+            answer.set_result(cast("Response", getattr(frame, kind)))
+
+    def _refusal(self, failure: pb.Failure) -> Failure:
+        return self.asking.failure(CODES.get(failure.grpc_code, grpc.StatusCode.UNKNOWN), failure.message)
+
+    async def _failure(self, stream: Stream) -> Failure:
+        return self.asking.failure(await stream.code(), await stream.details() or "")
+
+    def _end(self, failure: Failure) -> bool:
+        """Whether it had not ended before."""
+        if self._ended is not None:
+            return False
+        self._ended = failure
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(type(failure)(*failure.args))
+        return True

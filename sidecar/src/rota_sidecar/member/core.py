@@ -195,9 +195,9 @@ class Core:
             goodbye = self.call()
             request = self.requests.leave(self.identity, reason)
             self.actions.append(do.Send(goodbye, request, GOODBYE_TIMEOUT_MS))
-        if leaves:
-            self.identity = Identity()
             self.actions.append(do.Forget())
+        # Who has not said goodbye may come back as who it was.
+        self.identity = Identity() if goodbye is not None else Identity(self.identity.member_id)
         self.ending, self.pulse.call = None, None
         self.state = st.Stopped(goodbye, reason, failed) if final else st.Down(goodbye)
         if goodbye is None:

@@ -144,9 +144,10 @@ def _resume(core: Core, outcome: on.Outcome) -> None:
         case on.Failed():
             _failed(core, outcome)
         case on.Led():
-            if isinstance(core.state, st.Syncing) and core.state.call == outcome.call:
+            state = core.state
+            if isinstance(state, st.Syncing) and state.plans and state.call == outcome.call:
                 core.interests.planned = outcome.partitions
-                core.sync(outcome.assignments, core.state.leader)
+                core.sync(outcome.assignments, state.leader)
         case _:
             assert_never(outcome)
 
@@ -190,7 +191,7 @@ def _answered(core: Core, event: on.Answered) -> None:
             if isinstance(core.state, st.Joining) and core.state.call == event.call:
                 rounds.joined(core, core.state, response)
         case pb.SyncGroupResponse():
-            if isinstance(core.state, st.Syncing) and core.state.call == event.call:
+            if isinstance(core.state, st.Syncing) and core.state.call == event.call and not core.state.plans:
                 rounds.synced(core, core.state, response)
         case pb.HeartbeatResponse():
             if core.pulse.call == event.call:

@@ -59,7 +59,7 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
         core.sync(leader=response.leader)
         return
     call = core.call()
-    core.state = st.Syncing(call, core.now_ms, response.leader)
+    core.state = st.Syncing(call, core.now_ms, response.leader, plans=True)
     core.actions.append(
         do.Lead(call, response.protocol_name, response.generation_id, response.members, REQUEST_TIMEOUT_MS)
     )

@@ -53,6 +53,8 @@ class Syncing:
     sent_ms: int
     # The id of the leader, as the join was answered; empty when the member comes back after a crash.
     leader: str = ""
+    # The call is the leader's own work, and the sync comes after it.
+    plans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from tests.conformance import table
-from tests.conformance.driver import CORE, KAFKA, ROTA
+from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR
 
-TESTS = {"test_core": CORE, "test_rota": ROTA, "test_kafka": KAFKA}
+TESTS = {"test_core": CORE, "test_rota": ROTA, "test_kafka": KAFKA, "test_sidecar": SIDECAR}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

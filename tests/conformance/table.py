@@ -11,12 +11,12 @@ import shutil
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.conformance.driver import CORE, KAFKA, ROTA
+from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR
 from tests.support.tree import REPO
 
 ROWS = REPO / "build" / "conformance"
 DIVERGENCES = REPO / "docs" / "divergences.md"
-TITLES = {CORE: "Rota's core", ROTA: "Rota's server", KAFKA: "Apache Kafka"}
+TITLES = {CORE: "Rota's core", ROTA: "Rota's server", KAFKA: "Apache Kafka", SIDECAR: "our adapter"}
 ROW_OF_THE_LIST = re.compile(r"^\| (?!what \|)(.+?) \|", re.MULTILINE)
 
 

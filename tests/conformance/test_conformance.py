@@ -1,5 +1,6 @@
 """
-Every case of the reference, on every coordinator: the core in virtual time, Rota's server, and a Kafka broker.
+Every case of the reference, on every coordinator: the core in virtual time, Rota's server, and a Kafka broker; what a
+member asks for on the broker once more through the sidecar's adapter.
 
 A case that fails on Kafka is wrong itself; one that passes there and fails on Rota is a difference, and a difference is
 either mended or stands in docs/divergences.md.
@@ -25,6 +26,7 @@ from tests.conformance import (
     cases_topics,
     cases_versions,
     runs,
+    sidecar,
 )
 from tests.conformance.clusters import KafkaCluster, RotaCluster
 from tests.conformance.core import CoreDriver
@@ -43,6 +45,7 @@ from tests.conformance.kafka import NOT_YET, KafkaDriver, MortalBroker, transact
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
 from tests.conformance.registry import Case, cases_on
 from tests.conformance.server import MortalServer, ServerDriver
+from tests.conformance.sidecar import SidecarDriver
 from tests.coordinator.fleet import Fleet, until
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka, running
@@ -90,6 +93,12 @@ def test_kafka(case: Case, kafka_results: Results) -> None:
     judge(kafka_results[case.id])
 
 
+@pytest.mark.kafka
+@pytest.mark.parametrize("case", sidecar.cases(), ids=lambda case: f"{case.id}-{case.rule}")
+def test_sidecar(case: Case, sidecar_results: Results) -> None:
+    judge(sidecar_results[case.id])
+
+
 def judge(result: BaseException | None) -> None:
     """Fail as the case did."""
     if result is not None:
@@ -135,24 +144,42 @@ def flags(settings: Settings) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def kafka_results(kafka: Kafka) -> Iterator[Results]:
-    """What became of every case on Kafka; the shared broker has the default settings."""
+def prepared(kafka: Kafka) -> Kafka:
+    """The shared broker, which has the default settings, with the cases' topics."""
+    prepare(kafka, DEFAULT)
+    return kafka
+
+
+def prepare(broker: Kafka, settings: Settings) -> None:
+    """Make the topics, and have the broker coordinate."""
+    for topic in (TOPIC, OTHER_TOPIC):
+        broker.create_topic(topic, partitions=6)
+    asyncio.run(coordinates(KafkaDriver(broker.bootstrap, settings)))
+
+
+@pytest.fixture(scope="module")
+def sidecar_results(prepared: Kafka) -> Results:
+    """What became of a member's cases on the shared broker, asked through the adapter."""
+    connect: dict[Settings, Callable[[], runs.RealDriver]] = {
+        DEFAULT: partial(SidecarDriver, prepared.bootstrap, DEFAULT)
+    }
+    return runs.run_all(sidecar.cases(), connect)
+
+
+@pytest.fixture(scope="module")
+def kafka_results(prepared: Kafka) -> Iterator[Results]:
+    """What became of every case on Kafka."""
     with (
         running(settings=properties(DELAYED)) as delayed,
         running(settings=properties(EXPIRING)) as expiring,
         running(settings=properties(MORTAL)) as mortal,
         running(SEVERAL.processes) as several,
     ):
-        connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
-        for settings, broker in (
-            (DEFAULT, kafka),
-            (DELAYED, delayed),
-            (EXPIRING, expiring),
-            (MORTAL, mortal),
-        ):
-            for topic in (TOPIC, OTHER_TOPIC):
-                broker.create_topic(topic, partitions=6)
-            asyncio.run(coordinates(KafkaDriver(broker.bootstrap, settings)))
+        connect: dict[Settings, Callable[[], runs.RealDriver]] = {
+            DEFAULT: partial(KafkaDriver, prepared.bootstrap, DEFAULT)
+        }
+        for settings, broker in ((DELAYED, delayed), (EXPIRING, expiring), (MORTAL, mortal)):
+            prepare(broker, settings)
             connect[settings] = partial(KafkaDriver, broker.bootstrap, settings)
         connect[MORTAL] = partial(MortalBroker, mortal.bootstrap, MORTAL, kafka=mortal)
         several.create_topic(TOPIC, partitions=6)

@@ -20,7 +20,15 @@ from rota_sidecar.engines.kafka.failures import Failure
 from rota_sidecar.engines.kafka.login import log_in, refuse_unsafe
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
 from rota_sidecar.engines.kafka.tls import context_of
-from rota_sidecar.engines.kafka.versions import MEMBERSHIP, OLDEST_KAFKA, SPOKEN, unknown_to
+from rota_sidecar.engines.kafka.versions import (
+    MEMBERSHIP,
+    OLDEST_KAFKA,
+    SPOKEN,
+    Known,
+    is_known,
+    known_by,
+    missing_in,
+)
 from rota_sidecar.engines.port import Refused, Unreachable
 
 # Of one request or answer. The description of a million partitions has 43 MB.
@@ -56,6 +64,7 @@ class Connection:
         # Before, its end tells something about our settings; afterwards about the broker.
         self._serves = False
         self._open: dict[int, _Open] = {}
+        self._known: Known = {}
         self._correlations = itertools.count()
         self._failure: Failure | None = None
         self.ended: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
@@ -98,6 +107,18 @@ class Connection:
         except TimeoutError:
             self.end(failures.silent(self.address, within_s))
             raise failures.silent(self.address, within_s) from None
+
+    async def learn_versions(self, within_s: float) -> None:
+        """What the broker knows; raises Refused when that is too little for a member."""
+        request = ApiVersionsRequest(client_software_name="rota-sidecar", client_software_version="1")
+        self._known = known_by(await self.ask(request, within_s))
+        missing = missing_in(self._known)
+        if missing:
+            raise failures.too_old(self.address, missing, OLDEST_KAFKA)
+
+    def knows(self, kind: type[ApiMessage]) -> bool:
+        """Whether the broker can be asked this."""
+        return is_known(kind, self._known)
 
     def end(self, failure: Failure) -> None:
         """End it for this reason, if it has not ended before."""
@@ -159,7 +180,7 @@ async def connect(address: Address, settings: KafkaSettings, within_s: float) ->
     try:
         async with asyncio.timeout(within_s):
             connection = Connection(address, await _streams(address, settings), settings.client_id)
-            await _refuse_too_old(connection, within_s)
+            await connection.learn_versions(within_s)
             if settings.sasl is not None:
                 await log_in(connection, settings.sasl, within_s)
             return connection
@@ -180,10 +201,3 @@ async def _streams(
         return await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
     except OSError as error:
         raise failures.sentence_of(error, address, encrypted=tls is not None) from None
-
-
-async def _refuse_too_old(connection: Connection, within_s: float) -> None:
-    request = ApiVersionsRequest(client_software_name="rota-sidecar", client_software_version="1")
-    missing = unknown_to(await connection.ask(request, within_s))
-    if missing:
-        raise failures.too_old(connection.address, missing, OLDEST_KAFKA)

@@ -7,6 +7,7 @@ after the other; so they go on a connection apart from heartbeats and commits.
 
 import asyncio
 
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -19,6 +20,7 @@ from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
 from rota_sidecar.engines.port import Disconnected, Hear, Request, Response, Unreachable
 
 GROUP_KEY = 0
+CLASSIC = "classic"
 # A member has one; the one before may still wait when its answer does not count any more.
 PATIENT_MAX = 16
 
@@ -73,6 +75,21 @@ class KafkaCoordination:
     async def incarnation(self, within_s: float) -> int | None:
         """Kafka has none."""
         return None
+
+    async def protocol_of_group(self, within_s: float) -> str:
+        """
+        What the coordinator takes the group for: `classic` as we do, or another type of Kafka's; empty: it has none.
+
+        A join that succeeds and names no leader is the sign of another one: a consumer of KIP-848 has converted the
+        group, and the broker assigns from now on. Raises Unreachable, Refused.
+        """
+        connection = self._connected()
+        if not connection.knows(ListGroupsRequest):
+            # Brokers that do not tell types do not convert groups.
+            return CLASSIC
+        answer = await connection.ask(ListGroupsRequest(states_filter=[], types_filter=[]), within_s)
+        types = (each.group_type for each in answer.groups if each.group_id == self._group_id)
+        return next(types, "").lower()
 
     async def close(self) -> None:
         """End all connections; nothing is heard any more."""

@@ -1,10 +1,9 @@
 """The version of each message that we speak: one each, the same for every broker, and refused where it is unknown."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafka.protocol.admin import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
 )
@@ -53,19 +52,32 @@ OTHERS: dict[type[ApiMessage], Spoken] = {
     ApiVersionsRequest: Spoken(3, ApiVersionsResponse),
     SaslHandshakeRequest: Spoken(1, SaslHandshakeResponse),
     SaslAuthenticateRequest: Spoken(2, SaslAuthenticateResponse),
+    # Since Kafka 3.8: with the types of groups.
     ListGroupsRequest: Spoken(5, ListGroupsResponse),
-    DescribeGroupsRequest: Spoken(5, DescribeGroupsResponse),
 }
 SPOKEN = {**MEMBERSHIP, **OTHERS}
 # The first release that knows all of MEMBERSHIP.
 OLDEST_KAFKA = "3.7"
 
 
-def unknown_to(answer: ApiMessage) -> list[str]:
-    """What a member needs and the broker lacks, by its answer to ApiVersions."""
-    known = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+Known = Mapping[int, range]
+"""The versions that a broker knows, by the number of the message."""
+
+
+def known_by(answer: ApiMessage) -> Known:
+    """By a broker's answer to ApiVersions."""
+    return {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+
+
+def is_known(kind: type[ApiMessage], known: Known) -> bool:
+    """Whether the broker knows the version that we speak."""
+    return SPOKEN[kind].version in known.get(kind.API_KEY, ())
+
+
+def missing_in(known: Known) -> list[str]:
+    """What a member needs and the broker lacks."""
     return [
-        f"{request.name.removesuffix('Request')} {spoken.version}"
-        for request, spoken in MEMBERSHIP.items()
-        if spoken.version not in known.get(request.API_KEY, ())
+        f"{kind.name.removesuffix('Request')} {spoken.version}"
+        for kind, spoken in MEMBERSHIP.items()
+        if not is_known(kind, known)
     ]

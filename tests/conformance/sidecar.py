@@ -1,0 +1,83 @@
+"""
+The sidecar's way to Kafka under test: what a member asks for goes through the adapter that ships.
+
+The same broker answers as without it, so a case that fails here alone is a fault of the adapter or of its words.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from google.protobuf.message import Message
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.engines.kafka.coordination import KafkaCoordination
+from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.port import Heard, Request
+from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds
+from tests.conformance.driver import DEFAULT, KAFKA, FutureCall, Settings
+from tests.conformance.kafka import NOT_YET
+from tests.conformance.registry import EVERYWHERE, Case, cases_on
+
+MEMBERS_SECTIONS = {
+    section.__name__ for section in (cases_joining, cases_leaving, cases_offsets, cases_rounds)
+}
+# They commit within a transaction, which the application's producer does, not its member.
+TRANSACTIONS = {"2", "73b", "110", "119b"}
+WITHIN_S = 60
+POLL_S = 0.05
+
+
+def cases() -> Sequence[Case]:
+    """Those that ask for nothing but what a member asks for, on the broker that all share."""
+    return [
+        case
+        for case in cases_on(KAFKA)
+        if case.body.__module__ in MEMBERS_SECTIONS
+        and case.settings == DEFAULT
+        and case.on == EVERYWHERE
+        and case.id not in TRANSACTIONS
+    ]
+
+
+@dataclass(slots=True)
+class SidecarDriver:
+    """One coordination for each group that a case speaks of, as each sidecar has one."""
+
+    bootstrap: str
+    settings: Settings
+    name: str = KAFKA
+    heard: list[Heard] = field(default_factory=list)
+    open: list["asyncio.Task[Message]"] = field(default_factory=list)
+    _groups: dict[str, "asyncio.Task[KafkaCoordination]"] = field(default_factory=dict)
+
+    def send(self, request: Message) -> FutureCall:
+        task = asyncio.create_task(self._exchange(cast("Request", request)))
+        self.open.append(task)
+        return FutureCall(task)
+
+    async def pass_time(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Drop what is still open."""
+        for task in self.open:
+            task.cancel()
+        await asyncio.gather(*self.open, return_exceptions=True)
+        for group in self._groups.values():
+            await (await group).close()
+        assert self.heard == [], "the broker has ended a connection"
+
+    async def _exchange(self, request: Request) -> Message:
+        group = request.group_id
+        if group not in self._groups:
+            self._groups[group] = asyncio.create_task(self._find(group))
+        return await (await asyncio.shield(self._groups[group])).ask(request, WITHIN_S)
+
+    async def _find(self, group: str) -> KafkaCoordination:
+        coordination = KafkaCoordination(KafkaSettings((self.bootstrap,)), group, self.heard.append)
+        while (error := await coordination.find(WITHIN_S)) != pb.NONE:
+            assert error in NOT_YET, f"the coordinator of group {group!r} is not found: error {error}"
+            await asyncio.sleep(POLL_S)
+        return coordination

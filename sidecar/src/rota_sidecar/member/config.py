@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-REQUEST_TIMEOUT_MS = 30_000
 # Kafka's slack: a join is answered when all others have joined, and then it still has to travel.
 JOIN_SLACK_MS = 5_000
 
@@ -19,13 +18,15 @@ class MemberConfig:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 300_000
+    # Of requests that are answered at once.
+    request_timeout_ms: int = 30_000
     backoff_ms: int = 100
     backoff_max_ms: int = 1_000
 
     @property
     def join_timeout_ms(self) -> int:
         """How long a join may be without an answer."""
-        return max(REQUEST_TIMEOUT_MS, self.rebalance_timeout_ms + JOIN_SLACK_MS)
+        return max(self.request_timeout_ms, self.rebalance_timeout_ms + JOIN_SLACK_MS)
 
     @property
     def heartbeat_timeout_ms(self) -> int:

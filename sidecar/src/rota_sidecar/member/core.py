@@ -78,7 +78,7 @@ class Core:
         """Begin a search."""
         self.is_connected = False
         call = self.call()
-        self.actions.append(do.Find(call, FIND_TIMEOUT_MS))
+        self.actions.append(do.Find(call, min(FIND_TIMEOUT_MS, self.config.request_timeout_ms)))
         return st.Search(call, attempt)
 
     def search_later(self, search: st.Search) -> st.Search:

@@ -5,7 +5,6 @@ from rota_sidecar.member import actions as do
 from rota_sidecar.member import events as on
 from rota_sidecar.member import rounds
 from rota_sidecar.member import states as st
-from rota_sidecar.member.config import REQUEST_TIMEOUT_MS
 from rota_sidecar.member.core import Core
 from rota_sidecar.member.offset_calls import CommitCall, FetchCall, hardest
 from rota_sidecar.member.partitions import Partition
@@ -25,7 +24,9 @@ def commit(core: Core, event: on.Commit) -> None:
         return
     call = core.call()
     core.offset_calls.begin(call, CommitCall(event.request, core.identity, frozenset(mine), refused))
-    core.actions.append(do.Send(call, core.requests.commit(core.identity, mine), REQUEST_TIMEOUT_MS))
+    core.actions.append(
+        do.Send(call, core.requests.commit(core.identity, mine), core.config.request_timeout_ms)
+    )
 
 
 def _refusal(core: Core) -> Error:
@@ -52,7 +53,9 @@ def fetch(core: Core, event: on.Fetch) -> None:
     else:
         call = core.call()
         core.offset_calls.begin(call, FetchCall(event.request))
-        core.actions.append(do.Send(call, core.requests.fetch(event.partitions), REQUEST_TIMEOUT_MS))
+        core.actions.append(
+            do.Send(call, core.requests.fetch(event.partitions), core.config.request_timeout_ms)
+        )
 
 
 def answered(core: Core, number: int, response: pb.CommitOffsetsResponse | pb.FetchOffsetsResponse) -> None:

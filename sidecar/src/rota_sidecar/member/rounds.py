@@ -6,7 +6,6 @@ from rota_sidecar.consumer_protocol.user_data import decode_assignment_data
 from rota_sidecar.consumer_protocol.wire import Malformed
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import states as st
-from rota_sidecar.member.config import REQUEST_TIMEOUT_MS
 from rota_sidecar.member.core import Core, Ending
 from rota_sidecar.member.identity import NO_GENERATION, Identity
 from rota_sidecar.member.partitions import Partition, flat
@@ -61,7 +60,13 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
     call = core.call()
     core.state = st.Syncing(call, core.now_ms, response.leader, plans=True)
     core.actions.append(
-        do.Lead(call, response.protocol_name, response.generation_id, response.members, REQUEST_TIMEOUT_MS)
+        do.Lead(
+            call,
+            response.protocol_name,
+            response.generation_id,
+            response.members,
+            core.config.request_timeout_ms,
+        )
     )
 
 

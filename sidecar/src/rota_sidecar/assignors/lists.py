@@ -1,0 +1,98 @@
+"""
+Partitions by topic as one array, which shares everything but the numbers with the lists that look alike.
+
+Two thousand members of which each has one partition of each of five hundred topics are two thousand arrays and one
+layout. To the outside it is a mapping like any other.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from sys import byteorder
+from typing import Final
+
+from typing_extensions import override
+
+_HIGH_BYTE: Final = 3 if byteorder == "little" else 0
+_BITS: Final = 32
+
+
+class Layout:
+    """Which topics there are, and how many partitions of each. The same layout is the same object."""
+
+    __slots__ = ("counts", "names", "size")
+
+    def __init__(self, names: tuple[str, ...], counts: tuple[int, ...]) -> None:
+        self.names = names
+        self.counts = counts
+        self.size = sum(counts)
+
+
+class Lists(Mapping[str, Sequence[int]]):
+    """The partitions of one member."""
+
+    __slots__ = ("_by_topic", "layout", "numbers")
+
+    def __init__(self, layout: Layout, numbers: "array[int]") -> None:
+        self.layout = layout
+        self.numbers = numbers
+        self._by_topic: dict[str, array[int]] | None = None
+
+    @property
+    def non_negative(self) -> bool:
+        """Without looking at one number after the other: no highest byte has its highest bit."""
+        return self.numbers.tobytes()[_HIGH_BYTE::4].isascii()
+
+    @override
+    def __getitem__(self, topic: str) -> Sequence[int]:
+        return self._opened()[topic]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.layout.names)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.layout.names)
+
+    @override
+    def __repr__(self) -> str:
+        return f"Lists({ {topic: list(numbers) for topic, numbers in self.items()} })"
+
+    def _opened(self) -> "dict[str, array[int]]":
+        if self._by_topic is None:
+            self._by_topic, begin = {}, 0
+            for name, count in zip(self.layout.names, self.layout.counts, strict=True):
+                self._by_topic[name] = self.numbers[begin : begin + count]
+                begin += count
+        return self._by_topic
+
+
+class Layouts:
+    """Finds the layout of lists that somebody else made."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, ...], tuple[int, ...]], Layout] = {}
+
+    def of(self, names: tuple[str, ...], counts: tuple[int, ...]) -> Layout:
+        """The one layout with these."""
+        key = names, counts
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Layout(names, counts)
+        return found
+
+    def lists(self, owned: Mapping[str, Sequence[int]]) -> Lists:
+        """The same as lists of ours; a number that is beyond what Kafka knows becomes one that no topic has."""
+        if isinstance(owned, Lists):
+            return owned
+        try:
+            numbers = array("i", chain.from_iterable(owned.values()))
+        except OverflowError:
+            known = (n if -1 <= n < 2 ** (_BITS - 1) else -1 for n in chain.from_iterable(owned.values()))
+            numbers = array("i", known)
+        # Topics without any are left out: a reading has one topic for each number.
+        counts = tuple(map(len, owned.values()))
+        if 0 in counts:
+            return self.lists({name: of_topic for name, of_topic in owned.items() if len(of_topic)})
+        return Lists(self.of(tuple(owned), counts), numbers)

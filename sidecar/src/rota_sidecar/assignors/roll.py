@@ -1,0 +1,111 @@
+"""
+Who may take what, in numbers: members and topics by their place in sorted order, partitions in one row.
+
+Subscriptions that are equal are one kind, topics with the same subscribers one class. All topics of a class are in
+balance together, so a class is balanced as if it were one big topic. That is why the work depends on how many
+different subscriptions there are, and hardly on how many partitions.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from rota_sidecar.assignors.model import Group, Subscriber
+
+
+class Table:
+    """The topics that take part. Partition p of topic t has the flat number offsets[t] + p."""
+
+    __slots__ = ("index", "names", "offsets", "sizes", "total")
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.names = tuple(sorted(sizes))
+        self.sizes = tuple(sizes[name] for name in self.names)
+        self.offsets = tuple(accumulate(self.sizes, initial=0))
+        self.total = self.offsets[-1]
+        self.index = {name: number for number, name in enumerate(self.names)}
+
+    def topic_of(self, flat: int) -> int:
+        return bisect_right(self.offsets, flat) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicClass:
+    """Topics that the same members take."""
+
+    topics: Sequence[int]
+    members: Sequence[int]
+    # Where in `members` one stands.
+    places: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A group, in numbers."""
+
+    table: Table
+    # In the order of their ids.
+    ids: Sequence[str]
+    subscribers: Sequence[Subscriber]
+    # Of each member which kind it is; of each kind its topics.
+    kind_of: Sequence[int]
+    kinds: Sequence[Sequence[int]]
+    classes: Sequence[TopicClass]
+    class_of: Sequence[int]
+
+
+def call_roll(group: Group) -> Roll:
+    """Topics that nobody takes, that do not exist or that have no partitions do not take part."""
+    ids = sorted(group.members)
+    subscribers = [group.members[name] for name in ids]
+    kind_of, subscriptions = _kinds(subscribers, group)
+    taken = frozenset().union(*subscriptions)
+    table = Table({name: group.topics[name].partitions for name in taken})
+    kinds = [sorted(table.index[name] for name in subscription) for subscription in subscriptions]
+    classes, class_of = _classes(len(table.names), kinds, kind_of)
+    return Roll(table, ids, subscribers, kind_of, kinds, classes, class_of)
+
+
+def _kinds(subscribers: Sequence[Subscriber], group: Group) -> tuple[list[int], list[frozenset[str]]]:
+    """Of each member the number of its kind, and each kind's topics that exist."""
+    existing = frozenset(name for name, topic in group.topics.items() if topic.partitions > 0)
+    # A list of names that many members share is looked at once; so is one that says the same again.
+    by_identity: dict[int, int] = {}
+    by_names: dict[tuple[str, ...], int] = {}
+    by_topics: dict[frozenset[str], int] = {}
+    kind_of = []
+    for subscriber in subscribers:
+        kind = by_identity.get(id(subscriber.topics))
+        if kind is None:
+            names = tuple(subscriber.topics)
+            kind = by_names.get(names)
+            if kind is None:
+                kind = by_topics.setdefault(existing.intersection(names), len(by_topics))
+                by_names[names] = kind
+            by_identity[id(subscriber.topics)] = kind
+        kind_of.append(kind)
+    return kind_of, list(by_topics)
+
+
+def _classes(
+    topics: int, kinds: Sequence[Sequence[int]], kind_of: Sequence[int]
+) -> tuple[list[TopicClass], list[int]]:
+    takers: list[list[int]] = [[] for _ in range(topics)]
+    for kind, wanted in enumerate(kinds):
+        for topic in wanted:
+            takers[topic].append(kind)
+    members_of: list[list[int]] = [[] for _ in kinds]
+    for member, kind in enumerate(kind_of):
+        members_of[kind].append(member)
+    by_takers: dict[tuple[int, ...], list[int]] = {}
+    for topic, taking in enumerate(takers):
+        by_takers.setdefault(tuple(taking), []).append(topic)
+    classes, class_of = [], [0] * topics
+    for number, (taking_kinds, of_class) in enumerate(by_takers.items()):
+        members = sorted(member for kind in taking_kinds for member in members_of[kind])
+        places = {member: place for place, member in enumerate(members)}
+        classes.append(TopicClass(of_class, members, places))
+        for topic in of_class:
+            class_of[topic] = number
+    return classes, class_of

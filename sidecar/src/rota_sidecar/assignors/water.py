@@ -1,0 +1,111 @@
+"""
+How many partitions each member is to have: decided on counts, before anything moves.
+
+A cell is a set of partitions that the same members may take: the topics of a class or, where racks matter, those of
+them with replicas in the same racks. Pouring a cell over its members as water finds the level is the exact minimum of
+the sum of squared loads over that cell, so each step that is taken lowers that sum, and the rounds end where no
+partition can move to somebody who has two less. A group of which everybody takes the same is one cell, and is done in
+one step.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+# Of a thousand members in a chain, each sharing one topic with the next, balance would take a thousand rounds. What
+# is there after so many is valid, and only less balanced.
+ROUNDS_MAX = 200
+
+
+@dataclass(slots=True)
+class Cell:
+    """Partitions that the same members may take, as counts."""
+
+    # Who may take them, and how many each of them has by claims that count.
+    members: Sequence[int]
+    claimed: Sequence[int]
+    # How many nobody has.
+    unowned: int
+    # How many each is to have.
+    wanted: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wanted = list(self.claimed)
+
+
+def level(cells: Sequence[Cell], loads: list[int]) -> None:
+    """Decide what each cell's members are to have. `loads` is what each member of the group has, and is kept."""
+    if len(cells) == 1 and cells[0].unowned:
+        _pour_all(cells[0], loads)
+    else:
+        for cell in sorted(cells, key=_share, reverse=True):
+            _pour_unowned(cell, loads)
+    for _ in range(ROUNDS_MAX):
+        relieved = [_relieve(cell, loads) for cell in cells]
+        if not any(relieved):
+            return
+
+
+def _share(cell: Cell) -> float:
+    return cell.unowned / len(cell.members)
+
+
+def _relieve(cell: Cell, loads: list[int]) -> bool:
+    """Even a cell out, if somebody has two more than somebody else who could take it."""
+    if len(cell.members) < 2:
+        return False
+    standing = [loads[member] for member in cell.members]
+    heaviest = max((load for load, has in zip(standing, cell.wanted, strict=True) if has), default=0)
+    if heaviest - min(standing) <= 1:
+        return False
+    _pour_all(cell, loads)
+    return True
+
+
+def _pour_unowned(cell: Cell, loads: list[int]) -> None:
+    if not cell.unowned:
+        return
+    below = [loads[member] for member in cell.members]
+    for place, more in enumerate(pour(below, cell.unowned, lambda _place, _most: False)):
+        cell.wanted[place] += more
+        loads[cell.members[place]] += more
+
+
+def _pour_all(cell: Cell, loads: list[int]) -> None:
+    below = [loads[member] - has for member, has in zip(cell.members, cell.wanted, strict=True)]
+    amount = sum(cell.claimed) + cell.unowned
+    cell.wanted = pour(below, amount, lambda place, most: cell.claimed[place] > most)
+    for member, load, has in zip(cell.members, below, cell.wanted, strict=True):
+        loads[member] = load + has
+
+
+def pour(below: Sequence[int], amount: int, loses: Callable[[int, int], bool]) -> list[int]:
+    """
+    What each gets when an amount is poured onto what they have.
+
+    What is left over for some of those at the water's level goes first to those who would lose one otherwise.
+    """
+    height, left = _level(below, amount)
+    got = [height - load if load <= height else 0 for load in below]
+    if left:
+        wet = [place for place, load in enumerate(below) if load <= height]
+        # Stable: among equals the first.
+        wet.sort(key=lambda place: not loses(place, got[place]))
+        for place in wet[:left]:
+            got[place] += 1
+    return got
+
+
+def _level(below: Sequence[int], amount: int) -> tuple[int, int]:
+    """How high the water stands, and how much of it is left over."""
+    ordered = sorted(below)
+    sums = list(accumulate(ordered))
+    # The largest number of them that are under water: raising them to the highest of them is affordable.
+    low, high = 1, len(ordered)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if ordered[middle - 1] * middle - sums[middle - 1] <= amount:
+            low = middle
+        else:
+            high = middle - 1
+    return divmod(sums[low - 1] + amount, low)

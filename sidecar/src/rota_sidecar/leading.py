@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.assignors.model import Assignor, Group, Plan, Subscriber, Topic
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.consumer_protocol.offers import incarnation_of, subscriber_of
+from rota_sidecar.consumer_protocol.offers import known_of, subscriber_of
 from rota_sidecar.consumer_protocol.user_data import NO_INCARNATION, encode_assignment_data
 from rota_sidecar.consumer_protocol.wire import Malformed
 from rota_sidecar.engines.port import Coordination, Refused, Topics
@@ -20,7 +20,6 @@ from rota_sidecar.member.actions import Lead
 from rota_sidecar.member.events import Led
 
 LOG = logging.getLogger(__name__)
-FIRST_GENERATION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,8 @@ class Members:
     """What the members of a round said, in words."""
 
     subscribers: Mapping[str, Subscriber]
-    # The newest incarnation that any of them knows.
-    incarnation: int
+    # By generation, the incarnation that it had, as those know it who were in it last.
+    incarnations: Mapping[int, int]
     # Those whose words nobody can read: they get nothing.
     unreadable: Sequence[str]
 
@@ -75,27 +74,32 @@ def read(order: Lead) -> Members:
     """The members' words."""
     subscribers: dict[str, Subscriber] = {}
     unreadable: list[str] = []
-    incarnation = NO_INCARNATION
+    incarnations: dict[int, int] = {}
     for member in order.members:
         instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
         try:
             subscribers[member.member_id] = subscriber_of(order.strategy, member.metadata, instance_id)
-            incarnation = max(incarnation, incarnation_of(order.strategy, member.metadata))
+            known = known_of(order.strategy, member.metadata)
+            incarnations[known.generation] = max(
+                incarnations.get(known.generation, NO_INCARNATION), known.incarnation
+            )
         except Malformed:
             subscribers[member.member_id] = Subscriber(topics=(), instance_id=instance_id)
             unreadable.append(member.member_id)
-    return Members(subscribers, incarnation, unreadable)
+    return Members(subscribers, incarnations, unreadable)
 
 
 def incarnation_for(order: Lead, members: Members, wall_ms: int) -> int:
     """
-    On an engine that has none: the one that the members know; a new one, above it, where a group begins.
+    On an engine that has none: the one of the last generation, if somebody was in it; else a new one, above all.
 
-    (incarnation, generation) has to rise although a deleted group counts its generations from the beginning.
+    (incarnation, generation) has to rise although a deleted group counts its generations from the beginning, and
+    although whoever led the last generation may have minted a number that nobody here has heard of.
     """
-    if members.incarnation != NO_INCARNATION and order.generation != FIRST_GENERATION:
-        return members.incarnation
-    return max(members.incarnation + 1, wall_ms)
+    last = members.incarnations.get(order.generation - 1, NO_INCARNATION)
+    if last != NO_INCARNATION:
+        return last
+    return max(*members.incarnations.values(), NO_INCARNATION, wall_ms - 1) + 1
 
 
 def led(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_sidecar.consumer_protocol.offers import Offer, incarnation_of, metadata_for, subscriber_of
+from rota_sidecar.consumer_protocol.offers import Offer, known_of, metadata_for, subscriber_of
 from rota_sidecar.consumer_protocol.subscription import (
     Subscription,
     decode_subscription,
@@ -123,7 +123,7 @@ def test_cooperative_members_say_what_they_have_and_how_much_arrives() -> None:
     assert list(found.topics) == ["s", "t"]
     assert lists(found.owned) == {"s": [1], "t": [0, 2]}
     assert {topic: list(rates) for topic, rates in found.rates.items()} == {"s": [0.0], "t": [8.0, 64.0]}
-    assert (found.generation, found.rack, incarnation_of("load-aware-sticky", metadata)) == (5, "r1", 77)
+    assert (found.generation, found.rack, known_of("load-aware-sticky", metadata).incarnation) == (5, "r1", 77)
     assert decode_subscription(metadata).user_data[:4] == b"\0\0\0\5"
 
 
@@ -138,13 +138,13 @@ def test_nothing_of_ours_is_in_the_user_data_of_sticky() -> None:
     metadata = metadata_for("sticky", OWN)
     found = decode_subscription(metadata)
     assert found.user_data == encode_sticky_data({"s": [1], "t": [0, 2]}, 5)
-    assert (found.owned, incarnation_of("sticky", metadata)) == ({}, -1)
+    assert (found.owned, known_of("sticky", metadata).incarnation) == ({}, -1)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_strategies_without_claims_send_none(strategy: str) -> None:
     metadata = metadata_for(strategy, OWN)
     assert decode_subscription(metadata).owned == {}
-    assert incarnation_of(strategy, metadata) == 77
+    assert known_of(strategy, metadata).incarnation == 77
     found = subscriber_of(strategy, encode_subscription(Subscription(["t"], b"", {"t": [1]}, 3)), "i1")
     assert (found.owned, found.generation, found.instance_id) == ({}, -1, "i1")

@@ -70,11 +70,9 @@ def subscriber_of(strategy: str, metadata: bytes, instance_id: str | None) -> Su
     return Subscriber(found.topics, owned, max(generation, NO_GENERATION), instance_id, found.rack, rates)
 
 
-def incarnation_of(strategy: str, metadata: bytes) -> int:
-    """What a member of ours says the group's incarnation is. Raises Malformed."""
-    if strategy == STICKY:
-        return NO_INCARNATION
-    return decode_member_data(decode_subscription(metadata).user_data).incarnation
+def known_of(strategy: str, metadata: bytes) -> MemberData:
+    """What a member of ours says about the generation that it was in last. Raises Malformed."""
+    return MemberData() if strategy == STICKY else decode_member_data(decode_subscription(metadata).user_data)
 
 
 def _in_order(owned: Owned) -> Owned:

@@ -45,7 +45,7 @@ class Roll:
     """A group, in numbers."""
 
     table: Table
-    # In the order of their ids.
+    # In the order of their ids, or in another one.
     ids: Sequence[str]
     subscribers: Sequence[Subscriber]
     # Of each member which kind it is; of each kind its topics.
@@ -55,9 +55,9 @@ class Roll:
     class_of: Sequence[int]
 
 
-def call_roll(group: Group) -> Roll:
+def call_roll(group: Group, order: Sequence[str] | None = None) -> Roll:
     """Topics that nobody takes, that do not exist or that have no partitions do not take part."""
-    ids = sorted(group.members)
+    ids = sorted(group.members) if order is None else order
     subscribers = [group.members[name] for name in ids]
     kind_of, subscriptions = _kinds(subscribers, group)
     taken = frozenset().union(*subscriptions)

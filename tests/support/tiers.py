@@ -40,7 +40,7 @@ TIERS = (
     Tier("unit"),
     Tier("process", ("certificates", "postgres", "prometheus")),
     Tier("simulation"),
-    Tier("kafka", ("kafka",)),
+    Tier("kafka", ("certificates", "kafka")),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
     Tier("spark", ("spark",)),
 )

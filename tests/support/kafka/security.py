@@ -1,8 +1,10 @@
 """
-Who may speak to a broker, and how: anybody in plain text, or a user who proves a password (SCRAM) over TLS.
+Who may speak to a broker, and how: anybody in plain text, a user who proves a password (SCRAM) over TLS, or users with
+client certificates and passwords who may do what they were allowed to.
 
-The brokers present a certificate that is its own authority: one file to hand to clients, made by the JDK's
-`keytool`, valid for the addresses that tests dial. The secrets here guard brokers that live for a test.
+The second kind presents a certificate that is its own authority: one file to hand to clients, made by the JDK's
+`keytool`, valid for the addresses that tests dial. The third one has an authority, made by OpenSSL. The secrets here
+guard brokers that live for a test.
 """
 
 import shutil
@@ -13,13 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.support.certificates import Authority, Issued
 from tests.support.processes import ProcessFailed
 from tests.support.unavailable import Unavailable
 
-SecurityName = Literal["plaintext", "scram-tls"]
+SecurityName = Literal["plaintext", "scram-tls", "guarded"]
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 VALID_DAYS = "3650"
 
 
@@ -111,12 +116,102 @@ class ScramTls:
         return f"{self.protocol}, {' or '.join(MECHANISMS)}, user {self.user}, password {self.password}, CA {self.ca}"
 
 
-Security = Plaintext | ScramTls
+@dataclass(frozen=True)
+class Guarded:
+    """
+    TLS with client certificates, passwords by PLAIN and SCRAM, and rules of what each user may do.
+
+    `admin` may do everything. `user` may do nothing, until a test allows it. `authority` issues certificates.
+    """
+
+    authority: Authority
+    keystore: Path
+    client: Issued
+    user: str = "rota"
+    password: str = "rota-password"
+    admin: str = "admin"
+    admin_password: str = "admin-password"
+    protocol: str = "SASL_SSL"
+
+    @classmethod
+    def make(cls, folder: Path, addresses: Sequence[str]) -> "Guarded":
+        """Make the authority, and the certificates of the brokers, valid for these addresses, and of the clients."""
+        authority = Authority(folder / "authority")
+        names = ["DNS:localhost", *(f"IP:{address}" for address in sorted(set(addresses)))]
+        broker = authority.issue("broker", names)
+        keystore = folder / "broker.pem"
+        keystore.write_bytes(broker.key.read_bytes() + broker.certificate.read_bytes())
+        return cls(authority, keystore, authority.issue("client"))
+
+    @property
+    def ca(self) -> Path:
+        return self.authority.certificate
+
+    def settings(self, listeners: Sequence[str]) -> dict[str, str]:
+        users = " ".join(f'user_{name}="{password}"' for name, password in self._users().items())
+        modules = {"PLAIN": f"{PLAIN_MODULE} required {users};"}
+        modules |= dict.fromkeys(MECHANISMS, f"{LOGIN_MODULE} required;")
+        ours = {
+            f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config": module
+            for listener in listeners
+            for mechanism, module in modules.items()
+        }
+        # Without the listener's name it would not count where there is a login, too.
+        ours |= {f"listener.name.{listener.lower()}.ssl.client.auth": "required" for listener in listeners}
+        return {
+            **ours,
+            "sasl.enabled.mechanisms": ",".join(modules),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca),
+            "authorizer.class.name": AUTHORIZER,
+            # The brokers' own listeners have no login.
+            "super.users": f"User:{self.admin};User:ANONYMOUS",
+        }
+
+    def format_arguments(self) -> list[str]:
+        logins = [f"[name={name},password={password}]" for name, password in self._users().items()]
+        return [word for login in logins for how in MECHANISMS for word in ("--add-scram", f"{how}={login}")]
+
+    def client_config(self) -> dict[str, str]:
+        """As the one who may do everything."""
+        return {
+            "security.protocol": self.protocol,
+            "sasl.mechanism": MECHANISMS[0],
+            "sasl.username": self.admin,
+            "sasl.password": self.admin_password,
+            "ssl.ca.location": str(self.ca),
+            "ssl.certificate.location": str(self.client.certificate),
+            "ssl.key.location": str(self.client.key),
+        }
+
+    def tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(self.client.certificate, self.client.key)
+        return context
+
+    def describe(self) -> str:
+        mine = f"certificate {self.client.certificate}, key {self.client.key}, CA {self.ca}"
+        logins = ", ".join(f"user {name}, password {password}" for name, password in self._users().items())
+        return f"{self.protocol}, PLAIN or {' or '.join(MECHANISMS)}, {logins}, {mine}"
+
+    def _users(self) -> dict[str, str]:
+        return {self.admin: self.admin_password, self.user: self.password}
+
+
+Security = Plaintext | ScramTls | Guarded
 
 
 def make_security(name: SecurityName, folder: Path, addresses: Sequence[str]) -> Security:
     """The choice by its name; `folder` keeps its files, `addresses` are those that clients dial."""
-    return Plaintext() if name == "plaintext" else ScramTls.make(folder, addresses)
+    match name:
+        case "plaintext":
+            return Plaintext()
+        case "scram-tls":
+            return ScramTls.make(folder, addresses)
+        case "guarded":
+            return Guarded.make(folder, addresses)
 
 
 def _keytool(*arguments: str) -> None:

@@ -39,6 +39,11 @@ class KafkaCoordination:
         self._patient: set[Connection] = set()
         self._idle: Connection | None = None
 
+    @property
+    def coordinator(self) -> Address | None:
+        """Who was found last, whether or not it still answers."""
+        return self._coordinator
+
     async def find(self, within_s: float) -> pb.ErrorCode.ValueType:
         """Look it up and connect to it. Raises Unreachable, Refused."""
         await self.close()

@@ -1,0 +1,214 @@
+"""The sidecar's connection to brokers that do not trust everybody: who is let in, and what is said to the others."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.engines.kafka.scram import MECHANISMS
+from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
+from rota_sidecar.engines.kafka.topics import KafkaTopics
+from rota_sidecar.engines.port import Refused, Unreachable
+from tests.kafka.sidecar_group import WITHIN_S, member, run
+from tests.support.certificates import Authority
+from tests.support.kafka import Kafka, running
+from tests.support.kafka.security import Guarded
+
+pytestmark = pytest.mark.kafka
+
+ALLOWED = "allowed-"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Kafka]:
+    """Its user may read groups and topics that are named so, and nothing else."""
+    with running(security="guarded") as kafka:
+        for topic in (f"{ALLOWED}topic", "forbidden"):
+            kafka.create_topic(topic, partitions=3)
+        user = f"User:{security(kafka).user}"
+        rules = [
+            AclBinding(
+                kind,
+                ALLOWED,
+                ResourcePatternType.PREFIXED,
+                user,
+                "*",
+                AclOperation.READ,
+                AclPermissionType.ALLOW,
+            )
+            for kind in (ResourceType.GROUP, ResourceType.TOPIC)
+        ]
+        admin = AdminClient(kafka.client_config())
+        for created in admin.create_acls(rules).values():
+            created.result(WITHIN_S)
+        yield kafka
+
+
+def security(kafka: Kafka) -> Guarded:
+    assert isinstance(kafka.security, Guarded)
+    return kafka.security
+
+
+def settings(kafka: Kafka, mechanism: str = "SCRAM-SHA-512") -> KafkaSettings:
+    """Those of the user."""
+    known = security(kafka)
+    return KafkaSettings(
+        (kafka.bootstrap,),
+        tls=TlsFiles(known.ca, known.client.certificate, known.client.key),
+        sasl=Sasl(mechanism, known.user, known.password),
+    )
+
+
+def refusal(wrong: KafkaSettings, group: str = f"{ALLOWED}group") -> str:
+    """What is said to who looks for a coordinator with these; a second time the same."""
+    said: list[str] = []
+
+    async def find() -> None:
+        async with member(wrong, group) as one:
+            for _ in range(2):
+                with pytest.raises(Refused) as refused:
+                    await one.coordination.find(WITHIN_S)
+                said.append(str(refused.value))
+
+    run(find())
+    first, second = said
+    assert first == second
+    return first
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_user_with_certificate_and_password_joins(guarded: Kafka, mechanism: str) -> None:
+    async def join() -> None:
+        async with member(settings(guarded, mechanism), f"{ALLOWED}{mechanism}", f"{ALLOWED}topic") as one:
+            await one.serve()
+            assert (await one.join()).error_code == pb.NONE
+            assert (await one.sync(**{one.member_id: b""})).error_code == pb.NONE
+            assert await one.heartbeat() == pb.NONE
+
+    run(join())
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_refused(guarded: Kafka, mechanism: str) -> None:
+    right = settings(guarded)
+    wrong = replace(right, sasl=Sasl(mechanism, security(guarded).user, "not-the-password"))
+    assert refusal(wrong) == (
+        f"Kafka at {guarded.bootstrap} refuses the login of user 'rota' with {mechanism}; "
+        "check the user and the password"
+    )
+
+
+def test_an_unknown_user_is_refused_in_the_same_words(guarded: Kafka) -> None:
+    stranger = replace(settings(guarded), sasl=Sasl("SCRAM-SHA-256", "stranger", "any"))
+    assert "refuses the login of user 'stranger' with SCRAM-SHA-256" in refusal(stranger)
+
+
+def test_a_group_that_the_user_may_not_read_is_an_answer(guarded: Kafka) -> None:
+    async def find() -> None:
+        async with member(settings(guarded), "forbidden") as one:
+            assert await one.coordination.find(WITHIN_S) == pb.GROUP_AUTHORIZATION_FAILED
+            with pytest.raises(
+                Unreachable, match="there is no connection to the coordinator of group 'forbidden'"
+            ):
+                await one.join()
+
+    run(find())
+
+
+def test_a_topic_that_the_user_may_not_read_is_refused_by_name_and_not_listed(guarded: Kafka) -> None:
+    async def describe() -> None:
+        topics = KafkaTopics(settings(guarded))
+        assert list(await topics.describe(None, WITHIN_S)) == [f"{ALLOWED}topic"]
+        with pytest.raises(Refused, match="Kafka does not let us see topic 'forbidden'; allow this user"):
+            await topics.describe([f"{ALLOWED}topic", "forbidden"], WITHIN_S)
+        await topics.close()
+
+    run(describe())
+
+
+def test_a_certificate_that_is_not_trusted_is_refused(guarded: Kafka, tmp_path: Path) -> None:
+    foreign = Authority(tmp_path / "foreign")
+    said = refusal(replace(settings(guarded), tls=TlsFiles(foreign.certificate)))
+    assert said.startswith(f"the certificate of Kafka at {guarded.bootstrap} is not trusted (")
+    assert said.endswith("; check the CA file, and that the address is one of the certificate's names")
+
+
+def test_a_missing_client_certificate_is_said_and_taken_once_it_is_there(
+    guarded: Kafka, tmp_path: Path
+) -> None:
+    right = settings(guarded)
+    assert "does not take our certificate, or misses one" in refusal(
+        replace(right, tls=TlsFiles(security(guarded).ca))
+    )
+    foreign = Authority(tmp_path / "foreign").issue("client")
+    ours = replace(right, tls=TlsFiles(security(guarded).ca, foreign.certificate, foreign.key))
+    assert "does not take our certificate, or misses one" in refusal(ours)
+
+    # Whoever renews it replaces the files; nothing is started anew.
+    foreign.replace(security(guarded).client)
+
+    async def find() -> None:
+        async with member(ours, f"{ALLOWED}renewed") as one:
+            await one.serve()
+
+    run(find())
+
+
+def test_a_missing_login_is_a_closed_connection(guarded: Kafka) -> None:
+    async def find() -> None:
+        async with member(replace(settings(guarded), sasl=None), f"{ALLOWED}group") as one:
+            with pytest.raises(
+                Unreachable, match=r"closed the connection before it served us; .* asks for a login"
+            ):
+                await one.coordination.find(WITHIN_S)
+
+    run(find())
+
+
+def test_a_listener_with_tls_is_refused_without(guarded: Kafka) -> None:
+    said = refusal(KafkaSettings((guarded.bootstrap,)))
+    assert (
+        said
+        == f"Kafka at {guarded.bootstrap} speaks TLS only; set a CA file, or use its listener without TLS"
+    )
+
+
+def test_a_listener_without_tls_is_not_reached_with(kafka: Kafka, guarded: Kafka) -> None:
+    async def find() -> None:
+        async with member(replace(settings(guarded), bootstrap=(kafka.bootstrap,)), "any") as one:
+            with pytest.raises(Unreachable, match="check that its listener has TLS"):
+                await one.coordination.find(WITHIN_S)
+
+    run(find())
+
+
+def test_a_login_where_none_is_asked_for_is_refused(kafka: Kafka) -> None:
+    said = refusal(KafkaSettings((kafka.bootstrap,), sasl=Sasl("SCRAM-SHA-256", "rota", "any")))
+    assert said == (
+        f"Kafka at {kafka.bootstrap} asks for no login on that listener; "
+        "use the listener that does, or leave the login out"
+    )
+
+
+def test_files_that_cannot_be_used_are_named(guarded: Kafka, tmp_path: Path) -> None:
+    known, other = security(guarded), Authority(tmp_path / "other")
+    ours, nothing = known.client, tmp_path / "nothing"
+    nothing.touch()
+    locked = other.lock(other.issue("client"), "passphrase")
+    faults: Mapping[TlsFiles, str] = {
+        TlsFiles(tmp_path / "none.crt"): "none.crt cannot be read (No such file or directory)",
+        TlsFiles(nothing): "nothing holds no certificate that can be read",
+        TlsFiles(known.ca, ours.certificate, locked): "is locked with a passphrase; give a key without one",
+        TlsFiles(known.ca, ours.certificate, other.issue("more").key): "do not belong together",
+        TlsFiles(known.ca, ours.certificate, nothing): "hold no certificate and key that can be read",
+        TlsFiles(
+            known.ca, ours.certificate, tmp_path / "none.key"
+        ): "cannot be read (No such file or directory)",
+    }
+    for files, fault in faults.items():
+        assert fault in refusal(replace(settings(guarded), tls=files))

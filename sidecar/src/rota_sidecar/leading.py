@@ -107,15 +107,32 @@ def led(
 ) -> Led:
     """Plan, and write it down. Raises Refused."""
     plan = plan_for(members, topics, strategy)
-    user_data = encode_assignment_data(incarnation)
+    planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
+    givers = holders_of_withheld(members, plan, planned)
     assignments = [
         pb.Assignment(
-            member_id=member_id, assignment=encode_assignment(Assignment(plan[member_id], user_data))
+            member_id=member_id,
+            assignment=encode_assignment(
+                Assignment(
+                    plan[member_id], encode_assignment_data(incarnation, comes_again=member_id in givers)
+                )
+            ),
         )
         for member_id in members.subscribers
     ]
-    planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
     return Led(order.call, assignments, planned)
+
+
+def holders_of_withheld(members: Members, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:
+    """Who has to give up partitions that the plan gives to nobody yet."""
+    given = sum(len(numbers) for parts in plan.values() for numbers in parts.values())
+    if given == sum(planned.values()):
+        return frozenset()
+    return frozenset(
+        member_id
+        for member_id, each in members.subscribers.items()
+        if any(not set(plan[member_id].get(topic, ())) >= set(owned) for topic, owned in each.owned.items())
+    )
 
 
 def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:

@@ -18,6 +18,7 @@ from rota_sidecar.consumer_protocol.user_data import (
     UNKNOWN_RATE,
     USER_DATA_BYTES_MAX,
     MemberData,
+    comes_again,
     decode_assignment_data,
     decode_member_data,
     decode_sticky_data,
@@ -71,11 +72,15 @@ def test_bytes_of_others_are_read_as_what_is_known(data: bytes) -> None:
     if b"rota" not in data:
         assert (found.incarnation, found.rates) == (-1, ())
         assert decode_assignment_data(data) == -1
+        assert not comes_again(data)
 
 
 @given(st.integers(0, 2**63 - 1))
 def test_the_leader_gives_the_incarnation(incarnation: int) -> None:
     assert decode_assignment_data(encode_assignment_data(incarnation)) == incarnation
+    assert decode_assignment_data(encode_assignment_data(incarnation, comes_again=True)) == incarnation
+    assert comes_again(encode_assignment_data(incarnation, comes_again=True))
+    assert not comes_again(encode_assignment_data(incarnation))
 
 
 @given(OWNED, st.integers(0, 2**31 - 1))
@@ -123,7 +128,11 @@ def test_cooperative_members_say_what_they_have_and_how_much_arrives() -> None:
     assert list(found.topics) == ["s", "t"]
     assert lists(found.owned) == {"s": [1], "t": [0, 2]}
     assert {topic: list(rates) for topic, rates in found.rates.items()} == {"s": [0.0], "t": [8.0, 64.0]}
-    assert (found.generation, found.rack, known_of("load-aware-sticky", metadata).incarnation) == (5, "r1", 77)
+    assert (found.generation, found.rack, known_of("load-aware-sticky", metadata).incarnation) == (
+        5,
+        "r1",
+        77,
+    )
     assert decode_subscription(metadata).user_data[:4] == b"\0\0\0\5"
 
 

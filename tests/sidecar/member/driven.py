@@ -148,10 +148,11 @@ class Driven:
         return self.step(on.Led(call, [pb.Assignment(member_id=MEMBER_ID)], {"orders": partitions}))
 
     def answer_sync(
-        self, *numbers: int, error: pb.ErrorCode.ValueType = pb.NONE, incarnation: int = INCARNATION
+        self, *numbers: int, error: pb.ErrorCode.ValueType = pb.NONE, comes_again: bool = False
     ) -> list[do.Action]:
         call, _ = self.sent(pb.SyncGroupRequest)
-        assignment = Assignment({"orders": numbers} if numbers else {}, encode_assignment_data(incarnation))
+        data = encode_assignment_data(INCARNATION, comes_again=comes_again)
+        assignment = Assignment({"orders": numbers} if numbers else {}, data)
         response = pb.SyncGroupResponse(error_code=error, assignment=encode_assignment(assignment))
         return self.step(on.Answered(call, response))
 

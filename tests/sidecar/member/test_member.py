@@ -312,6 +312,20 @@ def test_after_a_crash_of_the_sidecar_it_takes_up_its_generation_without_a_round
     assert again.member.identity.member_id == MEMBER_ID
 
 
+def test_who_restarts_when_it_had_to_give_something_up_comes_again() -> None:
+    # Found by the simulation: a static member was handed its assignment again without a round, held nothing that it
+    # could have given up, and so never came for the second half; what it had held before stayed with nobody.
+    again = Driven(instance_id="one")
+    again.start()
+    again.find()
+    again.answer_join()
+    assert names(again.answer_sync(0, comes_again=True)) == ["Joined", "Remember", "Assign", "JoinGroup"]
+    giving_up = Driven().join(0, 1)
+    giving_up.step(on.Noticed(MEMBER_ID, giving_up.generation))
+    giving_up.answer_join()
+    assert names(giving_up.answer_sync(0, comes_again=True)) == ["Joined", "Remember", "Revoke"]
+
+
 def test_after_a_crash_in_an_old_generation_it_joins_under_its_id() -> None:
     again = Driven()
     again.start(

@@ -21,6 +21,7 @@ _MARK = b"rota"
 _VERSION = 1
 _GENERATION = struct.Struct(">i")
 _OURS = struct.Struct(">4sBq")
+_COMES_AGAIN = b"\x01"
 RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size
 
 # A rate is one byte: unknown, none, or a power of 2^(1/8), from one record in two minutes to 25 million a second.
@@ -56,9 +57,14 @@ def decode_member_data(data: bytes) -> MemberData:
     return MemberData(generation, incarnation, tuple(map(_rate_of, rates)))
 
 
-def encode_assignment_data(incarnation: int) -> bytes:
-    """What a leader adds to an assignment."""
-    return _OURS.pack(_MARK, _VERSION, incarnation)
+def encode_assignment_data(incarnation: int, *, comes_again: bool = False) -> bytes:
+    """
+    What a leader adds to an assignment: the incarnation, and whether this member has to give something up and come again.
+
+    The second is there for a member that restarts just then: it holds nothing that it could give up, is handed this
+    assignment again without a round, and what it held before would stay with nobody.
+    """
+    return _OURS.pack(_MARK, _VERSION, incarnation) + (_COMES_AGAIN if comes_again else b"")
 
 
 def decode_assignment_data(data: bytes) -> int:
@@ -67,6 +73,12 @@ def decode_assignment_data(data: bytes) -> int:
         return NO_INCARNATION
     mark, version, incarnation = _OURS.unpack_from(data)
     return int(incarnation) if mark == _MARK and version >= _VERSION else NO_INCARNATION
+
+
+def comes_again(data: bytes) -> bool:
+    """Whether the member is to come to another round; never in the words of others."""
+    is_ours = decode_assignment_data(data) != NO_INCARNATION
+    return is_ours and data[_OURS.size : _OURS.size + 1] == _COMES_AGAIN
 
 
 def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> bytes:

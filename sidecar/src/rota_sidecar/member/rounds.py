@@ -2,7 +2,7 @@
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.consumer_protocol.assignment import decode_assignment
-from rota_sidecar.consumer_protocol.user_data import decode_assignment_data
+from rota_sidecar.consumer_protocol.user_data import comes_again, decode_assignment_data
 from rota_sidecar.consumer_protocol.wire import Malformed
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import states as st
@@ -119,10 +119,10 @@ def _take(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None
         )
     )
     core.remember()
-    _settle(core, given)
+    _settle(core, given, again=comes_again(assignment.user_data))
 
 
-def _settle(core: Core, given: frozenset[Partition]) -> None:
+def _settle(core: Core, given: frozenset[Partition], *, again: bool) -> None:
     """Let go what was taken, then have what was added; unless it is to end."""
     held = core.holdings.held.keys()
     core.state = st.Stable()
@@ -136,6 +136,9 @@ def _settle(core: Core, given: frozenset[Partition]) -> None:
         )
     else:
         core.assign(frozenset(given - held))
+        if again:
+            # What it is to give up it held before it restarted: nobody has that until it comes again.
+            rejoin(core, "gave up what others get, when it restarted")
 
 
 def rejoin(core: Core, reason: str) -> None:

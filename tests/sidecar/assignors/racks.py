@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from rota_sidecar.assignors.model import Group, Plan, Topic
+from rota_sidecar.assignors.near import is_near, racks_of
 from tests.sidecar.assignors.groups import spread
 
 RACKS = ("a", "b", "c")
@@ -23,7 +24,7 @@ def spread_over(brokers: int, replicas: int, **sizes: int) -> dict[str, Topic]:
 def far_from(group: Group, plan: Plan) -> int:
     """How many partitions are with members in other racks."""
     return sum(
-        bool(rack) and rack not in group.topics[topic].racks[number]
+        not is_near(rack, racks_of(group.topics[topic])[number])
         for name, partitions in spread(plan).items()
         for rack in [group.members[name].rack]
         for topic, number in partitions

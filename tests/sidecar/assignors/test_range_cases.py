@@ -10,7 +10,7 @@ from rota_sidecar.assignors.range import Range
 from tests.sidecar.assignors.groups import everything, group, groups, in_words, member, spread
 from tests.sidecar.assignors.racks import RACKS, spread_over, with_racks
 
-EXAMPLES = settings(max_examples=100, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 
 
 def ranges(members: Mapping[str, Subscriber], **sizes: int) -> dict[str, str]:

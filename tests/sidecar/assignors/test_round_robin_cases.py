@@ -9,7 +9,7 @@ from rota_sidecar.assignors.order import in_order
 from rota_sidecar.assignors.round_robin import RoundRobin
 from tests.sidecar.assignors.groups import Spread, everything, group, groups, in_words, member, spread
 
-EXAMPLES = settings(max_examples=150, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 STAIRCASE = {"C0": member("t0"), "C1": member("t0 t1"), "C2": member("t0 t1 t2")}
 
 

@@ -23,7 +23,7 @@ from tests.sidecar.assignors.groups import (
 
 EAGER = Sticky()
 COOPERATIVE = CooperativeSticky()
-EXAMPLES = settings(max_examples=120, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 
 
 def eager(group: Group) -> Spread:

@@ -46,16 +46,20 @@ def _highest(claims: Claims, member: int, count: int, among: TopicClass) -> list
     return [table.offsets[key % width] + key // width for key in chosen]
 
 
-def deal(free: Sequence[int], cell: Cell, loads: list[int], moves: Moves) -> None:
-    """Deal what is free to those who want more than they have. `loads` is what everybody has meanwhile."""
-    short = {
+def shortages(cell: Cell) -> dict[int, int]:
+    """Who wants more than they have, and how many."""
+    return {
         member: wants - has
         for member, has, wants in zip(cell.members, cell.claimed, cell.wanted, strict=True)
         if wants > has
     }
+
+
+def deal(free: Sequence[int], short: dict[int, int], loads: list[int], moves: Moves) -> None:
+    """Deal what is free to those who are short. `short` and `loads` become what they are afterwards."""
     waiting = sorted(short, key=lambda member: (loads[member], member), reverse=True)
     dealt, active, height = 0, list[int](), 0
-    while active or waiting:
+    while dealt < len(free) and (active or waiting):
         if not active:
             height = loads[waiting[-1]]
         active = _with_those_at(height, active, waiting, loads)
@@ -65,11 +69,18 @@ def deal(free: Sequence[int], cell: Cell, loads: list[int], moves: Moves) -> Non
         width = len(active)
         end = dealt + rounds * width
         for place, member in enumerate(active):
-            moves.given[member].append(free[dealt + place : end : width])
-            loads[member] += rounds
-            short[member] -= rounds
+            give(free[dealt + place : end : width], member, short, loads, moves)
         dealt, height = end, height + rounds
-        active = [member for member in active if short[member]]
+        active = [member for member in active if member in short]
+
+
+def give(part: Sequence[int], member: int, short: dict[int, int], loads: list[int], moves: Moves) -> None:
+    """Give one member some of what it is short of."""
+    moves.given[member].append(part)
+    loads[member] += len(part)
+    short[member] -= len(part)
+    if not short[member]:
+        del short[member]
 
 
 def _with_those_at(height: int, active: list[int], waiting: list[int], loads: Sequence[int]) -> list[int]:

@@ -9,9 +9,10 @@ different subscriptions there are, and hardly on how many partitions.
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from rota_sidecar.assignors.model import Group, Subscriber
+from rota_sidecar.assignors.near import Racks, matters, racks_of
 
 
 class Table:
@@ -53,6 +54,8 @@ class Roll:
     kinds: Sequence[Sequence[int]]
     classes: Sequence[TopicClass]
     class_of: Sequence[int]
+    # Of each topic the racks of each partition; nothing where it does not matter to anybody.
+    racks: Sequence[Sequence[Racks]] = ()
 
 
 def call_roll(group: Group, order: Sequence[str] | None = None) -> Roll:
@@ -64,7 +67,16 @@ def call_roll(group: Group, order: Sequence[str] | None = None) -> Roll:
     table = Table({name: group.topics[name].partitions for name in taken})
     kinds = [sorted(table.index[name] for name in subscription) for subscription in subscriptions]
     classes, class_of = _classes(len(table.names), kinds, kind_of)
-    return Roll(table, ids, subscribers, kind_of, kinds, classes, class_of)
+    racks = _racks(table, subscribers, group)
+    return Roll(table, ids, subscribers, kind_of, kinds, classes, class_of, racks)
+
+
+def _racks(table: Table, subscribers: Sequence[Subscriber], group: Group) -> Sequence[Sequence[Racks]]:
+    wanted = {subscriber.rack for subscriber in subscribers if subscriber.rack}
+    if not wanted:
+        return ()
+    racks = [racks_of(group.topics[name]) for name in table.names]
+    return racks if matters(wanted, chain.from_iterable(racks)) else ()
 
 
 def _kinds(subscribers: Sequence[Subscriber], group: Group) -> tuple[list[int], list[frozenset[str]]]:

@@ -1,0 +1,243 @@
+"""
+The sidecar as a process, for tests: a bare member, driven by its commands and watched by its events.
+
+    sidecar = Sidecar(folder, "rota://127.0.0.1:7070", "orders", ["--topics=events"])
+    sidecar.start()
+    sidecar.wait("assigned")
+    sidecar.ask("commit", offsets=[{"topic": "events", "partition": 0, "offset": 7}])
+    sidecar.terminate()
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import Process
+from tests.support.workdir import logs
+
+# Everything happens at once, except where a real timer is what is tested.
+QUICK = ("--session-timeout-ms=6000", "--heartbeat-interval-ms=500", "--topics-refresh-ms=500")
+WITHIN_S = 15
+TOPIC = "events"
+
+Event = Mapping[str, Any]
+Partition = tuple[str, int]
+# What was told at the same time as an event: all of them, until the test asks.
+Holds = Callable[[Event], bool]
+
+
+def flat(partitions: Mapping[str, Sequence[int]]) -> set[Partition]:
+    """The partitions of an event, one by one."""
+    return {(topic, number) for topic, numbers in partitions.items() for number in numbers}
+
+
+class Sidecar:
+    """One sidecar; `start` again after `kill` or `terminate` is the same one, on the same state folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        servers: str,
+        group: str,
+        flags: Sequence[str] = (f"--topics={TOPIC}",),
+        *,
+        name: str = "sidecar",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.group = group
+        self._logs = logs(folder)
+        self._flags = [
+            "--membership-only",
+            f"--bootstrap-servers={servers}",
+            f"--group-id={group}",
+            *QUICK,
+            *flags,
+        ]
+        self._environment = environment or {}
+        self._starts = 0
+        self._ids = count(1)
+        self._process: Process | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._output = self._logs / "nothing-yet"
+        self._read_to = 0
+        self._seen: list[Event] = []
+        # How far `wait` has gone.
+        self._next = 0
+
+    def start(self, *more_flags: str) -> None:
+        """Start it; it ends with the thread that called this."""
+        self._starts += 1
+        begin = f"{self.name}-{self._starts}"
+        self._output, log = self._logs / f"{begin}.events", self._logs / f"{begin}.log"
+        self._read_to, self._seen, self._next = 0, [], 0
+        command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "rota_sidecar"]
+        with self._output.open("wb") as events, log.open("wb") as errors:
+            child = subprocess.Popen(
+                [*command, *self._flags, *more_flags],
+                stdin=subprocess.PIPE,
+                stdout=events,
+                stderr=errors,
+                env={**os.environ, **self._environment},
+                start_new_session=True,
+            )
+        self._child, self._process = child, Process(self.name, child, log)
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """All that the running process has told so far."""
+        with self._output.open("rb") as output:
+            output.seek(self._read_to)
+            told, _, _ = output.read().rpartition(b"\n")
+        if told:
+            self._read_to += len(told) + 1
+            self._seen += [json.loads(line) for line in told.splitlines()]
+        return self._seen
+
+    def wait(self, event: str, holds: Holds = lambda _: True, *, within_s: float = WITHIN_S) -> Event:
+        """The next event of this name for which that holds, after the one that was waited for last."""
+        found: list[int] = []
+
+        def is_there() -> bool:
+            events = self.events
+            found[:] = [
+                place
+                for place in range(self._next, len(events))
+                if events[place]["event"] == event and holds(events[place])
+            ][:1]
+            return bool(found)
+
+        try:
+            self._running.wait_until(is_there, within_s=within_s)
+        except Exception as error:
+            error.add_note(f"events so far: {json.dumps(self.events[-20:], indent=1)}")
+            if not is_there():  # it may have ended right after it
+                raise
+        self._next = found[0] + 1
+        return self._seen[found[0]]
+
+    def count(self, event: str) -> int:
+        """How often it was told so far."""
+        return sum(each["event"] == event for each in self.events)
+
+    @property
+    def partitions(self) -> set[Partition]:
+        """What it has, as far as it told; what it is letting go is still its own."""
+        held: set[Partition] = set()
+        for event in self.events:
+            if event["event"] == "assigned":
+                held |= flat(event["partitions"])
+            elif event["event"] in ("revoked", "lost"):
+                held -= flat(event["partitions"])
+        return held
+
+    def wait_until_it_has(self, number: int, *, within_s: float = WITHIN_S) -> set[Partition]:
+        """Its partitions, once there are so many."""
+        self._running.wait_until(lambda: len(self.partitions) == number, within_s=within_s)
+        return self.partitions
+
+    def say(self, line: str) -> None:
+        """Send a line, whatever it is."""
+        assert self._child is not None
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{line}\n".encode())
+        self._child.stdin.flush()
+
+    def tell(self, command: str, **fields: object) -> None:
+        """Send a command."""
+        self.say(json.dumps({"command": command, **fields}))
+
+    def ask(self, command: str, *, within_s: float = WITHIN_S, **fields: object) -> Event:
+        """The answer to a command: what was committed or fetched, or why it was refused."""
+        number = next(self._ids)
+        self.tell(command, id=number, **fields)
+        found: list[Event] = []
+
+        def is_there() -> bool:
+            found[:] = [event for event in self.events if event.get("id") == number]
+            return bool(found)
+
+        self._running.wait_until(is_there, within_s=within_s)
+        return found[0]
+
+    def commit(self, offsets: Mapping[Partition, int], **more: object) -> Mapping[Partition, str]:
+        """Commit offsets, `more` beside each of them; the errors."""
+        parts = [
+            {"topic": topic, "partition": number, "offset": offset, **more}
+            for (topic, number), offset in offsets.items()
+        ]
+        answer = self.ask("commit", offsets=parts)
+        return {(each["topic"], each["partition"]): each["error"] for each in answer["errors"]}
+
+    def fetch(self) -> Mapping[Partition, int]:
+        """What is committed for the partitions that it has."""
+        offsets = self.ask("fetch")["offsets"]
+        return {(each["topic"], each["partition"]): each["offset"] for each in offsets if each["offset"] >= 0}
+
+    def terminate(self, *, within_s: float = WITHIN_S) -> int:
+        """SIGTERM, once; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self._running.wait(within_s=within_s)
+
+    def wait_for_exit(self, *, within_s: float = WITHIN_S) -> int:
+        """The exit code, once it ends by itself."""
+        return self._running.wait(within_s=within_s)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._running.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP freezes it, SIGCONT wakes it."""
+        os.kill(self._running.pid, number)
+
+    def close_input(self) -> None:
+        """Say nothing any more."""
+        assert self._child is not None
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+
+    def stop(self) -> None:
+        """End it whatever it does, if it runs."""
+        if self._process is not None and self._process.exit_code is None:
+            self.signal(signal.SIGCONT)
+            self._process.stop()
+        if self._child is not None and self._child.stdin is not None:
+            self._child.stdin.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.exit_code is None
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def log(self) -> str:
+        """What it has said on standard error."""
+        return self._running.log.read_text()
+
+    @property
+    def _running(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+
+@contextmanager
+def running(*sidecars: Sidecar) -> Iterator[None]:
+    """Start them all; those that run are ended in the end."""
+    try:
+        for sidecar in sidecars:
+            sidecar.start()
+        yield
+    finally:
+        for sidecar in sidecars:
+            sidecar.stop()

@@ -107,6 +107,8 @@ def test_lines_that_nobody_reads_are_refused_in_the_end(pipe: tuple[int, int]) -
             writer.put(line)
         with pytest.raises(NobodyReads, match=f"{UNREAD_LINES_MAX} events wait on standard output"):
             put_many(writer, 3)
+        os.close(pipe[0])
+        await writer.broken.wait()  # the thread would write into the next test's pipe
 
     run(story())
 

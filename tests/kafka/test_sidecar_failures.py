@@ -44,8 +44,8 @@ async def is_served(one: HandMember) -> bool:
 
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[Kafka]:
-    """A broker for those who kill it and start it again."""
-    with running() as kafka:
+    """A broker for those who kill it and start it again; it stands in a rack."""
+    with running(settings={"broker.rack": "here"}) as kafka:
         yield kafka
 
 
@@ -83,6 +83,18 @@ def test_topics_are_described_and_none_is_made_by_asking(kafka: Kafka, unique_na
         assert every[unique_name] == found[unique_name]
         assert not [name for name in every if name.startswith("__") or name == unknown]
         assert await topics.describe([], WITHIN_S) == {}
+        await topics.close()
+
+    run(describe())
+
+
+def test_partitions_are_described_with_the_racks_of_their_replicas(mortal: Kafka, unique_name: str) -> None:
+    mortal.create_topic(unique_name, partitions=2)
+
+    async def describe() -> None:
+        topics = KafkaTopics(KafkaSettings((mortal.bootstrap,)))
+        found = await topics.describe([unique_name], WITHIN_S)
+        assert found[unique_name].racks == (frozenset({"here"}),) * 2
         await topics.close()
 
     run(describe())

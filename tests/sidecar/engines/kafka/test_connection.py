@@ -7,7 +7,12 @@ from dataclasses import replace
 
 import pytest
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from rota_sidecar.engines.kafka import connection as module
@@ -124,20 +129,20 @@ def test_a_server_that_never_says_anything_is_given_up() -> None:
 def test_answers_find_who_asked_and_one_who_left_disturbs_nobody() -> None:
     async def ask() -> None:
         def in_turn(request: ApiMessage) -> ApiMessage:
-            return MetadataResponse(brokers=[], topics=[], cluster_id=request.header.client_id)
+            (group,) = request.coordinator_keys
+            return FindCoordinatorResponse(coordinators=[(group, 1, "host", 9092, 0, None)])
 
         async with listening(answering(in_turn)) as settings:
             connection = await connected(settings)
-            tasks = [
-                asyncio.create_task(connection.ask(ask_metadata(), WITHIN_S, f"client-{number}"))
-                for number in range(20)
-            ]
+            groups = [f"group-{number}" for number in range(20)]
+            requests = [FindCoordinatorRequest(key_type=0, coordinator_keys=[group]) for group in groups]
+            tasks = [asyncio.create_task(connection.ask(each, WITHIN_S)) for each in requests]
             await asyncio.sleep(0)
             tasks[3].cancel()
             answers = await asyncio.gather(*tasks, return_exceptions=True)
             assert isinstance(answers.pop(3), asyncio.CancelledError)
-            expected = [f"client-{number}" for number in range(20) if number != 3]
-            assert [answer.cluster_id for answer in answers if isinstance(answer, ApiMessage)] == expected
+            found = [each.coordinators[0].key for each in answers if not isinstance(each, BaseException)]
+            assert found == [group for group in groups if group != "group-3"]
             await connection.close()
 
     run(ask())
@@ -191,6 +196,15 @@ def test_a_server_that_cannot_sign_with_the_password_is_not_believed() -> None:
     assert isinstance(wrong, Refused)
     assert "has not proved with SCRAM-SHA-256 that it knows the password" in str(wrong)
     assert "secret" not in str(wrong)
+
+
+def test_a_mechanism_that_the_broker_lacks_is_refused_with_those_that_it_has() -> None:
+    def handshake(request: ApiMessage) -> ApiMessage:
+        return SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI", "PLAIN"])
+
+    wrong = failure(answering(handshake), sasl=Sasl("SCRAM-SHA-256", "orders", "secret"))
+    assert isinstance(wrong, Refused)
+    assert str(wrong).endswith("does not take SCRAM-SHA-256; it takes GSSAPI, PLAIN")
 
 
 def test_nothing_is_sent_with_a_mechanism_that_is_not_supported() -> None:

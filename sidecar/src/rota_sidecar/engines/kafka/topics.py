@@ -2,17 +2,16 @@
 
 from collections.abc import Collection, Mapping
 
-from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.assignors.model import Topic
 from rota_sidecar.engines.kafka.bootstrap import Bootstrap
 from rota_sidecar.engines.kafka.connection import Connection
+from rota_sidecar.engines.kafka.metadata import Metadata
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Refused
 
-NO_TOPIC_ID = bytes(16)
 # A name that Kafka does not allow is one of no topic.
 NO_TOPIC = (pb.UNKNOWN_TOPIC_OR_PARTITION, pb.INVALID_TOPIC_EXCEPTION)
 
@@ -29,18 +28,15 @@ class KafkaTopics:
         asked = None if names is None else [(None, name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         answer = await self._ask(request, within_s)
-        forbidden = [
-            topic.name for topic in answer.topics if topic.error_code == pb.TOPIC_AUTHORIZATION_FAILED
-        ]
+        forbidden = [each.name for each in answer.topics if each.error_code == pb.TOPIC_AUTHORIZATION_FAILED]
         if forbidden:
             raise Refused(
                 f"Kafka does not let us see topic {forbidden[0]!r}; allow this user to describe and read it"
             )
-        racks = {broker.node_id: broker.rack for broker in answer.brokers if broker.rack}
         return {
-            topic.name: _topic(topic, racks)
-            for topic in answer.topics
-            if topic.error_code not in NO_TOPIC and (names is not None or not topic.is_internal)
+            each.name: each.topic
+            for each in answer.topics
+            if each.error_code not in NO_TOPIC and (names is not None or not each.is_internal)
         }
 
     async def close(self) -> None:
@@ -49,27 +45,11 @@ class KafkaTopics:
         if connection is not None:
             await connection.close()
 
-    async def _ask(self, request: MetadataRequest, within_s: float) -> ApiMessage:
+    async def _ask(self, request: MetadataRequest, within_s: float) -> Metadata:
         """On the connection that was used before, if it still stands."""
         if self._connection is not None and self._connection.failure is None:
-            return await self._connection.ask(request, within_s)
-        answer, self._connection = await self._bootstrap.ask(request, within_s)
+            answer = await self._connection.ask(request, within_s)
+        else:
+            answer, self._connection = await self._bootstrap.ask(request, within_s)
+        assert isinstance(answer, Metadata)
         return answer
-
-
-def _topic(topic: ApiMessage, racks: Mapping[int, str]) -> Topic:
-    """Kafka's description in ours; many partitions share the same set of racks."""
-    sets: dict[tuple[int, ...], frozenset[str]] = {}
-    by_number: list[frozenset[str]] = []
-    if racks:
-        for partition in sorted(topic.partitions, key=lambda each: each.partition_index):
-            replicas = tuple(partition.replica_nodes)
-            if replicas not in sets:
-                sets[replicas] = frozenset(racks[node] for node in replicas if node in racks)
-            by_number.append(sets[replicas])
-    topic_id = topic.topic_id.bytes if topic.topic_id is not None else NO_TOPIC_ID
-    return Topic(
-        partitions=len(topic.partitions),
-        racks=tuple(by_number),
-        topic_id=b"" if topic_id == NO_TOPIC_ID else topic_id,
-    )

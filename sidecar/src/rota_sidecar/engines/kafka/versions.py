@@ -15,7 +15,6 @@ from kafka.protocol.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
-    MetadataResponse,
 )
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka.protocol.sasl import (
@@ -25,12 +24,14 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from rota_sidecar.engines.kafka import metadata
+
 
 class Spoken(NamedTuple):
     """How a request is written, and what its answer is read as."""
 
     version: int
-    response: type[ApiMessage]
+    response: type[ApiMessage] | type[metadata.Metadata]
 
 
 # What a member cannot do without. Instance ids came to each of these late, `require_stable` with OffsetFetch 7.
@@ -45,7 +46,7 @@ MEMBERSHIP: dict[type[ApiMessage], Spoken] = {
     TxnOffsetCommitRequest: Spoken(3, TxnOffsetCommitResponse),
     FindCoordinatorRequest: Spoken(4, FindCoordinatorResponse),
     # Topic ids came with 10.
-    MetadataRequest: Spoken(12, MetadataResponse),
+    MetadataRequest: Spoken(metadata.VERSION, metadata.Metadata),
 }
 # What is asked before we know what a broker knows, or only where it knows it.
 OTHERS: dict[type[ApiMessage], Spoken] = {

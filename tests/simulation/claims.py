@@ -21,7 +21,7 @@ def check(history: History, ticket: Ticket, request: Request, reply: Message, wh
     """Everything that an answer may claim; `whose` is the process that asked."""
     match request, reply:
         case pb.JoinGroupRequest(), pb.JoinGroupResponse():
-            check_join(history, ticket, reply, whose)
+            check_join(history, ticket, (request, reply), whose)
         case pb.SyncGroupRequest(), pb.SyncGroupResponse():
             check_sync(history, ticket, request, reply)
         case pb.HeartbeatRequest(), pb.HeartbeatResponse():
@@ -34,9 +34,12 @@ def check(history: History, ticket: Ticket, request: Request, reply: Message, wh
             pass
 
 
-def check_join(history: History, ticket: Ticket, reply: pb.JoinGroupResponse, whose: object) -> None:
-    """An id, a generation, or both."""
-    if reply.error_code in (pb.NONE, pb.MEMBER_ID_REQUIRED):
+def check_join(
+    history: History, ticket: Ticket, said: tuple[pb.JoinGroupRequest, pb.JoinGroupResponse], whose: object
+) -> None:
+    """An id, a generation, or both. Who names its id itself may be a new process that knows it from the last one."""
+    request, reply = said
+    if reply.error_code in (pb.NONE, pb.MEMBER_ID_REQUIRED) and reply.member_id != request.member_id:
         history.identified(reply.member_id, whose)
     if reply.error_code == pb.NONE:
         history.joined(ticket, reply)

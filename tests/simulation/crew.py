@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.member.identity import Remembered
 from tests.conformance.members import TOPIC
 from tests.simulation.loop import Process
-from tests.simulation.member import REBALANCE_MS, REQUEST_S, SimulatedMember, commit_request
+from tests.simulation.member import DRAIN_S, REBALANCE_MS, REQUEST_S, SimulatedMember, commit_request
 from tests.simulation.network import Request
 from tests.simulation.plan import LEASE_S, SESSION_MS, SESSION_S
 from tests.simulation.world import World
@@ -21,23 +22,31 @@ class Crew:
         self.members: dict[int, SimulatedMember] = {}
         # Second processes of static members, that somebody started by mistake.
         self.doubles: list[SimulatedMember] = []
+        # What a member's sidecar remembers outlives its process.
+        self._volumes: dict[int, dict[str, Remembered]] = {}
 
-    def member(self, number: int) -> SimulatedMember:
+    def member(self, number: int, volume: dict[str, Remembered]) -> SimulatedMember:
         """A new process with this number; a static one has its number as its instance."""
         plan = self.world.plan
         group_id = plan.groups[number % len(plan.groups)]
         instance = f"instance-{number}" if number < plan.statics else None
-        return SimulatedMember(self.world, group_id, f"member-{number}", instance)
+        return SimulatedMember(self.world, group_id, f"member-{number}", instance, volume)
 
     def start(self, number: int) -> None:
-        """Start a member, if it is not there."""
+        """Start a member, if it is not there; as often as not the folder of the last one is lost."""
+        if number in self.members and self.members[number].has_ended:
+            self.members.pop(number).kill()
         if number not in self.members:
-            self.members[number] = self.member(number)
+            if self.world.chance.random() < 0.5:
+                self._volumes.pop(number, None)
+            elif self._volumes.get(number):
+                self.world.step("a member takes up who it was")
+            self.members[number] = self.member(number, self._volumes.setdefault(number, {}))
             self.members[number].start()
 
     def double(self, number: int) -> None:
         """Start a second process of the same static member; they fence each other until one is gone."""
-        double = self.member(number)
+        double = self.member(number, {})
         if double.instance is not None and not self.doubles:
             self.world.fault("a double started")
             self.doubles.append(double)
@@ -55,8 +64,8 @@ class Crew:
         member = self.members.pop(number, None)
         if member is not None:
             self.world.fault("member left")
-            member.process.spawn(member.leave())
-            self.world.loop.outside(self.world.chance.uniform(0.05, 1), member.kill)
+            member.leave()
+            self.world.loop.outside(DRAIN_S + self.world.chance.uniform(0.05, 3), member.kill)
 
     def pause(self, number: int) -> None:
         """SIGSTOP: for about a session, or for so long that others have taken over and gone on when it wakes."""

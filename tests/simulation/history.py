@@ -15,6 +15,8 @@ from rota_proto.coordinator.v1.records_pb2 import GroupRecord, OffsetCommitted, 
 from tests.simulation.invariants import Violation
 from tests.simulation.plan import SESSION_S
 
+# A timer comes a little after its time.
+WAKES_WITHIN_S = 0.1
 # (incarnation, generation): rises as long as the group's name is used.
 Token = tuple[int, int]
 
@@ -28,7 +30,11 @@ class Commit:
     # -1: of somebody who is in no group, as are administrators who set offsets.
     generation: int
     offsets: dict[int, int]
+    # The process that sent it, if that may come back as the same member in the same generation.
+    sender: object = None
     arrivals: int = 0
+    # Whether a member's own core let it go out.
+    is_honest: bool = True
     # By partition: how often it was applied.
     applied: "Counter[int]" = field(default_factory=Counter)
 
@@ -71,6 +77,11 @@ class History:
     acknowledgements: "Counter[int]" = field(default_factory=Counter)
     # By partition and member's process: until when it owns it, by its own clock.
     holders: dict[int, dict[object, tuple[str, float]]] = field(default_factory=dict)
+    # By partition: up to where its records were worked through, and where its last owner stopped in good order.
+    done: dict[int, int] = field(default_factory=dict)
+    releases: dict[int, int] = field(default_factory=dict)
+    # The newest fencing token that a member was told, by the coordinator's own.
+    fences: tuple[Token, Token] = ((0, 0), (0, 0))
     # What is written.
     group: GroupRecord = field(default_factory=GroupRecord)
     members: frozenset[str] = frozenset()
@@ -113,6 +124,64 @@ class History:
         """A member owns nothing any more."""
         for others in self.holders.values():
             others.pop(holder, None)
+
+    def gives_up_one(self, holder: object, partition: int) -> None:
+        """A member owns this partition no more."""
+        self.holders.get(partition, {}).pop(holder, None)
+
+    def works(self, holder: object, partition: int, now_s: float) -> None:
+        """A member works on a partition, outside of a round: its last heartbeat must still count."""
+        member_id, until_s = self.holders.get(partition, {}).get(holder, ("", now_s))
+        owner = self.assigned.get(partition)
+        others = owner is not None and instance_of(owner) != instance_of(member_id)
+        if self.own_words and others and now_s > until_s + WAKES_WITHIN_S:
+            raise Violation(
+                "S2", f"{member_id} works on {partition} at {now_s}, and it was its until {until_s}"
+            )
+
+    def begins(self, partition: int, start: int) -> None:
+        """A tenure begins at this offset: not beyond what is done, and not below what was handed over."""
+        if start > self.done.get(partition, 0):
+            raise Violation(
+                "S8", f"{partition} begins at {start}, and {self.done.get(partition, 0)} is not done"
+            )
+        left = self.releases.pop(partition, 0)
+        if self.own_words and start < left:
+            raise Violation("S9", f"{partition} begins at {start}, and was handed over at {left}")
+
+    def did(self, partition: int, begin: int, end: int) -> None:
+        """Records were worked through."""
+        self.done[partition] = max(self.done.get(partition, 0), end)
+        self.releases.pop(partition, None)
+
+    def check_done(self, commit: Commit) -> None:
+        """A member commits nothing that is not done."""
+        for partition, offset in commit.offsets.items():
+            if offset > self.done.get(partition, 0):
+                raise Violation(
+                    "S8", f"{partition}@{offset} is sent, and {self.done.get(partition, 0)} is not done"
+                )
+
+    def _set_from_outside(self, partition: int, offset: int) -> None:
+        """Somebody else decided where to go on."""
+        self.done[partition] = max(self.done.get(partition, 0), offset)
+        self.releases.pop(partition, None)
+
+    def late_verdict(self, errors: Iterable[int]) -> None:
+        """A verdict of a tenure that is over was told to the member's core."""
+        if pb.NONE in errors:
+            raise Violation("S4", "a verdict of a tenure that was over has been committed")
+
+    def told_incarnation(self, generation: int, incarnation: int) -> None:
+        """A member is told a fencing token: it rises as the group's generations do."""
+        if generation != self.group.generation_id:
+            return
+        own, told = (self.group.incarnation, generation), (incarnation, generation)
+        newest, fence = self.fences
+        if own > newest:
+            if told <= fence:
+                raise Violation("S3", f"fence {told} is told for {own}, after {fence} for {newest}")
+            self.fences = (own, told)
 
     # What the coordinator says, at the moment when it leaves.
 
@@ -223,6 +292,8 @@ class History:
             raise Violation(
                 "S7", f"{partition}@{offset} came {commit.arrivals} times and was applied more often"
             )
+        if commit.generation < 0 or not commit.is_honest:
+            self._set_from_outside(partition, offset)
         self._check_right(commit, partition)
         self._check_order(commit, partition, offset)
         self.stored[partition] = Stored(commit, self.group.incarnation, offset, self.position)
@@ -251,7 +322,9 @@ class History:
         later = (last.incarnation, last.commit.generation)
         if (self.group.incarnation, commit.generation) < later:
             raise Violation("S5", f"{partition} is committed in generation {commit.generation} after {later}")
-        own = last.commit.member_id == commit.member_id and commit.number < last.commit.number
+        own = last.commit.member_id == commit.member_id and (
+            commit.number < last.commit.number or commit.sender is not last.commit.sender
+        )
         if offset < last.offset and not own:
             raise Violation("S5", f"{partition} falls from {last.offset} to {offset}")
 
@@ -260,6 +333,7 @@ class History:
         if self.members:
             raise Violation("S5", f"{partition} is forgotten while the group has members")
         self.stored.pop(partition, None)
+        self.releases.pop(partition, None)
         self.forgotten[partition] = self.position
 
     def check_log(self, records: Iterable[OffsetCommitted]) -> None:

@@ -88,6 +88,11 @@ class Host:
         self.running.crashed()
         self._end()
 
+    def crash_for(self, seconds: float) -> None:
+        """SIGKILL, and a start after that time."""
+        self.running.crashed()
+        self._end(seconds)
+
     def stop(self) -> None:
         """A clean stop; the process ends when it has handed over what it had, or a little later."""
         process = self.process
@@ -106,7 +111,7 @@ class Host:
         if self.process is process:
             self.crash()
 
-    def _end(self) -> None:
+    def _end(self, back_after_s: float | None = None) -> None:
         assert self.process is not None
         world = self.world
         self.process.kill()
@@ -116,7 +121,9 @@ class Host:
         if world.chance.random() < 0.7:
             for connection in connections:
                 world.network.reset(connection)
-        world.loop.outside(world.chance.uniform(0, 2 * SESSION_S), self.start)
+        if back_after_s is None:
+            back_after_s = world.chance.uniform(0, 2 * SESSION_S)
+        world.loop.outside(back_after_s, self.start)
 
     def heal(self) -> None:
         """Run, and go on running."""

@@ -5,13 +5,15 @@ INVARIANTS = {
     "S1": "in one generation a partition has at most one owner: as it is written, and as members are told",
     "S2": "a member owns what it was given until it gives it up or its session is over by its own clock, counted "
     "from the last heartbeat that the group saw; the times of two members never overlap",
-    "S3": "incarnations and generations only rise, none is issued twice, and no member id is given to two",
+    "S3": "incarnations and generations only rise, and the fences that members are told with them; none is issued twice, and no member id is given to two",
     "S4": "a commit is applied only for a member to which the written generation that it names gives the "
     "partition; a request that is refused as a whole writes nothing",
     "S5": "an offset falls only by a late copy of its owner's own commit, or by a reset or expiry of an empty "
     "group; no commit of an earlier tenure is applied after one of a later tenure",
     "S6": "what was acknowledged is read by everybody who asks later, across crashes and compaction",
     "S7": "every offset in the log was sent for its partition, and applied no more often than it arrived",
+    "S8": "nothing is committed that was not worked through, and a tenure begins where the work is done, or before",
+    "S9": "what was handed over in good order is worked through once: the next tenure begins where the last one ended",
     "S10": "the running coordinator says what a restart would read; a compacted log says what the whole one said",
     "S11": "along a log the epoch never falls; a process that is not the owner answers nothing",
     "S12": "no success is answered before it is durable, and nothing is read that is not",
@@ -19,11 +21,14 @@ INVARIANTS = {
     "S14": "members, ids that were handed out, records of one decision and a compacted log stay within bounds",
     "S17": "a group changes its state along Kafka's table only, and what it holds fits its state",
     # Liveness, at every step.
-    "L2": "nobody is given up for a silence in which the coordinator stood still, up to one session of it",
+    "L2": "nobody is given up for a silence in which the coordinator stood still, up to one session of it; who leaves "
+    "is replaced within a second, who dies within a session, a heartbeat and a second",
     # Liveness, after all is healed (run.py).
-    "L1": "each group is whole again in time: one generation, every partition owned once, commits rise; and the "
+    "L1": "each group is whole again in time: one generation, every partition owned once; and the "
     "coordinators that are alive have equal shares of the slots",
-    "L3": "where nothing happens there is no new generation",
+    "L3": "where nothing happens there is no new generation, and for one change there are three at most",
+    "L4": "members with the same subscription have equal shares, within one partition",
+    "L5": "where a group is whole its commits rise, partition by partition, within a few heartbeats",
     "L6": "every request is answered, or its connection ended",
 }
 

@@ -3,6 +3,8 @@
 import random
 from dataclasses import dataclass
 
+from tests.simulation.strategies import OFFERED
+
 SESSION_MS = 3_000
 SESSION_S = SESSION_MS / 1000
 # The first two share a slot: what happens to one must not be seen in the other. The third may be served elsewhere.
@@ -49,6 +51,10 @@ class Plan:
     calm_s: float
     # How often a member commits for a partition that it lost.
     late_verdict_rate: float
+    # How often an application does not let go when it is asked to.
+    hang_rate: float
+    # What members offer.
+    strategies: tuple[str, ...]
     strangers: bool
 
     @classmethod
@@ -84,6 +90,8 @@ class Plan:
             acts=tuple(act for act in ACTS if chance.random() < 0.7),
             calm_s=chance.choice([0.5, 1, 2]),
             late_verdict_rate=sometimes(0.6),
+            hang_rate=sometimes(0.05),
+            strategies=chance.choice(OFFERED),
             strangers=chance.random() < 0.4,
             compact_running_above=chance.choice([0, 50, 10_000]),
         )

@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.simulation.crew import Crew, Nemesis, Stranger
 from tests.simulation.invariants import Violation
 from tests.simulation.loop import VirtualLoop, run
-from tests.simulation.member import JOIN_S, REBALANCE_MS
+from tests.simulation.member import HEARTBEAT_MS, JOIN_S, REBALANCE_MS
 from tests.simulation.plan import LATE_S, SESSION_S, Plan
 from tests.simulation.world import World
 
@@ -16,6 +17,9 @@ STEPS = 5_000
 # Session, rebalance, and twice the longest that a client waits before it tries again.
 HEALS_WITHIN_S = SESSION_S + 2 * JOIN_S + 10
 LOOK_EVERY_S = 0.5
+RESUMES_WITHIN_S = 2.0
+# For one change: a cooperative group gives up in the first round, gives away in the second, and one was under way.
+ROUNDS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,8 @@ async def _run(world: World) -> None:
     await heal(world, crew)
     await converge(world, crew)
     await stay_whole(world)
-    if len(crew.members) > len(plan.groups):
-        crew.kill(min(crew.members))
-        await converge(world, crew)
+    await outlive_the_coordinator(world)
+    await lose_members(world, crew)
     await end(world, crew)
 
 
@@ -67,21 +70,35 @@ async def heal(world: World, crew: Crew) -> None:
     """No more faults, everybody is there, and what was under way has come."""
     world.heal()
     crew.wake()
+    start_all(world, crew)
+    await asyncio.sleep(LATE_S)
+    # Who learned only now that a second process had taken its place; that one is gone.
+    start_all(world, crew)
+
+
+def start_all(world: World, crew: Crew) -> None:
+    """As many as their group has room for."""
     plan = world.plan
     for number in range(plan.members):
         if number // len(plan.groups) < plan.members_max:
             crew.start(number)
         else:
             crew.kill(number)
-    await asyncio.sleep(LATE_S)
 
 
 async def converge(world: World, crew: Crew) -> None:
-    """L1: after healing every partition has one owner, everybody is in the same generation, commits rise."""
+    """L1 and L5: after healing every partition has one owner, everybody is in the same generation; commits rise."""
     deadline_s = world.loop.now_s + HEALS_WITHIN_S
-    while not is_whole(world, crew) or not await commits_rise(world):
+    broken = Violation("L1", f"not whole {HEALS_WITHIN_S:.0f} s after everything was healed")
+    while True:
+        if is_whole(world, crew):
+            if await commits_rise(world):
+                return
+            broken = Violation(
+                "L5", f"whole, and not all is committed {HEALS_WITHIN_S:.0f} s after the healing"
+            )
         if world.loop.now_s > deadline_s:
-            raise Violation("L1", f"not whole {HEALS_WITHIN_S:.0f} s after everything was healed")
+            raise broken
         await asyncio.sleep(LOOK_EVERY_S)
 
 
@@ -97,7 +114,14 @@ def is_whole(world: World, crew: Crew) -> bool:
         whole = counted and stable and generations == {history.group.generation_id}
         if not whole or owned != list(range(world.plan.partitions)):
             return False
+        check_shares(group_id, [len(member.owned) for member in members])
     return world.leases.are_equal() or len(world.hosts) == 1
+
+
+def check_shares(group_id: str, sizes: Sequence[int]) -> None:
+    """L4: nobody has more than one partition more than somebody else."""
+    if max(sizes) - min(sizes) > 1:
+        raise Violation("L4", f"members of {group_id} have {sizes} partitions")
 
 
 async def commits_rise(world: World) -> bool:
@@ -117,6 +141,50 @@ async def stay_whole(world: World) -> None:
     await asyncio.sleep(3 * SESSION_S)
     if [history.reserved for history in world.histories.values()] != before:
         raise Violation("L3", "a new generation, and nothing had happened")
+
+
+async def outlive_the_coordinator(world: World) -> None:
+    """L2: a coordinator that crashes and is back within half a session starts no round, and is found again at once."""
+    if len(world.hosts) > 1:
+        return  # with several, another one takes over when the lease has ended
+    before = [history.reserved for history in world.histories.values()]
+    world.hosts[0].crash_for(world.chance.uniform(0, SESSION_S / 2))
+    deadline_s = world.loop.now_s + SESSION_S / 2 + RESUMES_WITHIN_S
+    while not await commits_rise(world):
+        if world.loop.now_s > deadline_s:
+            raise Violation(
+                "L2", f"nothing is committed {RESUMES_WITHIN_S} s after the coordinator came back"
+            )
+    await asyncio.sleep(2 * SESSION_S)
+    if [history.reserved for history in world.histories.values()] != before:
+        raise Violation("L2", "a coordinator that was back within half a session has started a round")
+
+
+async def lose_members(world: World, crew: Crew) -> None:
+    """L2 and L3: one that leaves is replaced at once, one that dies when its session is over; each in few rounds."""
+    plan = world.plan
+    # What a round takes anyway: its window, and the writing of it.
+    round_s = 2 * plan.coalesce_ms / 1000 + 10 * plan.latency_s
+    if len(crew.members) > len(plan.groups):
+        crew.leave(min(crew.members))
+        await replaced(world, crew, 1 + round_s)
+    if len(crew.members) > len(plan.groups):
+        crew.kill(min(crew.members))
+        await replaced(world, crew, SESSION_S + HEARTBEAT_MS / 1000 + 1 + round_s)
+
+
+async def replaced(world: World, crew: Crew, within_s: float) -> None:
+    """The others have everything within this time."""
+    before = [history.reserved[1] for history in world.histories.values()]
+    began_s = world.loop.now_s
+    while not is_whole(world, crew):
+        if world.loop.now_s > began_s + within_s:
+            raise Violation("L2", f"partitions of one who is gone have no owner after {within_s:.1f} s")
+        await asyncio.sleep(LOOK_EVERY_S / 10)
+    for history, generation in zip(world.histories.values(), before, strict=True):
+        if history.reserved[1] > generation + ROUNDS_MAX:
+            raise Violation("L3", f"{history.reserved[1] - generation} rounds for one member that was gone")
+    await asyncio.sleep(SESSION_S)
 
 
 async def end(world: World, crew: Crew) -> None:

@@ -20,6 +20,7 @@ from tests.conformance.members import assignment
 from tests.simulation.claims import check_decision, check_owner
 from tests.simulation.history import Commit, History, Ticket
 from tests.simulation.invariants import INVARIANTS, Violation
+from tests.simulation.run import check_shares
 from tests.simulation.situations import Look
 from tests.simulation.watch import Heard, Mirror, check_bounds, check_change, check_patience, check_shape
 from tests.simulation.zoo import LIVENESS
@@ -116,6 +117,48 @@ def a_generation_has_two_leaders() -> None:
 
 def an_older_group_is_written() -> None:
     history(m1=0).wrote(group(0))
+
+
+def a_fence_falls() -> None:
+    told = history(m1=0)
+    told.told_incarnation(1, 70)
+    told.wrote(reserved(2))
+    told.wrote(group(2, m1=0))
+    told.told_incarnation(2, 60)
+
+
+def one_works_on_what_is_anothers() -> None:
+    told = history(m1=0)
+    told.holds("process 1", A, 0, now_s=0, until_s=3)
+    told.wrote(group(2, m2=0), now_s=4)
+    told.works("process 1", 0, now_s=5)
+
+
+def a_late_verdict_is_committed() -> None:
+    History().late_verdict([pb.ILLEGAL_GENERATION, pb.NONE])
+
+
+def more_is_committed_than_is_done() -> None:
+    told = history(m1=0)
+    told.did(0, 0, 4)
+    told.check_done(told.committing(A, 1, {0: 5}))
+
+
+def a_tenure_begins_beyond_what_is_done() -> None:
+    told = history(m1=0)
+    told.did(0, 0, 4)
+    told.begins(0, 5)
+
+
+def what_was_handed_over_is_done_again() -> None:
+    told = history(m1=0)
+    told.did(0, 0, 4)
+    told.releases[0] = 4
+    told.begins(0, 3)
+
+
+def a_member_has_more_than_its_share() -> None:
+    check_shares("g", [3, 1])
 
 
 def two_are_given_one_id() -> None:
@@ -268,15 +311,18 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S1", a_state_has_a_partition_twice),
     ("S2", two_own_a_partition_at_once),
     ("S2", one_owns_what_was_given_away),
+    ("S2", one_works_on_what_is_anothers),
     ("S3", a_generation_is_issued_twice),
     ("S3", a_generation_is_told_late),
     ("S3", a_generation_has_two_leaders),
     ("S3", an_older_group_is_written),
     ("S3", two_are_given_one_id),
+    ("S3", a_fence_falls),
     ("S4", somebody_else_commits),
     ("S4", an_old_generation_commits),
     ("S4", an_outsider_commits),
     ("S4", a_refused_request_is_written),
+    ("S4", a_late_verdict_is_committed),
     ("S5", an_offset_falls),
     ("S5", an_earlier_tenure_comes_later),
     ("S5", an_offset_of_a_living_group_is_forgotten),
@@ -284,11 +330,15 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S6", the_log_loses_an_offset),
     ("S7", nobody_sent_an_offset),
     ("S7", a_commit_is_applied_twice),
+    ("S8", more_is_committed_than_is_done),
+    ("S8", a_tenure_begins_beyond_what_is_done),
+    ("S9", what_was_handed_over_is_done_again),
     ("S10", a_compacted_log_says_something_else),
     ("S11", an_old_owner_writes),
     ("S11", a_stranger_answers),
     ("S11", a_process_answers_after_its_lease),
     ("L2", a_member_is_given_up_for_the_coordinators_pause),
+    ("L4", a_member_has_more_than_its_share),
     ("S12", a_commit_is_acknowledged_too_soon),
     ("S12", a_generation_is_told_too_soon),
     ("S12", a_part_is_told_that_is_not_written),

@@ -40,7 +40,7 @@ def quiet() -> Iterator[None]:
 def first_seed() -> int:
     """Derived from the tree: every change tries others, and the same tree the same ones."""
     digest = hashlib.sha256()
-    for path in files("coordinator/*.py", "tests/simulation/*.py"):
+    for path in files("coordinator/*.py", "sidecar/*.py", "tests/simulation/*.py"):
         digest.update(path.read_bytes())
     return int.from_bytes(digest.digest()[:4], "big")
 

@@ -1,5 +1,5 @@
 """
-Known bugs, each put into the shipping code: the simulation must catch every one of them.
+Known bugs of coordinators, each put into the shipping code: the simulation must catch every one of them.
 
 They show that the invariants can fail, and that what the simulation does is enough to make them fail.
 """
@@ -26,6 +26,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, Record
 from tests.simulation.history import History, Ticket
 from tests.simulation.invariants import Violation
+from tests.simulation.zoo_members import ZOO_MEMBERS
 
 # Puts a bug in place, for as long as its block lasts.
 Bug = Callable[[], AbstractContextManager[object]]
@@ -272,6 +273,7 @@ ZOO: dict[str, Bug] = {
     "the lease counts from the answer": replaced(Lease, "renewed", the_lease_counts_from_the_answer),
     "stalls are not forgiven": replaced(Slot, "forgive", stalls_are_not_forgiven),
     "the next group is changed too": replaced(Groups, "replay", the_next_group_is_changed_too),
+    **ZOO_MEMBERS,
 }
 # Where to begin to look for those that are rarely met; without it the first seeds are tried.
 HINTS = {
@@ -285,6 +287,7 @@ LIVENESS = {
     "L1": "silence is not noticed",
     "L2": "stalls are not forgiven",
     "L3": "stable groups are shaken up",
+    "L5": "commits nothing",
     "L6": "who waits is forgotten with its member",
 }
 

@@ -1,0 +1,87 @@
+"""
+Known bugs of members, each put into the shipping core of the sidecar: the simulation must catch every one of them.
+
+The bugs of coordinators are in zoo.py.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+from unittest.mock import patch
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar import leading
+from rota_sidecar.consumer_protocol.offers import Offer, metadata_for
+from rota_sidecar.member import actions as do
+from rota_sidecar.member import liveness, offsets, rounds
+from rota_sidecar.member.core import Core
+from rota_sidecar.member.holdings import Holdings
+from rota_sidecar.member.interests import Interests
+from rota_sidecar.member.partitions import Offset, Partition
+from rota_sidecar.member.pulse import Pulse
+from rota_sidecar.member.requests import Requests
+
+
+class Bug(Protocol):
+    """Puts a bug in place, for as long as its block lasts."""
+
+    def __call__(self) -> AbstractContextManager[object]: ...
+
+
+def replaced(target: object, name: str, wrong: object) -> Bug:
+    """The bug of having this in that place."""
+    return lambda: patch.object(target, name, wrong)
+
+
+def verdicts_of_any_tenure_count(
+    self: Holdings, offsets: Mapping[Partition, Offset]
+) -> tuple[dict[Partition, Offset], frozenset[Partition]]:
+    return dict(offsets), frozenset()
+
+
+def joins_with_everything_in_hand(core: Core, reason: str) -> None:
+    core.reason = reason
+    core.join()
+
+
+def does_not_say_what_it_keeps(
+    self: Requests, strategy: str, interests: Interests, holdings: Holdings
+) -> bytes:
+    return metadata_for(strategy, Offer(interests.topics, generation=holdings.given_in))
+
+
+def counts_two_sessions(self: Pulse) -> None:
+    HEARD(self)
+    self.alive_until_ms += self._config.session_timeout_ms
+
+
+def goes_to_no_other_round(core: Core, reason: str) -> None:
+    pass
+
+
+def keeps_the_newest_incarnation_it_hears_of(order: do.Lead, members: leading.Members, wall_ms: int) -> int:
+    known = max(members.incarnations.values(), default=-1)
+    return known if known >= 0 else wall_ms
+
+
+def stays_with_a_lost_coordinator(self: Core, reason: str) -> None:
+    self.pulse.not_heard(self.now_ms)
+
+
+# What is replaced, for those that only change a part of it.
+HEARD = Pulse.heard
+
+ZOO_MEMBERS: dict[str, Bug] = {
+    "verdicts of any tenure count": replaced(Holdings, "split", verdicts_of_any_tenure_count),
+    "joins with everything in hand": replaced(rounds, "rejoin", joins_with_everything_in_hand),
+    "does not say what it keeps": replaced(Requests, "_metadata", does_not_say_what_it_keeps),
+    "counts no silence": replaced(liveness, "_counts_silence", lambda core: False),
+    "counts two sessions": replaced(Pulse, "heard", counts_two_sessions),
+    "goes to no other round": replaced(rounds, "rejoin", goes_to_no_other_round),
+    "never comes again": replaced(rounds, "comes_again", lambda data: False),
+    "keeps the newest incarnation it hears of": replaced(
+        leading, "incarnation_for", keeps_the_newest_incarnation_it_hears_of
+    ),
+    "commits nothing": replaced(offsets, "_refusal", lambda core: pb.REBALANCE_IN_PROGRESS),
+    "stays with a lost coordinator": replaced(Core, "lose_coordinator", stays_with_a_lost_coordinator),
+}

@@ -26,6 +26,7 @@ from tests.support.workdir import logs
 QUICK = ("--session-timeout-ms=6000", "--heartbeat-interval-ms=500", "--topics-refresh-ms=500")
 WITHIN_S = 15
 TOPIC = "events"
+SHOWN = 12
 
 Event = Mapping[str, Any]
 Partition = tuple[str, int]
@@ -74,6 +75,7 @@ class Sidecar:
 
     def start(self, *more_flags: str) -> None:
         """Start it; it ends with the thread that called this."""
+        self.close_input()
         self._starts += 1
         begin = f"{self.name}-{self._starts}"
         self._output, log = self._logs / f"{begin}.events", self._logs / f"{begin}.log"
@@ -117,8 +119,8 @@ class Sidecar:
         try:
             self._running.wait_until(is_there, within_s=within_s)
         except Exception as error:
-            error.add_note(f"events so far: {json.dumps(self.events[-20:], indent=1)}")
             if not is_there():  # it may have ended right after it
+                error.add_note("\n".join(["its last events:", *map(json.dumps, self.events[-SHOWN:])]))
                 raise
         self._next = found[0] + 1
         return self._seen[found[0]]
@@ -200,17 +202,15 @@ class Sidecar:
 
     def close_input(self) -> None:
         """Say nothing any more."""
-        assert self._child is not None
-        assert self._child.stdin is not None
-        self._child.stdin.close()
+        if self._child is not None and self._child.stdin is not None:
+            self._child.stdin.close()
 
     def stop(self) -> None:
         """End it whatever it does, if it runs."""
         if self._process is not None and self._process.exit_code is None:
             self.signal(signal.SIGCONT)
             self._process.stop()
-        if self._child is not None and self._child.stdin is not None:
-            self._child.stdin.close()
+        self.close_input()
 
     @property
     def is_running(self) -> bool:

@@ -143,6 +143,22 @@ def test_rates_for_which_there_was_no_room_are_unknown() -> None:
     assert list(found.rates["t"]) == [4.0] * RATES_MAX
 
 
+def test_members_remember_what_arrived_in_what_they_gave_up() -> None:
+    offer = Offer(["t", "s"], {"t": [2]}, 5, 77, {"t": {0: 8.0, 2: 64.0}, "s": {7: 4.0}, "gone": {0: 1.0}})
+    found = subscriber_of("load-aware-sticky", metadata_for("load-aware-sticky", offer), None)
+    assert (found.rates, found.former) == ({"t": (64.0,)}, {"t": {0: 8.0}, "s": {7: 4.0}})
+
+
+def test_of_what_they_gave_up_the_heaviest_is_remembered() -> None:
+    rates = {"t": {number: float(2 ** (number % 20)) for number in range(300)}}
+    offer = Offer(["t"], {"t": range(200)}, 5, 77, rates)
+    metadata = metadata_for("load-aware-sticky", offer)
+    assert len(decode_subscription(metadata).user_data) <= USER_DATA_BYTES_MAX
+    found = subscriber_of("load-aware-sticky", metadata, None)
+    assert len(found.rates["t"]) == 200
+    assert set(found.former["t"].values()) == {2.0**19}
+
+
 def test_nothing_of_ours_is_in_the_user_data_of_sticky() -> None:
     metadata = metadata_for("sticky", OWN)
     found = decode_subscription(metadata)

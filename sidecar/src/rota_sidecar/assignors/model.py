@@ -29,6 +29,8 @@ class Subscriber:
     rack: str = ""
     # Records a second that arrive in each partition of `owned`, as far as it measured that.
     rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    # The same of partitions that it gave up lately, by their numbers.
+    former: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

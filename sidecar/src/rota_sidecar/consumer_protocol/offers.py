@@ -35,7 +35,7 @@ class Offer:
     owned: Owned = field(default_factory=dict)
     generation: int = NO_GENERATION
     incarnation: int = NO_INCARNATION
-    # Records a second by topic and partition, where it has measured them.
+    # Records a second by topic and partition, where it has measured them; also of some that it gave up since.
     rates: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     rack: str = ""
 
@@ -50,7 +50,8 @@ def metadata_for(strategy: str, offer: Offer) -> bytes:
         data = encode_member_data(MemberData(offer.generation, offer.incarnation))
         return encode_subscription(Subscription(topics, data, {}, offer.generation, offer.rack))
     owned = _in_order(offer.owned)
-    data = encode_member_data(MemberData(offer.generation, offer.incarnation, _rates(owned, offer.rates)))
+    rates, former = _rates(owned, offer.rates), _former(topics, offer)
+    data = encode_member_data(MemberData(offer.generation, offer.incarnation, rates, former))
     return encode_subscription(Subscription(topics, data, owned, offer.generation, offer.rack))
 
 
@@ -64,10 +65,16 @@ def subscriber_of(strategy: str, metadata: bytes, instance_id: str | None) -> Su
         return Subscriber(found.topics, instance_id=instance_id, rack=found.rack)
     data = decode_member_data(found.user_data)
     generation = found.generation if found.generation >= 0 else data.generation
-    if not data.rates:
-        return Subscriber(found.topics, found.owned, max(generation, NO_GENERATION), instance_id, found.rack)
-    owned, rates = _with_rates(found.owned, data.rates)
-    return Subscriber(found.topics, owned, max(generation, NO_GENERATION), instance_id, found.rack, rates)
+    owned, rates = _with_rates(found.owned, data.rates) if data.rates else (found.owned, {})
+    return Subscriber(
+        found.topics,
+        owned,
+        max(generation, NO_GENERATION),
+        instance_id,
+        found.rack,
+        rates,
+        _by_topic(found.topics, data.former),
+    )
 
 
 def known_of(strategy: str, metadata: bytes) -> MemberData:
@@ -85,6 +92,25 @@ def _rates(owned: Owned, rates: Mapping[str, Mapping[int, float]]) -> Sequence[f
         for topic, numbers in owned.items()
         for number in numbers
     ]
+
+
+def _former(topics: Sequence[str], offer: Offer) -> Sequence[tuple[int, int, float]]:
+    return [
+        (place, number, rate)
+        for place, topic in enumerate(topics)
+        for number, rate in offer.rates.get(topic, {}).items()
+        if number not in offer.owned.get(topic, ())
+    ]
+
+
+def _by_topic(
+    topics: Sequence[str], former: Sequence[tuple[int, int, float]]
+) -> Mapping[str, Mapping[int, float]]:
+    found: dict[str, dict[int, float]] = {}
+    for place, number, rate in former:
+        if place < len(topics):
+            found.setdefault(topics[place], {})[number] = rate
+    return found
 
 
 def _with_rates(owned: Owned, rates: Sequence[float]) -> tuple[Owned, Mapping[str, Sequence[float]]]:

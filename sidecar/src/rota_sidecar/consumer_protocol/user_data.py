@@ -22,7 +22,11 @@ _VERSION = 1
 _GENERATION = struct.Struct(">i")
 _OURS = struct.Struct(">4sBq")
 _COMES_AGAIN = b"\x01"
-RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size
+# Of a partition that is not owned any more: the place of its topic among those subscribed to, its number, its rate.
+_FORMER = struct.Struct(">HiB")
+_PLACES_MAX = 2**16
+# After a byte that counts them.
+RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size - 1
 
 # A rate is one byte: unknown, none, or a power of 2^(1/8), from one record in two minutes to 25 million a second.
 _UNKNOWN, _NONE, _LOWEST = 0, 1, 2
@@ -38,12 +42,19 @@ class MemberData:
     incarnation: int = NO_INCARNATION
     # Records a second, of the owned partitions by topic and number; UNKNOWN_RATE where it has not measured yet.
     rates: Sequence[float] = ()
+    # The same of partitions that it gave up, so that who is given them next is chosen by it: the place of the topic
+    # in the subscription, the number, the rate.
+    former: Sequence[tuple[int, int, float]] = ()
 
 
 def encode_member_data(data: MemberData) -> bytes:
-    """At most 256 bytes: rates for which there is no room are left out."""
+    """At most 256 bytes: rates for which there is no room are left out, those of former partitions first."""
     rates = bytes(map(_byte_of, data.rates[:RATES_MAX])).rstrip(bytes((_UNKNOWN,)))
-    return _GENERATION.pack(data.generation) + _OURS.pack(_MARK, _VERSION, data.incarnation) + rates
+    room = (RATES_MAX - len(rates)) // _FORMER.size
+    heaviest = sorted((each for each in data.former if each[0] < _PLACES_MAX), key=lambda each: -each[2])
+    former = [_FORMER.pack(place, number, _byte_of(rate)) for place, number, rate in heaviest[:room]]
+    said = bytes((len(rates),)) + rates + b"".join(former) if rates or former else b""
+    return _GENERATION.pack(data.generation) + _OURS.pack(_MARK, _VERSION, data.incarnation) + said
 
 
 def decode_member_data(data: bytes) -> MemberData:
@@ -53,8 +64,18 @@ def decode_member_data(data: bytes) -> MemberData:
     (generation,) = _GENERATION.unpack_from(data)
     ours = data[_GENERATION.size :]
     incarnation = decode_assignment_data(ours)
-    rates = ours[_OURS.size :] if incarnation != NO_INCARNATION else b""
-    return MemberData(generation, incarnation, tuple(map(_rate_of, rates)))
+    said = ours[_OURS.size :]
+    if incarnation == NO_INCARNATION or not said:
+        return MemberData(generation, incarnation)
+    end = 1 + said[0]
+    whole = (len(said) - end) // _FORMER.size * _FORMER.size
+    former = _FORMER.iter_unpack(said[end : end + max(whole, 0)])
+    return MemberData(
+        generation,
+        incarnation,
+        tuple(map(_rate_of, said[1:end])),
+        tuple((place, number, _rate_of(rate)) for place, number, rate in former),
+    )
 
 
 def encode_assignment_data(incarnation: int, *, comes_again: bool = False) -> bytes:

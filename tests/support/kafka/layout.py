@@ -24,6 +24,9 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    # How often consumers of KIP-848 are told what changed.
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     # A broker that was killed may come back once its old registration has expired.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",

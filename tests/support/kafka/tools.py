@@ -1,0 +1,52 @@
+"""Kafka's own tools, run as the classes they are: what an administrator sees of a group, and the console's consumer."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.java import java
+from tests.support.kafka.brokers import Kafka, prepare
+from tests.support.kafka.jars import fetched
+from tests.support.processes import Process, ProcessFailed
+
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
+TOOL_S = 60
+# Two columns are apart by blanks, and some names of columns hold one.
+COLUMNS = re.compile(r"COORDINATOR \(ID\)|\S+")
+
+CELL = re.compile(r"\S+ +\(\d+\)|\S+")
+
+Row = dict[str, str]
+
+
+def describe_group(kafka: Kafka, group: str, *what: str) -> list[Row]:
+    """What `kafka-consumer-groups --describe` prints, by the names of its columns."""
+    command = _command(GROUPS, "--bootstrap-server", kafka.bootstrap, "--describe", "--group", group, *what)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S)
+    if done.returncode != 0:
+        raise ProcessFailed(f"{GROUPS} ended with code {done.returncode}: {done.stdout} {done.stderr}")
+    return rows(done.stdout)
+
+
+def rows(table: str) -> list[Row]:
+    """The lines of a table below its head."""
+    head, *lines = [line for line in table.splitlines() if line.strip()]
+    names = COLUMNS.findall(head)
+    values = [CELL.findall(line) for line in lines]
+    return [dict(zip(names, each, strict=True)) for each in values]
+
+
+def console_consumer(kafka: Kafka, topic: str, group: str, properties: Sequence[str], log: Path) -> Process:
+    """The console's consumer, as it runs until somebody ends it; what it reads is in the log."""
+    more = [word for each in properties for word in ("--command-property", each)]
+    where = ("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--group", group)
+    return Process.start("the console's consumer", _command(CONSOLE_CONSUMER, *where, *more), log=log)
+
+
+def _command(name: str, *arguments: str) -> list[str]:
+    # The archive is the brokers', which know most of the classes.
+    options = (*OPTIONS, f"-XX:SharedArchiveFile={prepare()}", "-cp", f"{fetched()}/*")
+    return [str(java().program), *options, name, *arguments]

@@ -317,8 +317,8 @@ def strategy_problem(options: argparse.Namespace, strategies: Collection[str]) -
     wrong = strategies_problem(listed(options.assignors), strategies)
     if wrong:
         return f"--assignors: {wrong}"
-    if not 1 <= options.max_moved_partitions_percent <= 100:
-        return "--max-moved-partitions-percent: give 1 to 100"
+    if not 0 <= options.max_moved_partitions_percent <= 100:
+        return "--max-moved-partitions-percent: give 0 to 100"
     return ""
 
 

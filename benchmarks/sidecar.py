@@ -1,0 +1,142 @@
+"""
+What a sidecar costs: how long from the start of its process to its partitions, and how much memory it has when idle.
+
+The claim: a pod waits for its member no longer than a second and a half, and gives it no more than 64 MiB. Each engine
+has no initial delay. Beside it stands a consumer process of confluent-kafka, in a group of its own on the same broker,
+which is measured in turn with it.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.peers import page, servers
+from benchmarks.peers.voice import TOPIC
+from tests.support.processes import Process
+from tests.support.sidecar import Sidecar
+from tests.support.workdir import workdir
+
+ROUNDS = 9
+PARTITIONS = 6
+IDLE_S = 2
+WITHIN_S = 20
+START_GOAL = page.at_most(1.5)
+MEMORY_GOAL = page.at_most(64)
+QUICK = ("--group-initial-rebalance-delay-ms=0", "--rebalance-coalesce-ms=0")
+CONSUMER = """
+import sys, time
+from confluent_kafka import Consumer
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2]})
+consumer.subscribe([sys.argv[3]], on_assign=lambda *_: print(time.monotonic(), flush=True))
+while True:
+    consumer.poll(0.1)
+"""
+
+
+class Cost(NamedTuple):
+    """One process."""
+
+    seconds: float
+    mebibytes: float
+
+
+def memory(pid: int) -> float:
+    """What of a process is in memory, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def sidecar(folder: Path, servers: str, name: str) -> Cost:
+    """Start one, wait for its partitions, leave it alone for a while, and end it."""
+    member = Sidecar(folder, servers, name, [f"--topics={TOPIC}"], name=name)
+    started = time.monotonic()
+    member.start("--session-timeout-ms=45000", "--heartbeat-interval-ms=3000", "--topics-refresh-ms=30000")
+    assigned = member.wait("assigned", within_s=WITHIN_S)
+    time.sleep(IDLE_S)
+    cost = Cost(assigned["monotonic_ms"] / 1000 - started, memory(member.pid))
+    member.terminate()
+    member.stop()
+    return cost
+
+
+def consumer(folder: Path, bootstrap: str, name: str) -> Cost:
+    """The same with a consumer; in a group that nobody else uses, for it does not leave."""
+    log = folder / f"{name}.log"
+    started = time.monotonic()
+    process = Process.start(name, [sys.executable, "-c", CONSUMER, bootstrap, name, TOPIC], log=log)
+    process.wait_until(lambda: log.read_text().endswith("\n"), within_s=WITHIN_S)
+    time.sleep(IDLE_S)
+    cost = Cost(float(log.read_text().split()[0]) - started, memory(process.pid))
+    process.kill()
+    return cost
+
+
+def imports() -> float:
+    """How long an interpreter takes that only imports what a sidecar on Rota needs."""
+    command = "import rota_sidecar.program, rota_sidecar.strategies, rota_sidecar.engines.rota.coordination"
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", command], check=True)
+    return time.monotonic() - started
+
+
+def measured(one: Callable[[str], Cost], other: Callable[[str], Cost]) -> list[tuple[Cost, Cost]]:
+    """Both in turn; the first round fills the caches."""
+    return [(one(f"ours-{number}"), other(f"theirs-{number}")) for number in range(ROUNDS + 1)][1:]
+
+
+def lines(engine: str, pairs: list[tuple[Cost, Cost]]) -> list[page.Line]:
+    """The medians beside each other."""
+    seconds, theirs_s = (statistics.median(pair[place].seconds for pair in pairs) for place in (0, 1))
+    mebibytes, theirs_mb = (statistics.median(pair[place].mebibytes for pair in pairs) for place in (0, 1))
+    return [
+        page.Line(
+            f"start to partitions, {engine}",
+            f"{seconds:.2f} s",
+            f"confluent-kafka {theirs_s:.2f} s",
+            page.median_ratio((ours.seconds, theirs.seconds) for ours, theirs in pairs),
+            page.judged(START_GOAL, seconds),
+        ),
+        page.Line(
+            f"memory when idle, {engine}",
+            f"{mebibytes:.0f} MiB",
+            f"confluent-kafka {theirs_mb:.0f} MiB",
+            page.median_ratio((ours.mebibytes, theirs.mebibytes) for ours, theirs in pairs),
+            page.judged(MEMORY_GOAL, mebibytes),
+        ),
+    ]
+
+
+def main() -> None:
+    """Print the table."""
+    result = page.Page("sidecar", f"one member, {PARTITIONS} partitions; medians of {ROUNDS}")
+    with (
+        workdir("sidecar-benchmark") as folder,
+        servers.rota(QUICK, partitions=PARTITIONS) as coordinator,
+        servers.kafka(0, PARTITIONS) as broker,
+    ):
+        rota = f"rota://{coordinator.address}"
+        on_rota = measured(
+            lambda name: sidecar(folder, rota, f"rota-{name}"),
+            lambda name: consumer(folder, broker.address, f"rota-{name}"),
+        )
+        on_kafka = measured(
+            lambda name: sidecar(folder, broker.address, f"kafka-{name}"),
+            lambda name: consumer(folder, broker.address, f"kafka-{name}"),
+        )
+        loading = statistics.median(imports() for _ in range(ROUNDS))
+        result.show(
+            [
+                *lines("on Rota", on_rota),
+                *lines("on Kafka", on_kafka),
+                page.Line("of that, imports", f"{loading:.2f} s"),
+            ]
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -104,7 +104,7 @@ class Application:
         met = self.world.situations.met
         for words, situation in LOSSES.items():
             met[situation] += words in reason
-        if SILENCE in reason and self.world.chance.random() < 0.7:
+        if SILENCE in reason:
             self.member.heartbeat_late(self.member.member_id, self.generation)
 
     async def _begin(self, tenure: int, partitions: frozenset[Partition]) -> None:
@@ -202,12 +202,14 @@ class Application:
         chance = self.world.chance
         if not self.lost.offsets or chance.random() >= self.world.plan.late_verdict_rate:
             return
-        lost, self.lost = self.lost, Lost()
-        if chance.random() < 0.2:
+        lost = self.lost
+        if chance.random() < 0.5:
+            self.lost = Lost()
+        if chance.random() < 0.1:
             said = {Partition(TOPIC, number): each for number, each in lost.offsets.items()}
             self.member.process.spawn(self._try_late(said))
         else:
-            now = chance.random() < 0.8 and self.member.stable
+            now = chance.random() < 0.9 and self.member.stable
             generation = self.member.generation if now else lost.generation
             self.member.say_late({n: each.offset + 1 for n, each in lost.offsets.items()}, generation)
 

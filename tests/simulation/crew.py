@@ -37,7 +37,7 @@ class Crew:
         if number in self.members and self.members[number].has_ended:
             self.members.pop(number).kill()
         if number not in self.members:
-            if self.world.chance.random() < 0.5:
+            if self.world.chance.random() < 0.3:
                 self._volumes.pop(number, None)
             elif self._volumes.get(number):
                 self.world.step("a member takes up who it was")
@@ -64,6 +64,8 @@ class Crew:
         member = self.members.pop(number, None)
         if member is not None:
             self.world.fault("member left")
+            # Its folder is in use until it has ended: whoever is started meanwhile has another one.
+            self._volumes.pop(number, None)
             member.leave()
             self.world.loop.outside(DRAIN_S + self.world.chance.uniform(0.05, 3), member.kill)
 
@@ -71,7 +73,7 @@ class Crew:
         """SIGSTOP: for about a session, or for so long that others have taken over and gone on when it wakes."""
         if number in self.members:
             self.world.fault("member paused")
-            sessions = self.world.chance.choice([(0.8, 1.5), (0.8, 1.5), (0, 5)])
+            sessions = self.world.chance.choice([(0.95, 1.6), (0.95, 1.6), (0.95, 1.6), (0, 5)])
             self.members[number].process.pause(SESSION_S * self.world.chance.uniform(*sessions))
 
     def wake(self) -> None:

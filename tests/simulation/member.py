@@ -18,6 +18,7 @@ from rota_sidecar.member.member import Member
 from tests.conformance.members import TOPIC
 from tests.simulation.application import Application
 from tests.simulation.history import Commit
+from tests.simulation.host import Host
 from tests.simulation.loop import Process
 from tests.simulation.network import Connection, Notice
 from tests.simulation.plan import SESSION_MS, SESSION_S
@@ -49,6 +50,7 @@ class SimulatedMember:
         # Fenced, or told to go: nobody starts it again.
         self.has_ended = False
         self._connection: Connection | None = None
+        self._host: Host | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._events: list[on.Event] = []
         self._versions = 0
@@ -203,8 +205,9 @@ class SimulatedMember:
         if found.error_code == pb.NONE:
             if found.address != host.address:
                 world.network.reset(connection)
-                connection = world.host_at(found.address).connect(self.process, self._noticed)
-            self._connection = connection
+                host = world.host_at(found.address)
+                connection = host.connect(self.process, self._noticed)
+            self._connection, self._host = connection, host
         self.feed(on.Found(action.call, found.error_code))
 
     def _send(self, action: do.Send) -> None:
@@ -266,14 +269,16 @@ class SimulatedMember:
 
     def heartbeat_late(self, member_id: str, generation: int) -> None:
         """A client without this core still takes itself for a member."""
-        if self._connection is not None:
+        if self._host is not None:
             request = pb.HeartbeatRequest(
                 group_id=self.group_id,
                 generation_id=generation,
                 member_id=member_id,
                 group_instance_id=self.instance,
             )
-            answer = self.world.network.ask(self._connection, request, REQUEST_S)
+            # On a connection of its own: the other one is about to be given up.
+            connection = self._host.connect(self.process, lambda notice: None)
+            answer = self.world.network.ask(connection, request, REQUEST_S)
             answer.add_done_callback(lambda done: done.exception())
 
 

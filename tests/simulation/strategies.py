@@ -29,6 +29,8 @@ STRATEGIES: Mapping[str, Assignor] = {
 # What a group's members offer; those with several names change their order, and so start rounds.
 OFFERED = (
     ("restless",),
+    ("restless",),
+    ("restless",),
     ("restless", "range"),
     ("range", "sticky"),
     ("cooperative-sticky",),

@@ -39,11 +39,12 @@ class Driven:
         strategies: tuple[Strategy, ...] = COOPERATIVE,
         subscription: Subscription = ORDERS,
         instance_id: str | None = None,
+        session_ms: int = SESSION_MS,
     ) -> None:
         config = MemberConfig(
             GROUP,
             instance_id=instance_id,
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
             rebalance_timeout_ms=REBALANCE_MS,
         )

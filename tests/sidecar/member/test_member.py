@@ -164,6 +164,23 @@ def test_a_lost_coordinator_is_found_again_and_nothing_is_given_up() -> None:
     assert driven.state == "Stable"
 
 
+def test_a_coordinator_that_is_back_within_half_a_session_is_found_before_the_session_ends() -> None:
+    # Found by the simulation, with a session of three seconds: the last attempt before the end came too early, and
+    # the next one too late.
+    driven = Driven(session_ms=3_000).join(0)
+    driven.pass_time(HEARTBEAT_MS / 1000 - 0.01)
+    driven.step(on.CoordinatorGone("it crashed"))
+    back_ms = driven.now_ms + 1_500
+    while driven.state == "Rediscover":
+        if driven.now_ms >= back_ms:
+            driven.find()
+        else:
+            driven.step(on.Failed(driven.last(do.Find).call, "nobody there"))
+        driven.pass_time(0.05)
+    assert set(driven.member.held) == given(0)
+    assert driven.state == "Stable"
+
+
 def test_a_coordinator_that_is_not_heard_for_a_session_ends_the_tenure() -> None:
     driven = Driven().join(0)
     driven.step(on.CoordinatorGone("it went away"))

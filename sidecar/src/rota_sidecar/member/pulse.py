@@ -45,5 +45,10 @@ class Pulse:
 
 
 def backoff_ms(config: MemberConfig, attempt: int) -> int:
-    """How long to wait before the next attempt: twice as long each time."""
-    return min(config.backoff_ms << min(attempt, 16), config.backoff_max_ms)
+    """
+    How long to wait before the next attempt: twice as long each time.
+
+    Never so long that a coordinator which is back within half a session is found only after the session.
+    """
+    longest_ms = min(config.backoff_max_ms, config.session_timeout_ms // 10)
+    return min(config.backoff_ms << min(attempt, 16), longest_ms)

@@ -1,6 +1,6 @@
 """The sidecar's connection to brokers that do not trust everybody: who is let in, and what is said to the others."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from tests.kafka.sidecar_group import WITHIN_S, member, run
 from tests.support.certificates import Authority
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.security import Guarded
+from tests.support.processes import ProcessFailed, free_port, processor_s
+from tests.support.sidecar import Sidecar
+from tests.support.sidecar import running as running_sidecar
 
 pytestmark = pytest.mark.kafka
 
@@ -212,3 +215,94 @@ def test_files_that_cannot_be_used_are_named(guarded: Kafka, tmp_path: Path) -> 
     }
     for files, fault in faults.items():
         assert fault in refusal(replace(settings(guarded), tls=files))
+
+
+def process(kafka: Kafka, folder: Path, group: str, *more: str, password: str = "rota-password") -> Sidecar:
+    """The sidecar itself, as the user; later flags count."""
+    known = security(kafka)
+    flags = (
+        f"--topics={ALLOWED}topic",
+        f"--tls-ca={known.ca}",
+        f"--tls-cert={known.client.certificate}",
+        f"--tls-key={known.client.key}",
+        "--sasl-mechanism=SCRAM-SHA-512",
+        *more,
+    )
+    login = {"ROTA_SASL_USERNAME": known.user, "ROTA_SASL_PASSWORD": password}
+    return Sidecar(folder, kafka.bootstrap, group, flags, environment=login)
+
+
+@pytest.mark.parametrize(
+    ("group", "flags", "password", "sentence"),
+    [
+        (
+            f"{ALLOWED}a",
+            (),
+            "wrong",
+            "refuses the login of user 'rota' with SCRAM-SHA-512; check the user and",
+        ),
+        (
+            "forbidden",
+            (),
+            "",
+            "the coordinator of group forbidden says GROUP_AUTHORIZATION_FAILED: grant this",
+        ),
+        (
+            f"{ALLOWED}b",
+            ("--topics=forbidden",),
+            "",
+            "Kafka does not let us see topic 'forbidden'; allow this",
+        ),
+        (f"{ALLOWED}c", ("--no-tls", "--tls-ca="), "", "the certificate of Kafka at"),
+    ],
+    ids=["password", "group", "topic", "certificate"],
+)
+def test_a_sidecar_that_is_refused_says_why_and_ends(
+    guarded: Kafka, tmp_path: Path, group: str, flags: Sequence[str], password: str, sentence: str
+) -> None:
+    ours = process(guarded, tmp_path, group, *flags, password=password or security(guarded).password)
+    with running_sidecar(ours):
+        stopped = ours.wait("stopped")
+        assert sentence in stopped["reason"]
+        assert ours.wait_for_exit() == 1
+        last_words = ours.log.splitlines()[-1]
+        assert last_words == f"rota-sidecar: {stopped['reason']}"
+        assert [event["state"] for event in ours.events if event["event"] == "state"][-1] == "Stopped"
+        assert ours.partitions == set()
+        assert "wrong" not in ours.log
+
+
+def test_a_sidecar_that_may_do_all_it_needs_has_its_partitions(guarded: Kafka, tmp_path: Path) -> None:
+    ours = process(guarded, tmp_path, f"{ALLOWED}process")
+    with running_sidecar(ours):
+        held = ours.wait_until_it_has(3)
+        assert ours.commit(dict.fromkeys(held, 7)) == {}
+        assert ours.fetch() == dict.fromkeys(held, 7)
+        assert ours.terminate() == 0
+
+
+def test_a_topic_that_is_not_there_is_said_and_found_once_it_is(guarded: Kafka, tmp_path: Path) -> None:
+    ours = process(guarded, tmp_path, f"{ALLOWED}later", f"--topics={ALLOWED}later")
+    with running_sidecar(ours):
+        said = ours.wait("problem", lambda event: "subscribes to what does not exist" in event["sentence"])
+        assert f"{ALLOWED}later; create it, or correct the name" in said["sentence"]
+        ours.wait("state", lambda event: event["state"] == "Stable")
+        guarded.create_topic(f"{ALLOWED}later", partitions=2)
+        ours.wait_until_it_has(2)
+
+
+def test_a_sidecar_that_finds_nobody_asks_again_and_does_not_hurry(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    ours = Sidecar(tmp_path, address, "any")
+    with running_sidecar(ours):
+        ours.wait("problem", lambda event: event["sentence"].startswith(f"nobody listens at {address};"))
+        before_s = processor_s(ours.pid)
+        with pytest.raises(ProcessFailed, match="was not ready after 2 s"):
+            ours.wait("stopped", within_s=2)
+        # A loop without pauses would compute all the time.
+        assert processor_s(ours.pid) - before_s < 0.4
+        assert ours.terminate() == 0
+        assert {event["state"] for event in ours.events if event["event"] == "state"} == {
+            "Discover",
+            "Stopped",
+        }

@@ -61,6 +61,7 @@ class Application:
         self._requests = 0
         self._answers: dict[int, asyncio.Future[do.Committed | do.Fetched]] = {}
         self._committing = False
+        self._stopped_s = 0.0
 
     async def run(self) -> None:
         """Work, and commit what was done."""
@@ -72,12 +73,15 @@ class Application:
             self._speak_late()
 
     def _work(self) -> None:
-        silent = not isinstance(self.member.core.state, st.Joining | st.Syncing)
+        # A process that was frozen works on until its core has looked at the clock, which nothing can prevent.
+        was_frozen = self.member.process.stopped_s != self._stopped_s
+        self._stopped_s = self.member.process.stopped_s
+        in_round = isinstance(self.member.core.state, st.Joining | st.Syncing)
         for number, work in self.working.items():
             if not work.stopped:
                 until = work.position + self.world.chance.randint(1, RECORDS_MAX)
                 self.member.history.did(number, work.position, until)
-                if silent:
+                if not was_frozen and not in_round:
                     self.member.history.works(self.member.process, number, self.world.loop.now_s)
                 work.position = until
 

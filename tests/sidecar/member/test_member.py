@@ -196,6 +196,22 @@ def test_a_coordinator_that_is_not_heard_for_a_session_ends_the_tenure() -> None
     assert request.member_id == MEMBER_ID
 
 
+def test_a_member_that_was_frozen_loses_everything_before_it_looks_at_what_waits() -> None:
+    driven = Driven().join(0)
+    driven.now_ms += 2 * SESSION_MS
+    assert names(driven.step(on.Noticed(MEMBER_ID, driven.generation))) == [
+        "Lose",
+        "Remember",
+        "Problem",
+        "Find",
+    ]
+    driven = Driven().join(0)
+    driven.pass_time(HEARTBEAT_MS / 1000)
+    driven.now_ms += SESSION_MS - 1
+    driven.answer_heartbeat()
+    assert set(driven.member.held) == given(0), "unless it was heard just before"
+
+
 def test_silence_is_not_counted_while_a_join_is_under_way() -> None:
     driven = Driven().join(0)
     driven.step(on.Noticed(MEMBER_ID, driven.generation))

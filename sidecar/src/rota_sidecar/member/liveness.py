@@ -80,8 +80,6 @@ def tick(core: Core) -> None:
         core.lose("the time to end was over")
         core.depart(core.ending)
         return
-    if _counts_silence(core) and core.now_ms >= core.pulse.alive_until_ms:
-        _be_silent_too_long(core)
     revoking = _revoking(core)
     if revoking is not None and core.now_ms >= revoking.deadline_ms:
         rounds.let_go(core, revoking.revocation, in_good_order=False)
@@ -90,8 +88,10 @@ def tick(core: Core) -> None:
         beat(core)
 
 
-def _be_silent_too_long(core: Core) -> None:
-    """The coordinator was not heard for a session: others may have everything by now."""
+def notice_silence(core: Core) -> None:
+    """If the coordinator was not heard for a session, others may have everything by now."""
+    if not _counts_silence(core) or core.now_ms < core.pulse.alive_until_ms:
+        return
     reason = f"the coordinator of group {core.config.group_id} was not heard for a session"
     core.be_in_no_generation(reason)
     if core.ending is not None:

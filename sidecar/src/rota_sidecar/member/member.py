@@ -58,25 +58,33 @@ class Member:
         """What is to be done about the event. `now_ms` never falls; what it counts from is no matter."""
         core = self._core
         core.now_ms, core.actions = now_ms, []
-        match event:
-            case on.Start() | on.End() | on.Subscribe() | on.OfferStrategies():
-                _heed(core, event)
-            case on.Found() | on.Answered() | on.Failed() | on.Led():
-                _resume(core, event)
-            case on.Commit():
-                offsets.commit(core, event)
-            case on.Fetch():
-                offsets.fetch(core, event)
-            case on.TopicsSeen() | on.RatesMeasured() | on.Noticed() | on.CoordinatorGone():
-                _look(core, event)
-            case on.GivenUp():
-                rounds.let_go(core, event.revocation, in_good_order=True)
-            case on.Tick():
-                liveness.tick(core)
-            case _:
-                assert_never(event)
+        if not isinstance(event, on.Answered):
+            # A process that was frozen wakes with old events: what it had is not its own any more, whatever they say.
+            # An answer comes first, for it may be the one that kept the member alive.
+            liveness.notice_silence(core)
+        _handle(core, event)
         rounds.rejoin_if_told(core)
         return core.actions
+
+
+def _handle(core: Core, event: on.Event) -> None:
+    match event:
+        case on.Start() | on.End() | on.Subscribe() | on.OfferStrategies():
+            _heed(core, event)
+        case on.Found() | on.Answered() | on.Failed() | on.Led():
+            _resume(core, event)
+        case on.Commit():
+            offsets.commit(core, event)
+        case on.Fetch():
+            offsets.fetch(core, event)
+        case on.TopicsSeen() | on.RatesMeasured() | on.Noticed() | on.CoordinatorGone():
+            _look(core, event)
+        case on.GivenUp():
+            rounds.let_go(core, event.revocation, in_good_order=True)
+        case on.Tick():
+            liveness.tick(core)
+        case _:
+            assert_never(event)
 
 
 def _heed(core: Core, wish: on.Wish) -> None:

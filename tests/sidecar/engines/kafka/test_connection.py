@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import socket
 from collections.abc import Coroutine
 from dataclasses import replace
 
@@ -262,5 +263,32 @@ def test_a_refusal_says_more_than_silence() -> None:
                 Unreachable, match="none of 2 Kafka brokers answers, the first one because: Kafka at"
             ):
                 await Bootstrap(KafkaSettings((*gone.bootstrap, "127.0.0.1:1"))).ask(ask_metadata(), WITHIN_S)
+
+    run(ask())
+
+
+def test_a_login_that_the_broker_cannot_judge_may_be_tried_again() -> None:
+    def confused(request: ApiMessage) -> ApiMessage:
+        if isinstance(request, SaslHandshakeRequest):
+            return SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])
+        return SaslAuthenticateResponse(error_code=-1, error_message="out of order", auth_bytes=b"")
+
+    wrong = failure(answering(confused), sasl=Sasl("PLAIN", "orders", "secret"))
+    assert isinstance(wrong, Unreachable)
+    assert "cannot judge the login now (error -1)" in str(wrong)
+
+
+def test_a_machine_that_is_gone_is_noticed_while_nothing_is_said() -> None:
+    async def ask() -> None:
+        async with listening(answering(lambda request: None)) as settings:
+            connection = await connected(settings)
+            plain = connection._writer.get_extra_info("socket")
+            assert plain.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            idle, between, times = (
+                plain.getsockopt(socket.IPPROTO_TCP, name)
+                for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            assert idle + between * times <= 30
+            await connection.close()
 
     run(ask())

@@ -7,6 +7,7 @@ long, a join, has a connection of its own.
 
 import asyncio
 import itertools
+import socket
 import ssl
 import struct
 from contextlib import suppress
@@ -39,6 +40,8 @@ LENGTH = struct.Struct(">i")
 CORRELATION = struct.Struct(">i")
 # Correlation ids are 32 bits, and we may live for long.
 CORRELATIONS = 2**31
+# Asked after ten seconds of silence, three times; what was sent is to be confirmed as soon.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 25_000}
 # What the generated decoders raise on bytes that are no such message.
 UNREADABLE = (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error)
 
@@ -198,6 +201,17 @@ async def _streams(
     tls: ssl.SSLContext | None = None if settings.tls is None else context_of(settings.tls)
     name = None if tls is None else address.host
     try:
-        return await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
+        streams = await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
+        _keep_alive(streams[1].get_extra_info("socket"))
+        return streams
     except OSError as error:
         raise failures.sentence_of(error, address, encrypted=tls is not None) from None
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    """Notice within half a minute that the other machine is gone, also while a join waits for minutes."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        # Not every system has each of them.
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -35,7 +35,8 @@ class KafkaCoordination:
         self._bootstrap = Bootstrap(settings)
         self._coordinator: Address | None = None
         self._quick: Connection | None = None
-        # For joins and syncs: made when one is asked, and one is kept for the next.
+        # For joins and syncs: made for the join, kept for the sync of the same round. A round may be hours away from the
+        # next one, and a connection that the network has forgotten meanwhile would look like one whose join waits.
         self._patient: set[Connection] = set()
         self._idle: Connection | None = None
 
@@ -73,7 +74,9 @@ class KafkaCoordination:
             case pb.JoinGroupRequest():
                 return from_kafka(await self._ask_patiently(message, within_s, request.client_id))
             case pb.SyncGroupRequest():
-                return from_kafka(await self._ask_patiently(message, within_s))
+                answer = await self._ask_patiently(message, within_s)
+                await self._end_round()
+                return from_kafka(answer)
             case _:
                 return from_kafka(await self._connected().ask(message, within_s))
 
@@ -93,6 +96,10 @@ class KafkaCoordination:
             # Brokers that do not tell types do not convert groups.
             return CLASSIC
         answer = await connection.ask(ListGroupsRequest(states_filter=[], types_filter=[]), within_s)
+        if answer.error_code:
+            raise Unreachable(
+                f"Kafka at {connection.address} does not list its groups (error {answer.error_code})"
+            )
         types = (each.group_type for each in answer.groups if each.group_id == self._group_id)
         return next(types, "").lower()
 
@@ -139,8 +146,14 @@ class KafkaCoordination:
         await self._keep(connection)
         return answer
 
+    async def _end_round(self) -> None:
+        """Nobody waits for others now."""
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            await idle.close()
+
     async def _keep(self, connection: Connection) -> None:
-        """For the next one who asks."""
+        """For the rest of the round."""
         if self._idle is None and connection.failure is None:
             self._idle = connection
         else:

@@ -6,12 +6,13 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from rota_sidecar.engines.kafka.scram import MECHANISMS, Unproved, exchange
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings, Sasl
-from rota_sidecar.engines.port import Refused
+from rota_sidecar.engines.port import Refused, Unreachable
 
 if TYPE_CHECKING:
     from rota_sidecar.engines.kafka.connection import Connection
 
 ILLEGAL_SASL_STATE = 34
+SASL_AUTHENTICATION_FAILED = 58
 
 
 def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
@@ -40,11 +41,15 @@ async def log_in(connection: "Connection", sasl: Sasl, within_s: float) -> None:
     ours = next(conversation)
     while True:
         answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=ours), within_s)
-        if answer.error_code:
+        if answer.error_code == SASL_AUTHENTICATION_FAILED:
             # What the broker says of it says no more: it must not tell which of the two is wrong.
             raise Refused(
                 f"Kafka at {connection.address} refuses the login of user {credentials.user!r} with {sasl.mechanism}; "
                 "check the user and the password"
+            )
+        if answer.error_code:
+            raise Unreachable(
+                f"Kafka at {connection.address} cannot judge the login now (error {answer.error_code})"
             )
         try:
             ours = conversation.send(bytes(answer.auth_bytes))

@@ -31,11 +31,13 @@ class Layout:
 class Lists(Mapping[str, Sequence[int]]):
     """The partitions of one member."""
 
-    __slots__ = ("_by_topic", "layout", "numbers")
+    __slots__ = ("_by_topic", "layout", "numbers", "written")
 
-    def __init__(self, layout: Layout, numbers: "array[int]") -> None:
+    def __init__(self, layout: Layout, numbers: "array[int]", written: bytes = b"") -> None:
         self.layout = layout
         self.numbers = numbers
+        # As they were read: what is given back as it came need not be written anew.
+        self.written = written
         self._by_topic: dict[str, array[int]] | None = None
 
     @property

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import sub
 
@@ -33,16 +33,43 @@ class Share(Mapping[str, Sequence[int]]):
 
     @override
     def __iter__(self) -> Iterator[str]:
-        at, offsets = 0, self._table.offsets
-        while at < len(self.flats):
-            topic = bisect_right(offsets, self.flats[at]) - 1
-            yield self._table.names[topic]
-            at = bisect_left(self.flats, offsets[topic + 1], at + 1)
+        return (name for name, _ in self.opened())
 
     @override
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum(1 for _ in self.opened())
+
+    @override
+    def items(self) -> "Items":
+        return Items(self)
+
+    def opened(self) -> Iterator[tuple[str, Sequence[int]]]:
+        """All topics one after the other, which is faster than to look each of them up."""
+        flats, offsets, names = array("i", self.flats), self._table.offsets, self._table.names
+        at, count, topic = 0, len(flats), -1
+        while at < count:
+            # Mostly the next topic is the one.
+            topic += 1
+            if flats[at] >= offsets[topic + 1]:
+                topic = bisect_right(offsets, flats[at], topic) - 1
+            offset, limit, end = offsets[topic], offsets[topic + 1], at + 1
+            if end < count and flats[end] < limit:
+                end = bisect_left(flats, limit, end)
+                yield names[topic], array("i", map(sub, flats[at:end], repeat(offset)))
+            else:
+                yield names[topic], (flats[at] - offset,)
+            at = end
 
     @override
     def __repr__(self) -> str:
         return f"Share({ {topic: list(numbers) for topic, numbers in self.items()} })"
+
+
+class Items(ItemsView[str, Sequence[int]]):
+    """What `items` of a mapping gives."""
+
+    _mapping: Share
+
+    @override
+    def __iter__(self) -> Iterator[tuple[str, Sequence[int]]]:
+        return self._mapping.opened()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota_sidecar.assignors.model import NO_GENERATION, Subscriber
+from rota_sidecar.consumer_protocol.alike import Alike
 from rota_sidecar.consumer_protocol.subscription import Subscription, decode_subscription, encode_subscription
 from rota_sidecar.consumer_protocol.user_data import (
     NO_INCARNATION,
@@ -55,11 +56,17 @@ def metadata_for(strategy: str, offer: Offer) -> bytes:
     return encode_subscription(Subscription(topics, data, owned, offer.generation, offer.rack))
 
 
-def subscriber_of(strategy: str, metadata: bytes, instance_id: str | None) -> Subscriber:
-    """The leader's reading of one member. Raises Malformed."""
-    found = decode_subscription(metadata)
+def subscriber_of(
+    strategy: str, metadata: bytes, instance_id: str | None, alike: Alike | None = None
+) -> Subscriber:
+    """
+    The leader's reading of one member. Raises Malformed.
+
+    Who reads many gives them all the same `alike`, a new one at first: what they have in common is read once then.
+    """
+    found = decode_subscription(metadata, alike)
     if strategy == STICKY:
-        owned, generation = decode_sticky_data(found.user_data)
+        owned, generation = decode_sticky_data(found.user_data, alike)
         return Subscriber(found.topics, owned, generation, instance_id, found.rack)
     if strategy in WITHOUT_CLAIMS:
         return Subscriber(found.topics, instance_id=instance_id, rack=found.rack)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota_sidecar.consumer_protocol import wire
+from rota_sidecar.consumer_protocol.alike import Alike
 
 VERSION = 3
 NO_GENERATION = -1
@@ -34,9 +35,9 @@ def encode_subscription(subscription: Subscription) -> bytes:
     )
 
 
-def decode_subscription(data: bytes) -> Subscription:
-    """Any version: of one that is newer what is known. Raises Malformed."""
-    reader = wire.Reader(data, "a subscription")
+def decode_subscription(data: bytes, alike: Alike | None = None) -> Subscription:
+    """Any version: of one that is newer what is known. `alike` remembers what others said. Raises Malformed."""
+    reader = wire.Reader(data, "a subscription", alike)
     version = reader.int16()
     if version < 0:
         raise reader.malformed(f"there is no version {version}")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rota_sidecar.consumer_protocol import wire
+from rota_sidecar.consumer_protocol.alike import Alike
 from rota_sidecar.consumer_protocol.subscription import NO_GENERATION
 
 USER_DATA_BYTES_MAX = 256
@@ -109,9 +110,9 @@ def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> b
     return wire.partitions(owned) + _GENERATION.pack(generation)
 
 
-def decode_sticky_data(data: bytes) -> tuple[Mapping[str, Sequence[int]], int]:
+def decode_sticky_data(data: bytes, alike: Alike | None = None) -> tuple[Mapping[str, Sequence[int]], int]:
     """Claims and their generation, of version 1 or 0; nothing is claimed by bytes that are neither."""
-    reader = wire.Reader(data, "user data")
+    reader = wire.Reader(data, "user data", alike)
     try:
         owned = reader.partitions()
         generation = reader.int32() if reader.left else NO_GENERATION

@@ -8,13 +8,17 @@ each topic, never one by one: a leader reads a million of them.
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+from rota_sidecar.assignors.lists import Lists
+from rota_sidecar.consumer_protocol.alike import Alike
 
 TEXT_BYTES_MAX = 32_767
 INT32_MAX = 2**31 - 1
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_ONE = struct.Struct(">ii")
 _SWAPPED = sys.byteorder == "little"
 
 
@@ -25,9 +29,10 @@ class Malformed(ValueError):
 class Reader:
     """Takes one element after the other from bytes that somebody else wrote."""
 
-    def __init__(self, data: bytes, what: str) -> None:
+    def __init__(self, data: bytes, what: str, alike: Alike | None = None) -> None:
         self._data = data
         self._what = what
+        self._alike = alike
         self._at = 0
 
     @property
@@ -74,10 +79,30 @@ class Reader:
         return found
 
     def texts(self) -> list[str]:
-        return [self.text() for _ in range(self.count())]
+        known = self._alike.texts(self._data, self._at) if self._alike else None
+        if known is not None:
+            self._at += len(known[0])
+            return known[1]
+        begin = self._at
+        found = [self.text() for _ in range(self.count())]
+        if self._alike:
+            self._alike.remember_texts(self._data[begin : self._at], found)
+        return found
 
-    def partitions(self) -> "dict[str, array[int]]":
+    def partitions(self) -> Mapping[str, Sequence[int]]:
         """Numbers by topic. What a topic has in several places is put together."""
+        known = self._alike.lists(self._data, self._at) if self._alike else None
+        if known is not None:
+            self._at += known[0]
+            return known[1]
+        begin, found = self._at, self._partitions_one_by_one()
+        section = self._data[begin : self._at]
+        # What came in several places, or without numbers, is not written as it was read.
+        if self._alike and _INT32.unpack_from(section)[0] == len(found) and all(found.values()):
+            return self._alike.remember_lists(section, list(found), list(found.values()))
+        return found
+
+    def _partitions_one_by_one(self) -> "dict[str, array[int]]":
         found: dict[str, array[int]] = {}
         for _ in range(self.count()):
             topic = self.text()
@@ -128,22 +153,29 @@ def texts(values: Sequence[str]) -> bytes:
     return _INT32.pack(len(values)) + b"".join(map(text, values))
 
 
-def partitions(by_topic: Mapping[str, Iterable[int]]) -> bytes:
-    """Numbers by topic; a topic without any is left out."""
-    parts = [b""]
-    for topic, numbers in by_topic.items():
-        found = _numbers(topic, numbers)
-        if found:
-            parts += text(topic), _INT32.pack(len(found)), _swapped(found)
-    parts[0] = _INT32.pack(len(parts) // 3)
+def partitions(by_topic: Mapping[str, Sequence[int]], heads: dict[str, bytes] | None = None) -> bytes:
+    """Numbers by topic; a topic without any is left out. `heads` remembers names that are written often."""
+    if isinstance(by_topic, Lists) and by_topic.written:
+        return by_topic.written
+    heads = {} if heads is None else heads
+    parts, topic = [b""], ""
+    try:
+        for topic, numbers in by_topic.items():
+            body = _body(numbers)
+            if body:
+                parts.append((heads.get(topic) or heads.setdefault(topic, text(topic))) + body)
+    except (OverflowError, struct.error):
+        raise Malformed(f"{topic} has a partition above {INT32_MAX}, which Kafka cannot name") from None
+    parts[0] = _INT32.pack(len(parts) - 1)
     return b"".join(parts)
 
 
-def _numbers(topic: str, numbers: Iterable[int]) -> "array[int]":
-    try:
-        return array("i", numbers)
-    except OverflowError:
-        raise Malformed(f"{topic} has a partition above {INT32_MAX}, which Kafka cannot name") from None
+def _body(numbers: Sequence[int]) -> bytes:
+    if not len(numbers):
+        return b""
+    if len(numbers) == 1:
+        return _ONE.pack(1, numbers[0])
+    return _INT32.pack(len(numbers)) + _swapped(array("i", numbers))
 
 
 def _swapped(numbers: "array[int]") -> bytes:

@@ -66,10 +66,16 @@ def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
 class Page:
     """The result of one benchmark; made first, so that a wrong flag is refused before anything is measured."""
 
-    def __init__(self, name: str, explanation: str) -> None:
+    def __init__(self, name: str, explanation: str, quick: str = "") -> None:
+        """`quick` says what --quick does, where there is such a thing; nothing is kept of that."""
         parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=explanation)
-        parser.add_argument("--record", action="store_true", help="add the result to docs/measurements")
-        self._keep = parser.parse_args().record
+        kinds = parser.add_mutually_exclusive_group()
+        kinds.add_argument("--record", action="store_true", help="add the result to docs/measurements")
+        if quick:
+            kinds.add_argument("--quick", action="store_true", help=quick)
+        options = parser.parse_args()
+        self._keep = options.record
+        self.quick = bool(quick) and options.quick
         self._name = name
         self._explanation = explanation
         self._began = time.perf_counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota_sidecar.lines import LINE_BYTES_MAX
-from tests.support.coordinator import Coordinator, serving
+from tests.support.coordinator import QUICK, Coordinator, serving
 from tests.support.sidecar import Sidecar, flat, running
 
 pytestmark = pytest.mark.process
@@ -270,6 +270,40 @@ def test_what_only_others_can_mend_ends_it_in_one_sentence(
         assert sentence in sidecar.wait("stopped")["reason"]
         assert sentence in sidecar.log.splitlines()[-1]
         assert "Traceback" not in sidecar.log
+
+
+def test_who_is_not_let_in_is_told_so_in_one_sentence(tmp_path: Path, group: str) -> None:
+    tokens, token = tmp_path / "tokens", tmp_path / "token"
+    for file in (tokens, token):
+        file.touch(mode=0o600)
+    tokens.write_text("stranger plain:canary-of-a-stranger others.*\n")
+    with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as guarded:
+        for shown, sentence in (
+            ("canary-of-nobody", f"{guarded.address} does not know us"),
+            ("canary-of-a-stranger", "GROUP_AUTHORIZATION_FAILED: grant this client the group"),
+        ):
+            token.write_text(shown)
+            flags = [*EVENTS, f"--token-file={token}"]
+            sidecar = Sidecar(tmp_path, f"rota://{guarded.address}", group, flags)
+            with running(sidecar):
+                assert sidecar.wait_for_exit() == 1
+            stopped = sidecar.wait("stopped")
+            assert stopped["failed"]
+            assert sentence in stopped["reason"]
+            assert "canary" not in sidecar.log
+
+
+def test_it_ends_in_time_though_nobody_answers(tmp_path: Path, group: str) -> None:
+    with serving(tmp_path) as coordinator:
+        coordinator.make_topic("events", PARTITIONS)
+        sidecar = Sidecar(tmp_path, f"rota://{coordinator.address}", group)
+        with running(sidecar):
+            sidecar.wait_until_it_has(PARTITIONS)
+            coordinator.signal(signal.SIGSTOP)
+            # Two seconds are for the goodbye.
+            assert sidecar.terminate(within_s=6) == 0
+            coordinator.signal(signal.SIGCONT)
+        assert sidecar.wait("stopped")["reason"] == "SIGTERM"
 
 
 def test_two_sidecars_do_not_share_a_state_folder(tmp_path: Path, servers: str, group: str) -> None:

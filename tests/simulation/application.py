@@ -109,7 +109,10 @@ class Application:
         for words, situation in LOSSES.items():
             met[situation] += words in reason
         if SILENCE in reason:
-            self.member.heartbeat_late(self.member.member_id, self.generation)
+            # Before the coordinator takes it for silent too, or after.
+            for delay_s in (0.0, self.world.chance.uniform(0, 0.5)):
+                late = (self.member.member_id, self.generation)
+                self.world.loop.call_later(delay_s, self.member.heartbeat_late, *late)
 
     async def _begin(self, tenure: int, partitions: frozenset[Partition]) -> None:
         """Find out where to begin, as long as the partitions are its own."""

@@ -22,6 +22,8 @@ class Crew:
         self.members: dict[int, SimulatedMember] = {}
         # Second processes of static members, that somebody started by mistake.
         self.doubles: list[SimulatedMember] = []
+        # Those that were told to go and are not gone yet.
+        self._leaving: dict[int, SimulatedMember] = {}
         # What a member's sidecar remembers outlives its process.
         self._volumes: dict[int, dict[str, Remembered]] = {}
 
@@ -36,6 +38,9 @@ class Crew:
         """Start a member, if it is not there; as often as not the folder of the last one is lost."""
         if number in self.members and self.members[number].has_ended:
             self.members.pop(number).kill()
+        leaving = self._leaving.get(number)
+        if leaving is not None and leaving.instance is not None and leaving.process.alive:
+            return  # an instance is handed on when the process that has it is gone, unless it is doubled
         if number not in self.members:
             if self.world.chance.random() < 0.3:
                 self._volumes.pop(number, None)
@@ -58,6 +63,9 @@ class Crew:
         if number in self.members:
             self.world.fault("member killed")
             self.members.pop(number).kill()
+            if not self.world.calm and self.world.chance.random() < 0.5:
+                # Of a sidecar alone, whose pod starts it again at once.
+                self.world.loop.outside(self.world.chance.uniform(0.1, 1), self.start, number)
 
     def leave(self, number: int) -> None:
         """A clean stop; the process ends when that is said, or a little later."""
@@ -66,6 +74,7 @@ class Crew:
             self.world.fault("member left")
             # Its folder is in use until it has ended: whoever is started meanwhile has another one.
             self._volumes.pop(number, None)
+            self._leaving[number] = member
             member.leave()
             self.world.loop.outside(DRAIN_S + self.world.chance.uniform(0.05, 3), member.kill)
 

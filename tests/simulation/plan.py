@@ -81,7 +81,7 @@ class Plan:
             error_rate=sometimes(0.09),
             slow_rate=sometimes(0.05),
             compact_above=chance.choice([0, 0, 200]),
-            coalesce_ms=chance.choice([0, 250, 2_000, 2_000]),
+            coalesce_ms=chance.choice([0, 250, 2_000, 2_000, 2_000]),
             initial_delay_ms=chance.choice([0, 500]),
             members_max=chance.choice([2**31 - 1, 2**31 - 1, members - 1 or 1]),
             retention_ms=chance.choice([8_000, 10**9]),

@@ -16,6 +16,16 @@ PARTITIONS = 6
 EVENTS = ("--topics=events",)
 STATIC = "--group-instance-id=orders-0"
 
+ENDLESS = """
+import threading
+
+class Endless:
+    name, cooperative = "endless", True
+
+    def assign(self, group):
+        threading.Event().wait()
+"""
+
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
@@ -303,6 +313,23 @@ def test_it_ends_in_time_though_nobody_answers(tmp_path: Path, group: str) -> No
             # Two seconds are for the goodbye.
             assert sidecar.terminate(within_s=6) == 0
             coordinator.signal(signal.SIGCONT)
+        assert sidecar.wait("stopped")["reason"] == "SIGTERM"
+
+
+def test_a_strategy_that_never_returns_does_not_keep_the_process(
+    tmp_path: Path, servers: str, group: str
+) -> None:
+    installed = tmp_path / "installed"
+    described = installed / "endless-1.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: endless\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[rota.assignors]\nendless = endless:Endless\n")
+    (installed / "endless.py").write_text(ENDLESS)
+    flags = [*EVENTS, "--assignors=endless"]
+    sidecar = Sidecar(tmp_path, servers, group, flags, environment={"PYTHONPATH": str(installed)})
+    with running(sidecar):
+        sidecar.wait("state", lambda event: event["state"] == "Syncing")
+        assert sidecar.terminate() == 0
         assert sidecar.wait("stopped")["reason"] == "SIGTERM"
 
 

@@ -2,9 +2,11 @@
 
 import argparse
 import asyncio
+import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from rota_sidecar.engines.kafka.settings import KafkaSettings
     from rota_sidecar.engines.rota.connection import Credentials
 
+ENDING_S = 2
 Strategies = Mapping[str, Assignor]
 
 
@@ -62,12 +65,22 @@ async def serve(options: argparse.Namespace, strategies: Strategies) -> str:
     reader.start()
     if forgotten:
         listener(Problem(forgotten))
+    failed = "it broke"
     try:
-        return await until_ended(membership.run(remembered), obeying(reader, mode), minding(writer, mode))
+        failed = await until_ended(membership.run(remembered), obeying(reader, mode), minding(writer, mode))
     finally:
         writer.close()
         if state_file is not None:
             state_file.close()
+        insist_on_ending(1 if failed else 0)
+    return failed
+
+
+def insist_on_ending(code: int) -> None:
+    """Python waits for every thread at its end, and a strategy of somebody else's may never return from one."""
+    timer = threading.Timer(ENDING_S, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
 
 
 async def until_ended(running: Awaitable[Ended], *tending: Awaitable[None]) -> str:

@@ -32,7 +32,7 @@ class RotaTopics(Topics):
             return await self._ask(request, Asking(address, self._credentials, share_s, NO_LOG))
 
         clock = asyncio.get_running_loop().time
-        described = await first_of(self._addresses, ask, within_s, clock)
+        described = await first_of(list(self._addresses), ask, within_s, clock)
         return {topic.name: _topic(topic) for topic in described.topics if _exists(topic)}
 
     @override
@@ -45,6 +45,11 @@ class RotaTopics(Topics):
         channel = open_channel(asking.address, asking.credentials)
         try:
             return await asking.call(LogStub(channel).DescribeTopics, request)
+        except (Unreachable, Refused):
+            # The next look-up begins with those that may answer.
+            self._addresses.remove(asking.address)
+            self._addresses.append(asking.address)
+            raise
         finally:
             await channel.close()
 

@@ -108,6 +108,23 @@ def test_a_strategy_that_fails_is_named() -> None:
         asyncio.run(leader({}, Broken()).lead(order(member("a", "orders"), strategy="broken")))
 
 
+class Twice:
+    """Gives everything to everybody."""
+
+    name = "twice"
+    cooperative = False
+
+    def assign(self, group: Group) -> Plan:
+        everything = {name: range(topic.partitions) for name, topic in group.topics.items()}
+        return dict.fromkeys(group.members, everything)
+
+
+def test_a_plan_of_ones_own_strategy_is_looked_at_before_anybody_is_told() -> None:
+    work = order(member("a", "orders"), member("b", "orders"), strategy="twice")
+    with pytest.raises(Refused, match=r"twice made no plan that can be used: .* orders-0 to a and to b"):
+        asyncio.run(leader({"orders": Topic(4)}, Twice()).lead(work))
+
+
 def test_a_strategy_that_was_given_up_meanwhile_is_not_led_by() -> None:
     with pytest.raises(Refused, match="which this member leads by no more"):
         asyncio.run(leader({}, Half()).lead(order(member("a", "orders"), strategy="other")))

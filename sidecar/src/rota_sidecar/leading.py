@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.assignors.built_in import NAMES
+from rota_sidecar.assignors.checking import problem
 from rota_sidecar.assignors.model import Assignor, Group, Plan, Subscriber, Topic
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.consumer_protocol.offers import known_of, subscriber_of
@@ -144,4 +146,7 @@ def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) 
         raise Refused(
             f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): mend it, or choose another"
         ) from error
+    wrong = "" if strategy.name in NAMES else problem(group, plan, strategy.cooperative)
+    if wrong:
+        raise Refused(f"the strategy {strategy.name} made no plan that can be used: {wrong}")
     return plan

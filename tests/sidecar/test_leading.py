@@ -42,15 +42,15 @@ class Engine:
 
 
 class Half:
-    """Gives the first member half of everything, and the rest to nobody yet."""
+    """Gives the last member half of everything, and the rest to nobody yet."""
 
     name = "half"
     cooperative = True
 
     def assign(self, group: Group) -> Plan:
-        first, *others = sorted(group.members)
+        *others, last = sorted(group.members)
         half = {name: range(topic.partitions // 2) for name, topic in group.topics.items()}
-        return {first: half, **{member_id: {} for member_id in others}}
+        return {last: half, **{member_id: {} for member_id in others}}
 
 
 class Broken:
@@ -86,10 +86,10 @@ def test_everybody_is_given_its_part_under_the_groups_incarnation() -> None:
         )
     )
     assignments = {each.member_id: decode_assignment(each.assignment) for each in led.assignments}
-    assert {topic: list(numbers) for topic, numbers in assignments["a"].partitions.items()} == {
+    assert {topic: list(numbers) for topic, numbers in assignments["b"].partitions.items()} == {
         "orders": [0, 1]
     }
-    assert not assignments["b"].partitions
+    assert not assignments["a"].partitions
     assert {decode_assignment_data(each.user_data) for each in assignments.values()} == {9}
     assert led.partitions == {"orders": 4, "unknown": 0}, "a topic that is made later is noticed"
 

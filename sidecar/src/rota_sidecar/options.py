@@ -95,7 +95,7 @@ def add_group(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-moved-partitions-percent",
         type=int,
-        default=20,
+        default=100,
         metavar="N",
         help="load-aware-sticky: how many partitions a round may move",
     )

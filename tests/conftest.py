@@ -5,6 +5,7 @@ pytest_plugins = [
     "tests.support.kafka.fixtures",
     "tests.support.postgres.fixtures",
     "tests.support.prometheus.fixtures",
+    "tests.support.report",
     "tests.support.selection",
     "tests.support.spark.fixtures",
 ]

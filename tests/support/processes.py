@@ -125,6 +125,20 @@ class Process:
             os.killpg(self._child.pid, which)
 
 
+def steady_ms() -> int:
+    """The machine's steady clock, which all its processes share."""
+    return int(time.monotonic() * 1000)
+
+
+def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:
+    """Return as soon as it holds, for what several processes do together; raise when time is up."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ProcessFailed(f"{what}: not after {within_s:.0f} s")
+        time.sleep(POLL_S)
+
+
 def run_in_foreground(system: AbstractContextManager[System], describe: Callable[[System], str]) -> None:
     """
     Keep a system up for a person, and print in a line how to connect, until Ctrl-C or SIGTERM.

@@ -84,9 +84,11 @@ def subscriber_of(
     )
 
 
-def known_of(strategy: str, metadata: bytes) -> MemberData:
+def known_of(strategy: str, metadata: bytes, alike: Alike | None = None) -> MemberData:
     """What a member of ours says about the generation that it was in last. Raises Malformed."""
-    return MemberData() if strategy == STICKY else decode_member_data(decode_subscription(metadata).user_data)
+    if strategy == STICKY:
+        return MemberData()
+    return decode_member_data(decode_subscription(metadata, alike).user_data)
 
 
 def _in_order(owned: Owned) -> Owned:

@@ -155,3 +155,29 @@ def test_a_group_whose_protocol_is_not_told_is_not_called_foreign() -> None:
             await coordination.close()
 
     run(ask())
+
+
+def test_an_answer_that_makes_no_sense_ends_the_connection() -> None:
+    async def ask() -> None:
+        broker, heard = Coordinator(), list[Heard]()
+
+        def nothing(request: ApiMessage) -> ApiMessage | None:
+            match request:
+                case wire.OffsetFetchRequest():
+                    return wire.OffsetFetchResponse(groups=[])
+                case FindCoordinatorRequest() if heard:
+                    return FindCoordinatorResponse(coordinators=[])
+                case _:
+                    return broker.answer(request)
+
+        async with listening(answering(nothing)) as settings:
+            coordination = await found(settings, broker, heard)
+            with pytest.raises(Unreachable, match="does not answer as a Kafka broker does"):
+                await coordination.ask(pb.FetchOffsetsRequest(group_id="g"), WITHIN_S)
+            while not heard:
+                await asyncio.sleep(0)
+            with pytest.raises(Unreachable, match="does not answer as a Kafka broker does"):
+                await coordination.find(WITHIN_S)
+            await coordination.close()
+
+    run(ask())

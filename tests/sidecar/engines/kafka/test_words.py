@@ -1,15 +1,30 @@
 """Kafka's words and ours: what the real broker cannot easily be made to say. The rest runs in the conformance cases."""
 
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.engines.kafka.connection import UNREADABLE
 from rota_sidecar.engines.kafka.versions import SPOKEN
 from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
 from rota_sidecar.engines.port import Request, Response
 
 # STALE_MEMBER_EPOCH: of the newer protocol.
 NOT_OURS = 113
+ANSWERS = [
+    group.JoinGroupResponse(
+        leader="m", member_id="m", protocol_type="consumer", members=[("m", None, b"1"), ("n", "i", b"2")]
+    ),
+    group.SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=b"bytes"),
+    group.HeartbeatResponse(error_code=27),
+    group.LeaveGroupResponse(members=[("m", "i", 25)]),
+    group.OffsetCommitResponse(topics=[("orders", [(0, 0), (1, 22)])]),
+    group.OffsetFetchResponse(groups=[("g", [("orders", [(0, 7, -1, "so far", 0)])], 0)]),
+]
 
 
 def on_the_wire(request: Request) -> ApiMessage:
@@ -75,3 +90,20 @@ def test_an_error_of_the_member_is_one_of_the_whole_commit() -> None:
     assert [each.error_code for each in refused.topics[0].partitions] == [3, 22, 22]
     assert committed(pb.NONE, pb.OFFSET_METADATA_TOO_LARGE).error_code == pb.NONE
     assert committed(NOT_OURS).topics[0].partitions[0].error_code == pb.UNKNOWN_SERVER_ERROR
+
+
+@given(st.sampled_from(sorted(SPOKEN, key=lambda kind: kind.name)), st.binary(max_size=200))
+def test_an_answer_of_any_bytes_is_read_or_unreadable(kind: type[ApiMessage], data: bytes) -> None:
+    spoken = SPOKEN[kind]
+    with suppress(*UNREADABLE):
+        spoken.response.decode(data, version=spoken.version, header=True)
+
+
+@given(st.data(), st.sampled_from(ANSWERS))
+def test_an_answer_with_a_wrong_byte_is_read_or_unreadable(data: st.DataObject, answer: ApiMessage) -> None:
+    spoken = next(each for each in SPOKEN.values() if each.response is type(answer))
+    bytes_ = bytearray(b"\0\0\0\0\0" + answer.encode(version=spoken.version))
+    at = data.draw(st.integers(0, len(bytes_) - 1))
+    bytes_[at] = data.draw(st.integers(0, 255))
+    with suppress(*UNREADABLE):
+        from_kafka(spoken.response.decode(bytes(bytes_), version=spoken.version, header=True))

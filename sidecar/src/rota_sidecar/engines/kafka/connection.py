@@ -171,9 +171,13 @@ class Connection:
         try:
             return spoken.response.decode(frame, version=spoken.version, header=True)
         except UNREADABLE:
-            failure = failures.garbled(self.address, b"")
-            self.end(failure)
-            raise failures.again(failure) from None
+            raise self.end_garbled() from None
+
+    def end_garbled(self) -> Failure:
+        """End it, because nobody can make sense of an answer; what to raise."""
+        failure = failures.garbled(self.address, b"")
+        self.end(failure)
+        return failures.again(failure)
 
 
 async def connect(address: Address, settings: KafkaSettings, within_s: float) -> Connection:

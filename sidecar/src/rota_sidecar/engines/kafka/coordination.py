@@ -14,7 +14,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.engines.kafka import failures
 from rota_sidecar.engines.kafka.bootstrap import Bootstrap
-from rota_sidecar.engines.kafka.connection import Connection, connect
+from rota_sidecar.engines.kafka.connection import UNREADABLE, Connection, connect
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
 from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
 from rota_sidecar.engines.port import Disconnected, Hear, Request, Response, Unreachable
@@ -52,6 +52,8 @@ class KafkaCoordination:
         request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._group_id])
         # A third of the time is left to connect to the coordinator itself.
         answer, connection = await self._bootstrap.ask(request, within_s * 2 / 3, known)
+        if len(answer.coordinators) != 1:
+            raise connection.end_garbled()
         (found,) = answer.coordinators
         address = Address(found.host, found.port)
         if found.error_code == pb.NONE and connection.address == address:
@@ -72,13 +74,13 @@ class KafkaCoordination:
         message = to_kafka(request)
         match request:
             case pb.JoinGroupRequest():
-                return from_kafka(await self._ask_patiently(message, within_s, request.client_id))
+                return await self._ask_patiently(message, within_s, request.client_id)
             case pb.SyncGroupRequest():
                 answer = await self._ask_patiently(message, within_s)
                 await self._end_round()
-                return from_kafka(answer)
+                return answer
             case _:
-                return from_kafka(await self._connected().ask(message, within_s))
+                return await _ask(self._connected(), message, within_s)
 
     async def incarnation(self, within_s: float) -> int | None:
         """Kafka has none."""
@@ -128,14 +130,14 @@ class KafkaCoordination:
 
     async def _ask_patiently(
         self, message: ApiMessage, within_s: float, client_id: str | None = None
-    ) -> ApiMessage:
+    ) -> Response:
         quick = self._connected()
         connection, self._idle = self._idle, None
         try:
             async with asyncio.timeout(within_s):
                 if connection is None or connection.failure is not None:
                     connection = await self._another(quick, within_s)
-                answer = await connection.ask(message, within_s, client_id)
+                answer = await _ask(connection, message, within_s, client_id)
         except BaseException as error:
             # What was asked may be answered late: nothing else is to wait behind it.
             if connection is not None:
@@ -172,3 +174,14 @@ class KafkaCoordination:
                 f"the coordinator of group {self._group_id!r} was lost meanwhile; find it again"
             )
         return connection
+
+
+async def _ask(
+    connection: Connection, message: ApiMessage, within_s: float, client_id: str | None = None
+) -> Response:
+    """The answer in our words."""
+    answer = await connection.ask(message, within_s, client_id)
+    try:
+        return from_kafka(answer)
+    except UNREADABLE:
+        raise connection.end_garbled() from None

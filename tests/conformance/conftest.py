@@ -5,9 +5,15 @@ from collections import Counter
 import pytest
 
 from tests.conformance import table
-from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR
+from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR_KAFKA, SIDECAR_ROTA
 
-TESTS = {"test_core": CORE, "test_rota": ROTA, "test_kafka": KAFKA, "test_sidecar": SIDECAR}
+TESTS = {
+    "test_core": CORE,
+    "test_rota": ROTA,
+    "test_kafka": KAFKA,
+    "test_sidecar_on_rota": SIDECAR_ROTA,
+    "test_sidecar_on_kafka": SIDECAR_KAFKA,
+}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

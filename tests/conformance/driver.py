@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 
 # The coordinators, by the names that their drivers have.
 CORE, ROTA, KAFKA = "core", "rota", "kafka"
-# Kafka once more, through the sidecar's adapter.
-SIDECAR = "sidecar"
+# Both servers once more, through the sidecar's adapters.
+SIDECAR_ROTA, SIDECAR_KAFKA = "sidecar-rota", "sidecar-kafka"
 # A call that has no answer by then is parked.
 PARKED_S = 0.2
 

@@ -1,11 +1,11 @@
 """
-The sidecar's way to Kafka under test: what a member asks for goes through the adapter that ships.
+The sidecar's ways to the engines under test: what a member asks for goes through the adapters that ship.
 
-The same broker answers as without it, so a case that fails here alone is a fault of the adapter or of its words.
+The same servers answer as without them, so a case that fails here alone is a fault of the adapter or of its words.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -14,9 +14,11 @@ from google.protobuf.message import Message
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 from rota_sidecar.engines.kafka.settings import KafkaSettings
-from rota_sidecar.engines.port import Heard, Request
+from rota_sidecar.engines.port import Coordination, Disconnected, Hear, Heard, Request
+from rota_sidecar.engines.rota.connection import Credentials
+from rota_sidecar.engines.rota.coordination import RotaCoordination
 from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds
-from tests.conformance.driver import DEFAULT, KAFKA, FutureCall, Settings
+from tests.conformance.driver import DEFAULT, FutureCall, Settings
 from tests.conformance.kafka import NOT_YET
 from tests.conformance.registry import EVERYWHERE, Case, cases_on
 
@@ -29,11 +31,25 @@ WITHIN_S = 60
 POLL_S = 0.05
 
 
-def cases() -> Sequence[Case]:
-    """Those that ask for nothing but what a member asks for, on the broker that all share."""
+# From a group and who hears of it.
+Open = Callable[[str, Hear], Coordination]
+
+
+def on_kafka(bootstrap: str) -> Open:
+    """The way to a broker."""
+    return lambda group, hear: KafkaCoordination(KafkaSettings((bootstrap,)), group, hear)
+
+
+def on_rota(address: str) -> Open:
+    """The way to a coordinator of ours."""
+    return lambda group, hear: RotaCoordination(group, [address], Credentials(), hear)
+
+
+def cases(coordinator: str) -> Sequence[Case]:
+    """Those that ask for nothing but what a member asks for, on the server that all share."""
     return [
         case
-        for case in cases_on(KAFKA)
+        for case in cases_on(coordinator)
         if case.body.__module__ in MEMBERS_SECTIONS
         and case.settings == DEFAULT
         and case.on == EVERYWHERE
@@ -45,12 +61,12 @@ def cases() -> Sequence[Case]:
 class SidecarDriver:
     """One coordination for each group that a case speaks of, as each sidecar has one."""
 
-    bootstrap: str
+    opened: Open
     settings: Settings
-    name: str = KAFKA
+    name: str
     heard: list[Heard] = field(default_factory=list)
     open: list["asyncio.Task[Message]"] = field(default_factory=list)
-    _groups: dict[str, "asyncio.Task[KafkaCoordination]"] = field(default_factory=dict)
+    _groups: dict[str, "asyncio.Task[Coordination]"] = field(default_factory=dict)
 
     def send(self, request: Message) -> FutureCall:
         task = asyncio.create_task(self._exchange(cast("Request", request)))
@@ -67,7 +83,8 @@ class SidecarDriver:
         await asyncio.gather(*self.open, return_exceptions=True)
         for group in self._groups.values():
             await (await group).close()
-        assert self.heard == [], "the broker has ended a connection"
+        ended = [heard for heard in self.heard if isinstance(heard, Disconnected)]
+        assert ended == [], "the server has ended a connection"
 
     async def _exchange(self, request: Request) -> Message:
         group = request.group_id
@@ -75,8 +92,8 @@ class SidecarDriver:
             self._groups[group] = asyncio.create_task(self._find(group))
         return await (await asyncio.shield(self._groups[group])).ask(request, WITHIN_S)
 
-    async def _find(self, group: str) -> KafkaCoordination:
-        coordination = KafkaCoordination(KafkaSettings((self.bootstrap,)), group, self.heard.append)
+    async def _find(self, group: str) -> Coordination:
+        coordination = self.opened(group, self.heard.append)
         while (error := await coordination.find(WITHIN_S)) != pb.NONE:
             assert error in NOT_YET, f"the coordinator of group {group!r} is not found: error {error}"
             await asyncio.sleep(POLL_S)

@@ -11,12 +11,18 @@ import shutil
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR
+from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR_KAFKA, SIDECAR_ROTA
 from tests.support.tree import REPO
 
 ROWS = REPO / "build" / "conformance"
 DIVERGENCES = REPO / "docs" / "divergences.md"
-TITLES = {CORE: "Rota's core", ROTA: "Rota's server", KAFKA: "Apache Kafka", SIDECAR: "our adapter"}
+TITLES = {
+    CORE: "Rota's core",
+    ROTA: "Rota's server",
+    SIDECAR_ROTA: "  by sidecar",
+    KAFKA: "Apache Kafka",
+    SIDECAR_KAFKA: "  by sidecar",
+}
 ROW_OF_THE_LIST = re.compile(r"^\| (?!what \|)(.+?) \|", re.MULTILINE)
 
 

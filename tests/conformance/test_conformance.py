@@ -1,6 +1,6 @@
 """
 Every case of the reference, on every coordinator: the core in virtual time, Rota's server, and a Kafka broker; what a
-member asks for on the broker once more through the sidecar's adapter.
+member asks for, on both servers once more through the sidecar's adapters.
 
 A case that fails on Kafka is wrong itself; one that passes there and fails on Rota is a difference, and a difference is
 either mended or stands in docs/divergences.md.
@@ -47,7 +47,7 @@ from tests.conformance.registry import Case, cases_on
 from tests.conformance.server import MortalServer, ServerDriver
 from tests.conformance.sidecar import SidecarDriver
 from tests.coordinator.fleet import Fleet, until
-from tests.support.coordinator import Coordinator
+from tests.support.coordinator import Coordinator, serving
 from tests.support.kafka import Kafka, running
 from tests.support.postgres.server import Postgres
 
@@ -76,6 +76,13 @@ def every_case_on(coordinator: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases_on(coordinator), ids=lambda case: f"{case.id}-{case.rule}")
 
 
+def every_member_case_on(coordinator: str) -> pytest.MarkDecorator:
+    """Those of them that a member can ask for."""
+    return pytest.mark.parametrize(
+        "case", sidecar.cases(coordinator), ids=lambda case: f"{case.id}-{case.rule}"
+    )
+
+
 @every_case_on(CORE)
 def test_core(case: Case) -> None:
     asyncio.run(case.body(CoreDriver(case.settings)))
@@ -93,10 +100,16 @@ def test_kafka(case: Case, kafka_results: Results) -> None:
     judge(kafka_results[case.id])
 
 
+@pytest.mark.process
+@every_member_case_on(ROTA)
+def test_sidecar_on_rota(case: Case, sidecar_on_rota_results: Results) -> None:
+    judge(sidecar_on_rota_results[case.id])
+
+
 @pytest.mark.kafka
-@pytest.mark.parametrize("case", sidecar.cases(), ids=lambda case: f"{case.id}-{case.rule}")
-def test_sidecar(case: Case, sidecar_results: Results) -> None:
-    judge(sidecar_results[case.id])
+@every_member_case_on(KAFKA)
+def test_sidecar_on_kafka(case: Case, sidecar_on_kafka_results: Results) -> None:
+    judge(sidecar_on_kafka_results[case.id])
 
 
 def judge(result: BaseException | None) -> None:
@@ -158,12 +171,20 @@ def prepare(broker: Kafka, settings: Settings) -> None:
 
 
 @pytest.fixture(scope="module")
-def sidecar_results(prepared: Kafka) -> Results:
+def sidecar_on_kafka_results(prepared: Kafka) -> Results:
     """What became of a member's cases on the shared broker, asked through the adapter."""
-    connect: dict[Settings, Callable[[], runs.RealDriver]] = {
-        DEFAULT: partial(SidecarDriver, prepared.bootstrap, DEFAULT)
-    }
-    return runs.run_all(sidecar.cases(), connect)
+    way = sidecar.on_kafka(prepared.bootstrap)
+    return runs.run_all(sidecar.cases(KAFKA), {DEFAULT: partial(SidecarDriver, way, DEFAULT, KAFKA)})
+
+
+@pytest.fixture(scope="module")
+def sidecar_on_rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
+    """The same on a coordinator of ours."""
+    with serving(tmp_path_factory.mktemp("coordinator"), flags(DEFAULT)) as coordinator:
+        for topic in (TOPIC, OTHER_TOPIC):
+            coordinator.make_topic(topic)
+        way = sidecar.on_rota(coordinator.address)
+        yield runs.run_all(sidecar.cases(ROTA), {DEFAULT: partial(SidecarDriver, way, DEFAULT, ROTA)})
 
 
 @pytest.fixture(scope="module")

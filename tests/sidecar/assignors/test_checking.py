@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from rota_sidecar.assignors.built_in import NAMES, built_in
 from rota_sidecar.assignors.checking import problem
 from rota_sidecar.assignors.model import Group, Plan
-from tests.sidecar.assignors.groups import group, groups, member
+from tests.sidecar.assignors.groups import group, groups, member, sizes_of
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 GROUP = group({"a": member("t", "t-0", 1), "b": member("t u"), "c": member("t", "u-0", 1)}, t=2, u=1, v=1)
@@ -52,3 +52,14 @@ def test_nothing_is_wrong_with_the_plans_of_ours(of: Group) -> None:
 def test_they_have_the_names_that_kafka_shows() -> None:
     assert tuple(built_in(0)) == NAMES
     assert [name for name, each in built_in(0).items() if each.cooperative] == list(NAMES[3:])
+
+
+def test_a_group_without_members_has_a_plan() -> None:
+    assert [dict(each.assign(group({}, t=3))) for each in built_in(100).values()] == [{}] * len(NAMES)
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 2])
+def test_there_may_be_more_members_than_partitions(partitions: int) -> None:
+    of = group(dict.fromkeys("abc", member("t")), t=partitions)
+    for each in built_in(100).values():
+        assert sorted(sizes_of(each.assign(of))) == [0] * (3 - partitions) + [1] * partitions

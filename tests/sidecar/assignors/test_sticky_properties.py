@@ -3,9 +3,11 @@
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rota_sidecar.assignors import water
 from rota_sidecar.assignors.model import Group, Plan, Subscriber, Topic
 from rota_sidecar.assignors.sticky import CooperativeSticky, Sticky
 from tests.sidecar.assignors import oracle
@@ -213,3 +215,18 @@ def test_what_stays_is_not_given_anew(group: Group) -> None:
     last, _ = settled(COOPERATIVE, group)
     plan = COOPERATIVE.assign(last)
     assert all(plan[name] is member.owned for name, member in last.members.items() if member.owned)
+
+
+def test_rounds_are_bounded_and_what_they_leave_is_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a chain of members, each sharing a topic with the next, balance takes a round for each of them."""
+    topics = [f"t{number:02}" for number in range(29)]
+    members = {
+        f"m{n:02}": Subscriber(topics[max(n - 1, 0) : n + 1], {topics[n]: range(9)} if n < 29 else {}, 1)
+        for n in range(30)
+    }
+    chain = Group(members, dict.fromkeys(topics, Topic(9)))
+    assert oracle.could_be_lighter(chain, eager(chain)) == []
+    monkeypatch.setattr(water, "ROUNDS_MAX", 1)
+    found = eager(chain)
+    assert oracle.could_be_lighter(chain, found)
+    assert sorted(p for partitions in found.values() for p in partitions) == sorted(everything(chain))

@@ -97,6 +97,8 @@ class _Scales:
         self._loads = [sum(map(self._weight, claims.flat_numbers(member))) for member in members]
         # Of those who have too much: what could move, by class, in the order of weights.
         self._movable: dict[int, list[tuple[int, list[tuple[int, int]]]]] = {}
+        # The lightest of each class, until something moves.
+        self._receivers: dict[int, int] = {}
 
     def _weight(self, flat: int) -> int:
         return self._weights.get(flat, self._mean)
@@ -159,7 +161,7 @@ class _Scales:
         """Make the one move that brings a member and the lightest other nearest to each other."""
         best: tuple[int, list[tuple[int, int]], int, int] | None = None
         for number, movable in self._movable_of(member):
-            receiver = min(self._roll.classes[number].members, key=lambda each: (self._loads[each], each))
+            receiver = self._receiver(number)
             gap = self._loads[member] - self._loads[receiver]
             if gap <= least_gap:
                 continue
@@ -174,11 +176,22 @@ class _Scales:
         self._move(*movable.pop(place), member, receiver)
         return receiver
 
+    def _receiver(self, number: int) -> int:
+        """Who has least of those who take a class."""
+        found = self._receivers.get(number)
+        if found is None:
+            # The first of them: members stand in the order of their ids.
+            found = self._receivers[number] = min(
+                self._roll.classes[number].members, key=self._loads.__getitem__
+            )
+        return found
+
     def _move(self, weight: int, flat: int, member: int, receiver: int) -> None:
         self.moves.given_up[member].add(flat)
         self.moves.given[receiver].append([flat])
         self._loads[member] -= weight
         self._loads[receiver] += weight
+        self._receivers.clear()
 
     def _movable_of(self, member: int) -> Sequence[tuple[int, list[tuple[int, int]]]]:
         found = self._movable.get(member)

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -331,6 +333,31 @@ def test_a_strategy_that_never_returns_does_not_keep_the_process(
         sidecar.wait("state", lambda event: event["state"] == "Syncing")
         assert sidecar.terminate() == 0
         assert sidecar.wait("stopped")["reason"] == "SIGTERM"
+
+
+def test_a_sidecar_whose_events_nobody_reads_any_more_leaves(
+    tmp_path: Path, servers: str, group: str
+) -> None:
+    flags = ["--membership-only", f"--bootstrap-servers={servers}", f"--group-id={group}", *EVENTS]
+    other = Sidecar(tmp_path, servers, group)
+    with subprocess.Popen(
+        [sys.executable, "-m", "rota_sidecar", *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as unread:
+        try:
+            assert unread.stdout is not None
+            assert json.loads(unread.stdout.readline())["state"] == "Discover"
+            unread.stdout.close()
+            # What it is to tell now, it cannot.
+            with running(other):
+                assert unread.wait(15) == 0
+                assert unread.stderr is not None
+                assert b"nobody reads the events any more" in unread.stderr.read()
+                other.wait_until_it_has(PARTITIONS)
+        finally:
+            unread.kill()
 
 
 def test_two_sidecars_do_not_share_a_state_folder(tmp_path: Path, servers: str, group: str) -> None:

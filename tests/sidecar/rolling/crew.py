@@ -202,6 +202,10 @@ def crew_of(folder: Path, group: Group, seed: int) -> Iterator[Crew]:
     try:
         crew.assemble()
         yield crew
+    except Exception as error:
+        # What did not come in time has a reason, and a rule may know it.
+        error.add_note("\n".join(crew.history().faults()))
+        raise
     finally:
         crew.close()
 

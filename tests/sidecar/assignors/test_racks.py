@@ -96,6 +96,32 @@ def test_p8_once_more_moves_only_what_comes_nearer(group: Group) -> None:
     assert settled(Sticky(), group)[1] <= 3
 
 
+def in_racks(racks: str) -> dict[str, Topic]:
+    return {"t": Topic(len(racks), [frozenset(rack) for rack in racks])}
+
+
+def test_who_has_what_is_far_for_all_keeps_it() -> None:
+    members = {
+        "a": member("t", "t-0 t-1", 1, rack="a"),
+        "c": member("t", "t-3 t-4", 1, rack="c"),
+        "d": member("t", "t-2 t-5", 1, rack="d"),
+    }
+    for racks in ("aabbbb", "aabbbbbb"):
+        found = spread(CooperativeSticky().assign(Group(members, in_racks(racks))))
+        for name, each in members.items():
+            assert found[name] >= spread({name: each.owned})[name]
+
+
+def test_one_more_than_others_stays_where_it_is_if_nothing_comes_nearer() -> None:
+    members = {
+        "a": member("t", "t-0", 1, rack="a"),
+        "c": member("t", "t-1", 1, rack="c"),
+        "d": member("t", "t-2 t-3", 1, rack="d"),
+    }
+    plan = CooperativeSticky().assign(Group(members, in_racks("abbb")))
+    assert all(plan[name] is each.owned for name, each in members.items())
+
+
 def nearest(supply: dict[frozenset[str], int], room: dict[str, int]) -> int:
     """By the theorem of marriages: as many as the tightest set of kinds of partitions lets through."""
     kinds = list(supply)

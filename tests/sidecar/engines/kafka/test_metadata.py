@@ -4,7 +4,7 @@ import uuid
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataResponse
 
@@ -50,6 +50,7 @@ def partitions(replicas: list[Replicas]) -> list[tuple[int, int, int, int, Repli
     return [(0, number, 1, 5, nodes, nodes[:1], nodes[1:]) for number, nodes in enumerate(replicas)][::-1]
 
 
+@settings(deadline=None)
 @given(described, st.booleans())
 def test_what_kafka_writes_is_read(
     topics: list[tuple[str, int, bool, list[Replicas]]], with_racks: bool
@@ -102,6 +103,7 @@ def test_every_answer_that_ends_too_soon_is_noticed() -> None:
             Metadata.decode(data[:end])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_garbage_is_an_error_or_an_answer_and_never_a_hang(data: bytes) -> None:
     with suppress(*UNREADABLE):

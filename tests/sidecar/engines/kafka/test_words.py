@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group
@@ -92,6 +92,7 @@ def test_an_error_of_the_member_is_one_of_the_whole_commit() -> None:
     assert committed(NOT_OURS).topics[0].partitions[0].error_code == pb.UNKNOWN_SERVER_ERROR
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(SPOKEN, key=lambda kind: kind.name)), st.binary(max_size=200))
 def test_an_answer_of_any_bytes_is_read_or_unreadable(kind: type[ApiMessage], data: bytes) -> None:
     spoken = SPOKEN[kind]
@@ -99,6 +100,7 @@ def test_an_answer_of_any_bytes_is_read_or_unreadable(kind: type[ApiMessage], da
         spoken.response.decode(data, version=spoken.version, header=True)
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from(ANSWERS))
 def test_an_answer_with_a_wrong_byte_is_read_or_unreadable(data: st.DataObject, answer: ApiMessage) -> None:
     spoken = next(each for each in SPOKEN.values() if each.response is type(answer))

@@ -147,6 +147,11 @@ def test_with_no_budget_nothing_moves_and_what_is_free_is_given_to_who_has_least
     assert in_words(LoadAwareSticky(0).assign(now)) == {"a": "t-0 t-1", "b": "t-2 t-3"}
 
 
+def test_of_what_is_free_the_heaviest_is_given_first() -> None:
+    members = {"a": replace(member("t"), former={"t": {0: 1.0, 1: 1.0, 2: 1.0, 3: 3.0}}), "b": member("t")}
+    assert in_words(LoadAwareSticky(0).assign(group(members, t=4))) == {"a": "t-3", "b": "t-0 t-1 t-2"}
+
+
 def test_a_small_group_is_evened_out_with_a_small_budget_too() -> None:
     members = {"a": member("t", "t-0 t-1", 1), "b": member("t")}
     assert in_words(LoadAwareSticky(1).assign(group(members, t=2))) == {"a": "t-0", "b": ""}

@@ -137,7 +137,7 @@ class _Scales:
         total = sum(self._loads)
         least_gap = total * HYSTERESIS_PERCENT // (100 * max(len(self._loads), 1))
         moved = 1
-        while budget and moved:
+        while moved:
             moved = self._pass(budget, least_gap)
             budget -= moved
 

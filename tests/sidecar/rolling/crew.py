@@ -35,12 +35,13 @@ class Crew:
     """The members, each on its seat: who was ended is followed by another process."""
 
     def __init__(self, folder: Path, group: Group, seed: int) -> None:
+        # Who is hit and when is drawn apart from what depends on how fast things go.
         self.chance = random.Random(seed)
         self.partitions: list[Partition] = [(group.topic, number) for number in range(PARTITIONS)]
         self.hands: list[Hand] = []
         self._folder = folder
         self._group = group
-        self._notes = Notes(self.chance)
+        self._notes = Notes(random.Random(seed))
         self._past: list[Hand] = []
         self._turns = 0
 
@@ -72,7 +73,7 @@ class Crew:
         if self._turns % TURNS_TO_A_LOOK == 0:
             looking = [hand for hand in self.hands if hand.is_settled and not hand.is_leaving]
             if looking:
-                self.chance.choice(looking).read(self.partitions)
+                self._notes.chance.choice(looking).read(self.partitions)
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Work on until it holds."""
@@ -139,6 +140,8 @@ class Crew:
         frozen.wake()
         self.settle()
         frozen.commit_late(tenures, positions)
+        # Who is killed before it has answered never does.
+        self.settle()
 
     def _wait_for_owners(self, orphans: set[Partition], hands: Sequence[Hand]) -> None:
         def have_owners() -> bool:
@@ -165,7 +168,7 @@ class Crew:
         hands = self.hands
         self.until(
             "everything is answered",
-            lambda: not any(hand.reads_under_way or hand.has_late_commits for hand in hands),
+            lambda: not any(hand.reads_under_way for hand in hands),
         )
 
     def history(self) -> History:

@@ -71,8 +71,8 @@ class Hand:
     @property
     def is_settled(self) -> bool:
         """Nothing is under way, as far as it can tell, and it works on all that it has."""
-        is_at_work = self.positions.keys() == self.tenures.keys()
-        return self.state == "Stable" and self._letting is None and is_at_work and not self.is_frozen
+        is_at_work = self.positions.keys() == self.tenures.keys() and not self.is_frozen
+        return self.state == "Stable" and self._letting is None and is_at_work and not self.has_late_commits
 
     @property
     def has_late_commits(self) -> bool:

@@ -89,3 +89,12 @@ def test_members_that_look_alike_are_known_by_their_shape() -> None:
     found = [decode_subscription(encode_subscription(each), alike) for each in members]
     assert {id(each.topics) for each in found} == {id(found[0].topics)}
     assert len({id(each.owned.layout) for each in found}) == 1  # type: ignore[attr-defined]
+
+
+def test_a_topic_in_two_places_is_put_together_each_time() -> None:
+    once = encode_subscription(Subscription(["t"], owned={"t": [1], "u": [2]}))
+    twice, alike = once.replace(b"\0\x01u\0", b"\0\x01t\0"), Alike()
+    for _ in range(3):
+        owned = decode_subscription(twice, alike).owned
+        assert lists(owned) == {"t": [1, 2]}
+        assert encode_assignment(Assignment(owned)) == encode_assignment(Assignment({"t": [1, 2]}))

@@ -11,7 +11,7 @@ import pytest
 
 from rota_sidecar.lines import LINE_BYTES_MAX
 from tests.support.coordinator import QUICK, Coordinator, serving
-from tests.support.sidecar import Sidecar, flat, running
+from tests.support.sidecar import Sidecar, flat, running, settle
 
 pytestmark = pytest.mark.process
 PARTITIONS = 6
@@ -164,6 +164,7 @@ def test_after_a_crash_of_the_sidecar_alone_it_goes_on_as_the_same_member(
     with running(crashes, other):
         had = crashes.wait_until_it_has(3)
         other.wait_until_it_has(3)
+        settle(crashes, other)
         before = crashes.events[-1]
         seen = len(other.events)
         crashes.kill()
@@ -183,12 +184,13 @@ def test_after_a_crash_of_the_sidecar_alone_it_goes_on_as_the_same_member(
 def test_a_static_member_that_restarts_within_its_session_moves_nothing(
     tmp_path: Path, servers: str, group: str
 ) -> None:
-    static = Sidecar(tmp_path, servers, group, [*EVENTS, STATIC])
+    static = Sidecar(tmp_path, servers, group, [*EVENTS, STATIC, "--session-timeout-ms=30000"])
     others = [Sidecar(tmp_path, servers, group, name=name) for name in ("a", "b")]
     with running(static, *others):
         had = static.wait_until_it_has(2)
         for other in others:
             other.wait_until_it_has(2)
+        settle(static, *others)
         seen = [len(other.events) for other in others]
         for end in (static.terminate, static.kill):
             end()
@@ -245,6 +247,7 @@ def test_a_sidecar_that_was_frozen_beyond_its_session_loses_all_and_comes_back(
     with running(frozen, other):
         had = frozen.wait_until_it_has(3)
         other.wait_until_it_has(3)
+        settle(frozen, other)
         tenure = frozen.wait("assigned", lambda event: bool(event["partitions"]))["tenure"]
         frozen.signal(signal.SIGSTOP)
         other.wait_until_it_has(PARTITIONS)

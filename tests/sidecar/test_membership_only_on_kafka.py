@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.coordinator import QUICK, serving
 from tests.support.kafka import Kafka
-from tests.support.sidecar import Sidecar, running
+from tests.support.sidecar import Sidecar, running, settle
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 6
@@ -22,6 +22,7 @@ def crash_and_share(tmp_path: Path, kafka: Kafka, topic: str, *flags: str) -> No
     with running(crashes, other):
         had = crashes.wait_until_it_has(3)
         taken = other.wait_until_it_has(3)
+        settle(crashes, other)
         assert crashes.commit(dict.fromkeys(had, 5)) == {}
         before, seen = crashes.events[-1], other.count("revoking")
         crashes.kill()

@@ -145,6 +145,15 @@ class Sidecar:
         self._running.wait_until(lambda: len(self.partitions) == number, within_s=within_s)
         return self.partitions
 
+    def is_stable_in(self, generation: int) -> bool:
+        """Whether it has all that this generation, or a later one, gives it."""
+        states = [event for event in self.events if event["event"] == "state"]
+        return bool(states) and states[-1]["state"] == "Stable" and states[-1]["generation"] >= generation
+
+    def wait_until_stable_in(self, generation: int, *, within_s: float = WITHIN_S) -> None:
+        """Return as soon as it is."""
+        self._running.wait_until(lambda: self.is_stable_in(generation), within_s=within_s)
+
     def say(self, line: str) -> None:
         """Send a line, whatever it is."""
         assert self._child is not None
@@ -229,6 +238,17 @@ class Sidecar:
     def _running(self) -> Process:
         assert self._process is not None
         return self._process
+
+
+def settle(*sidecars: Sidecar) -> None:
+    """
+    Return when all are in the generation that one of them has come to.
+
+    Who keeps what it has looks settled before it has come to a round that gave others something.
+    """
+    generation = max(sidecar.events[-1]["generation"] for sidecar in sidecars)
+    for sidecar in sidecars:
+        sidecar.wait_until_stable_in(generation)
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class Application:
             met[situation] += words in reason
         if SILENCE in reason:
             # Before the coordinator takes it for silent too, or after.
-            for delay_s in (0.0, self.world.chance.uniform(0, 0.5)):
+            for delay_s in (0.0, self.world.chance.uniform(0, 0.5), self.world.chance.uniform(0.5, 1.5)):
                 late = (self.member.member_id, self.generation)
                 self.world.loop.call_later(delay_s, self.member.heartbeat_late, *late)
 
@@ -135,7 +135,7 @@ class Application:
 
     async def _let_go(self, order: do.Revoke) -> None:
         """Finish what is in hand, commit it, and say so; an application may be slow, or never come to it."""
-        numbers = [each.number for each in order.partitions]
+        numbers = sorted(each.number for each in order.partitions)
         for number in numbers:
             if number in self.working:
                 self.working[number].stopped = True
@@ -192,7 +192,7 @@ class Application:
         """They are somebody else's from here on, if somebody wants them."""
         history = self.member.history
         lost: dict[int, Offset] = {}
-        for number in (partition.number for partition in partitions):
+        for number in sorted(partition.number for partition in partitions):
             history.gives_up_one(self.member.process, number)
             work = self.working.pop(number, None)
             if work is not None:

@@ -28,7 +28,8 @@ class Holdings:
         """Have these from now on."""
         self._tenures += 1
         tenure = Tenure(self._tenures, identity.member_id, identity.generation, identity.incarnation)
-        self.held.update(dict.fromkeys(partitions, tenure))
+        # In order, so that two members that were told the same do the same.
+        self.held.update(dict.fromkeys(sorted(partitions), tenure))
         return tenure
 
     def end(self, partitions: Iterable[Partition]) -> frozenset[Partition]:

@@ -13,6 +13,8 @@ class Interests:
     def __init__(self, subscription: Subscription, strategies: tuple[Strategy, ...]) -> None:
         self.subscription = subscription
         self.strategies = strategies
+        # Told in names; a pattern is matched when something changed, not at each step.
+        self._topics: tuple[str, ...] | None = None
         # The partitions of topics that were seen; None before anybody has looked.
         self.seen: Mapping[str, int] | None = None
         # Those that the plan of this leader was made for, with 0 for a topic that there was not.
@@ -23,6 +25,12 @@ class Interests:
         if subscription.pattern and not self.subscription.pattern:
             self.seen = None
         self.subscription = subscription
+        self._topics = None
+
+    def look(self, seen: Mapping[str, int]) -> None:
+        """These topics there are now."""
+        self.seen = seen
+        self._topics = None
 
     @property
     def is_known(self) -> bool:
@@ -32,10 +40,13 @@ class Interests:
     @property
     def topics(self) -> tuple[str, ...]:
         """The names."""
-        if not self.subscription.pattern:
-            return tuple(sorted(set(self.subscription.topics)))
+        if self._topics is None:
+            self._topics = tuple(sorted(set(self.subscription.topics) or self._matching()))
+        return self._topics
+
+    def _matching(self) -> set[str]:
         pattern = re.compile(self.subscription.pattern)
-        return tuple(sorted(name for name in self.seen or {} if pattern.fullmatch(name)))
+        return {name for name in self.seen or {} if pattern.fullmatch(name)}
 
     @property
     def wanted(self) -> Wanted:

@@ -123,7 +123,7 @@ def _end(core: Core, wish: on.End) -> None:
 def _look(core: Core, event: on.TopicsSeen | on.RatesMeasured | on.Noticed | on.CoordinatorGone) -> None:
     match event:
         case on.TopicsSeen():
-            core.interests.seen = event.partitions
+            core.interests.look(event.partitions)
             core.look_for_missing()
             if isinstance(core.state, st.Joining) and core.state.call is None and core.state.retry_ms is None:
                 core.join(core.state.attempt)

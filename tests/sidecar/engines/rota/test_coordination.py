@@ -345,6 +345,16 @@ def test_a_wrong_address_is_named(coordinator: Coordinator) -> None:
     run(story())
 
 
+def test_a_coordinator_that_names_a_wrong_address_of_itself_is_named_with_it(tmp_path: Path) -> None:
+    async def story(address: str) -> None:
+        said = f"^group {GROUP} is said to be coordinated by {NOBODY}, but {NOBODY} cannot be reached"
+        with pytest.raises(Unreachable, match=said):
+            await adapter([address]).find(WITHIN_S)
+
+    with serving(tmp_path, [*QUICK, f"--advertise={NOBODY}"]) as coordinator:
+        run(story(coordinator.address))
+
+
 def test_a_wrong_token_and_a_group_of_others_are_told_apart(tmp_path: Path) -> None:
     tokens, token = tmp_path / "tokens", tmp_path / "token"
     for file in (tokens, token):

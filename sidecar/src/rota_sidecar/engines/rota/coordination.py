@@ -82,8 +82,12 @@ class RotaCoordination(Coordination):
         self._session = session
         try:
             await session.open()
-        except BaseException:
+        except BaseException as failure:
             await self.close()
+            if isinstance(failure, Unreachable) and found.address not in self._addresses:
+                raise Unreachable(
+                    f"group {self._group_id} is said to be coordinated by {found.address}, but {failure}"
+                ) from None
             raise
         self._last_found = found.address
         return pb.NONE

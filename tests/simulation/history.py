@@ -253,7 +253,7 @@ class History:
             case "generation_reserved":
                 self._wrote_generation((self.reserved[0], record.generation_reserved.generation_id))
             case "offset_committed":
-                self._wrote_offset(record.offset_committed)
+                self._wrote_offset(record.offset_committed, now_s)
             case "offset_removed":
                 self._removed(record.offset_removed.partition)
             case "group_removed":
@@ -282,7 +282,7 @@ class History:
             raise Violation("S3", f"generation {token} is issued after {self.reserved}")
         self.reserved = token
 
-    def _wrote_offset(self, written: OffsetCommitted) -> None:
+    def _wrote_offset(self, written: OffsetCommitted, now_s: float) -> None:
         partition, offset = written.partition, written.offset
         commit = self.commits.get(int(written.metadata or 0))
         if commit is None or commit.offsets.get(partition) != offset:
@@ -295,6 +295,7 @@ class History:
         if commit.generation < 0 or not commit.is_honest:
             self._set_from_outside(partition, offset)
         self._check_right(commit, partition)
+        self._check_nobody_else_has(commit, partition, now_s)
         self._check_order(commit, partition, offset)
         self.stored[partition] = Stored(commit, self.group.incarnation, offset, self.position)
         self.places[commit.number, partition] = self.position
@@ -314,14 +315,17 @@ class History:
                 f"in {self.group.generation_id} it is {owner}'s",
             )
 
+    def _check_nobody_else_has(self, commit: Commit, partition: int, now_s: float) -> None:
+        """Also while a partition is given to nobody, because its owner has yet to let go: nobody else commits for it."""
+        for member_id, until_s in self.holders.get(partition, {}).values():
+            others = instance_of(member_id) != instance_of(commit.member_id)
+            if others and until_s > now_s and commit.generation >= 0:
+                raise Violation("S4", f"{commit.member_id} commits {partition}, and {member_id} still has it")
+
     def _check_order(self, commit: Commit, partition: int, offset: int) -> None:
         """Whether the commit may follow the last one."""
         last = self.stored.get(partition)
         if last is None or commit.generation < 0:
-            return
-        if not last.commit.is_honest:
-            # While a cooperative round gives a partition to nobody, any member may commit for it, as in Kafka. The
-            # core of ours does not; what others made of that is not the next owner's fault.
             return
         later = (last.incarnation, last.commit.generation)
         if (self.group.incarnation, commit.generation) < later:

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from rota_coordinator.group import admin, barrier, commit, expiry, join, round, state
 from rota_coordinator.group.answers import copied
+from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
@@ -226,6 +227,10 @@ def the_lease_counts_from_the_answer(self: Lease, until_ms: int) -> None:
     RENEWED(self, self.asked())
 
 
+def by_the_assignment_alone(self: Group, partition: TopicPartition) -> str | None:
+    return self.owners.get(partition)
+
+
 def stalls_are_not_forgiven(self: Slot, stall_ms: int) -> None:
     pass
 
@@ -273,6 +278,7 @@ ZOO: dict[str, Bug] = {
     "the lease counts from the answer": replaced(Lease, "renewed", the_lease_counts_from_the_answer),
     "stalls are not forgiven": replaced(Slot, "forgive", stalls_are_not_forgiven),
     "the next group is changed too": replaced(Groups, "replay", the_next_group_is_changed_too),
+    "what is with nobody may be committed by all": replaced(Group, "owner_of", by_the_assignment_alone),
     **ZOO_MEMBERS,
 }
 # Where to begin to look for those that are rarely met; without it the first seeds are tried.

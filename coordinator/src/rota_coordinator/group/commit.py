@@ -46,11 +46,11 @@ def partition_error(
     """Why one partition is refused."""
     if is_longer(metadata, group.config.offset_metadata_length_max):
         return pb.OFFSET_METADATA_TOO_LARGE
-    owner = group.owners.get(partition)
+    if request.generation_id < 0:
+        return pb.NONE
+    owner = group.owner_of(partition)
     # Kafka looks at member and generation only; a late verdict for a partition that moved would pass there.
-    if owner is not None and owner != request.member_id and request.generation_id >= 0:
-        return pb.ILLEGAL_GENERATION
-    return pb.NONE
+    return pb.NONE if owner in (None, request.member_id) else pb.ILLEGAL_GENERATION
 
 
 def is_longer(text: str, most: int) -> bool:

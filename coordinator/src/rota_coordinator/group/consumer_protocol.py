@@ -31,15 +31,37 @@ def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition] | None:
     if not assignment:
         return frozenset()
     reader = _Reader(assignment)
-    partitions: set[TopicPartition] = set()
     try:
         reader.int16()
-        for _ in range(reader.count()):
-            topic = reader.string()
-            partitions.update(TopicPartition(topic, reader.int32()) for _ in range(reader.count()))
+        return reader.partitions()
     except (struct.error, UnicodeDecodeError, ValueError):
         return None
-    return frozenset(partitions)
+
+
+class Claim(NamedTuple):
+    """What a member says that it has, and from which generation; -1 where it does not say."""
+
+    partitions: frozenset[TopicPartition]
+    generation: int
+
+
+NO_CLAIM = Claim(frozenset(), -1)
+
+
+def claimed_partitions(metadata: bytes) -> Claim:
+    """The claim in a subscription; none in one of version 0, or when the bytes are no subscription."""
+    reader = _Reader(metadata)
+    try:
+        version = reader.int16()
+        for _ in range(reader.count()):
+            reader.string()
+        reader.skip()
+        if version < 1:
+            return NO_CLAIM
+        partitions = reader.partitions()
+        return Claim(partitions, reader.int32() if version > 1 else -1)
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return NO_CLAIM
 
 
 class _Reader:
@@ -72,3 +94,18 @@ class _Reader:
             raise ValueError("a string is longer than its bytes")
         self._at += length
         return self._data[self._at - length : self._at].decode()
+
+    def skip(self) -> None:
+        """Bytes that are no concern of the coordinator's; a negative length is that of none."""
+        length = self.int32()
+        if length > len(self._data) - self._at:
+            raise ValueError("bytes are shorter than they say")
+        self._at += max(length, 0)
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Topics, each with the numbers of partitions."""
+        found: set[TopicPartition] = set()
+        for _ in range(self.count()):
+            topic = self.string()
+            found.update(TopicPartition(topic, self.int32()) for _ in range(self.count()))
+        return frozenset(found)

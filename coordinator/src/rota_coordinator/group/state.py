@@ -63,6 +63,8 @@ class Group:
     members: Members = field(default_factory=Members)
     # Who has which partition by the last assignment; empty where assignments are not of Kafka's consumer protocol.
     owners: dict[TopicPartition, str] = field(default_factory=dict)
+    # Who says that it has a partition which the last assignment gives to nobody; None until somebody asks.
+    _claimants: dict[TopicPartition, str] | None = None
     # The topics that members of the last round read; None when that is not known, so that it may be any.
     subscribed: frozenset[str] | None = frozenset()
     # Ids that were handed out with MEMBER_ID_REQUIRED and not used yet, and when each is forgotten.
@@ -117,9 +119,25 @@ class Group:
             self.members.by_id[written.member_id].assignment = written.assignment
         self.members.leader = record.leader
         self.owners = owners_by(self.protocol_type, record.members)
+        self._claimants = None
         self.subscribed = subscribed_by(self.protocol_type, [each.metadata for each in record.members])
         self.barrier = None
         self.enter(State.STABLE if record.members else State.EMPTY, record.state_since_ms)
+
+    def owner_of(self, partition: TopicPartition) -> str | None:
+        """
+        Who may commit for it, if that is one member.
+
+        A cooperative round gives what has to move to nobody at first: until the next one it is still with the member
+        that has it, which has to commit how far it came. Those claims are looked at only when they matter.
+        """
+        owner = self.owners.get(partition)
+        if owner is not None:
+            return owner
+        if self._claimants is None:
+            members = self.durable.members if self.durable is not None else ()
+            self._claimants = claimants_by(self.protocol_type, members)
+        return self._claimants.get(partition)
 
     def record(self, assignments: dict[str, bytes], now_ms: int) -> Record:
         """The group with these assignments, to be written."""
@@ -169,6 +187,22 @@ def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicP
         for member in members
         for partition in consumer_protocol.assigned_partitions(member.assignment) or ()
     }
+
+
+def claimants_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
+    """Who claimed each partition with the newest generation; nobody where two did."""
+    if protocol_type != consumer_protocol.PROTOCOL_TYPE:
+        return {}
+    newest: dict[TopicPartition, tuple[int, set[str]]] = {}
+    for member in members:
+        claim = consumer_protocol.claimed_partitions(member.metadata)
+        for partition in claim.partitions:
+            generation, claimants = newest.get(partition, (claim.generation, set()))
+            if claim.generation > generation:
+                claimants = set()
+            if claim.generation >= generation:
+                newest[partition] = (claim.generation, claimants | {member.member_id})
+    return {partition: min(who) for partition, (_, who) in newest.items() if len(who) == 1}
 
 
 def subscribed_by(protocol_type: str, metadata: Iterable[bytes]) -> frozenset[str] | None:

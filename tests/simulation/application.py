@@ -207,6 +207,12 @@ class Application:
     def _speak_late(self) -> None:
         """A verdict on what it lost: the core refuses it, and the coordinator those of others who ask no core."""
         chance = self.world.chance
+        if self.member.stable and chance.random() < self.world.plan.late_verdict_rate / 4:
+            # Somebody who is confused about what it has.
+            number = chance.randrange(self.world.plan.partitions)
+            if Partition(TOPIC, number) not in self.member.core.held:
+                beyond = self.member.history.done.get(number, 0) + 1
+                self.member.say_late({number: beyond}, self.generation)
         if not self.lost.offsets or chance.random() >= self.world.plan.late_verdict_rate:
             return
         lost = self.lost

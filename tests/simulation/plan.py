@@ -93,7 +93,7 @@ class Plan:
             hang_rate=sometimes(0.6),
             strategies=chance.choice(OFFERED),
             strangers=chance.random() < 0.4,
-            compact_running_above=chance.choice([0, 50, 10_000]),
+            compact_running_above=chance.choice([0, 0, 50, 10_000]),
         )
 
 

@@ -10,9 +10,10 @@ from rota_sidecar.assignors.model import Assignor, Group, Plan, Topic
 from rota_sidecar.consumer_protocol.assignment import decode_assignment
 from rota_sidecar.consumer_protocol.offers import Offer, metadata_for
 from rota_sidecar.consumer_protocol.user_data import comes_again, decode_assignment_data
-from rota_sidecar.engines.port import Refused, Request, Response
+from rota_sidecar.engines.port import Refused
 from rota_sidecar.leading import Leader, Members, incarnation_for, read
 from rota_sidecar.member.actions import Lead
+from rota_sidecar.member.messages import Request, Response
 
 WALL_MS = 1_700_000_000_000
 

@@ -10,21 +10,14 @@ from typing_extensions import override
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.assignors.model import Group, Plan, Topic
-from rota_sidecar.engines.port import (
-    Coordination,
-    Disconnected,
-    Refused,
-    Request,
-    Response,
-    Topics,
-    Unreachable,
-)
+from rota_sidecar.engines.port import Coordination, Disconnected, Refused, Topics, Unreachable
 from rota_sidecar.leading import Leader
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import events as on
 from rota_sidecar.member.config import MemberConfig, Strategy, Subscription
 from rota_sidecar.member.identity import Remembered, Wanted
 from rota_sidecar.member.member import Member
+from rota_sidecar.member.messages import Request, Response
 from rota_sidecar.member.partitions import Offset
 from rota_sidecar.membership import EVENTS_MAX, Engine, ForeignProtocol, Membership, StateChanged, Told
 from rota_sidecar.state_file import FILE, Owner, StateFile

@@ -13,20 +13,13 @@ from rota_sidecar.member import actions as do
 from rota_sidecar.member import events as on
 from rota_sidecar.member import states as st
 from rota_sidecar.member.config import Subscription
+from rota_sidecar.member.messages import Response
 from rota_sidecar.member.partitions import Offset
 from tests.sidecar.member.driven import COOPERATIVE, EAGER, MEMBER_ID, Driven
 from tests.sidecar.member.driven import given as given_partitions
 
 Error: TypeAlias = pb.ErrorCode.ValueType
 Call = do.Find | do.Send | do.Lead
-Response = (
-    pb.JoinGroupResponse
-    | pb.SyncGroupResponse
-    | pb.HeartbeatResponse
-    | pb.LeaveGroupResponse
-    | pb.CommitOffsetsResponse
-    | pb.FetchOffsetsResponse
-)
 ANSWERS = {
     pb.HeartbeatRequest: pb.HeartbeatResponse,
     pb.LeaveGroupRequest: pb.LeaveGroupResponse,

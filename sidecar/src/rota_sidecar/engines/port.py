@@ -6,23 +6,7 @@ from typing import Protocol
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.assignors.model import Topic
-
-Request = (
-    pb.JoinGroupRequest
-    | pb.SyncGroupRequest
-    | pb.HeartbeatRequest
-    | pb.LeaveGroupRequest
-    | pb.CommitOffsetsRequest
-    | pb.FetchOffsetsRequest
-)
-Response = (
-    pb.JoinGroupResponse
-    | pb.SyncGroupResponse
-    | pb.HeartbeatResponse
-    | pb.LeaveGroupResponse
-    | pb.CommitOffsetsResponse
-    | pb.FetchOffsetsResponse
-)
+from rota_sidecar.member.messages import Request, Response
 
 
 class Unreachable(Exception):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.member.identity import Remembered
+from rota_sidecar.member.messages import Request
 from rota_sidecar.member.partitions import Partition, Tenure
 
 
@@ -21,14 +22,7 @@ class Send:
     """Ask the coordinator: Answered, or Failed."""
 
     call: int
-    request: (
-        pb.JoinGroupRequest
-        | pb.SyncGroupRequest
-        | pb.HeartbeatRequest
-        | pb.LeaveGroupRequest
-        | pb.CommitOffsetsRequest
-        | pb.FetchOffsetsRequest
-    )
+    request: Request
     within_ms: int
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.member.config import Strategy, Subscription
 from rota_sidecar.member.identity import Remembered
+from rota_sidecar.member.messages import Response
 from rota_sidecar.member.partitions import Offset, Partition
 
 
@@ -74,14 +75,7 @@ class Answered:
     """The coordinator has answered."""
 
     call: int
-    response: (
-        pb.JoinGroupResponse
-        | pb.SyncGroupResponse
-        | pb.HeartbeatResponse
-        | pb.LeaveGroupResponse
-        | pb.CommitOffsetsResponse
-        | pb.FetchOffsetsResponse
-    )
+    response: Response
 
 
 @dataclass(frozen=True, slots=True)

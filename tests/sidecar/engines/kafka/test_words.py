@@ -11,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.engines.kafka.connection import UNREADABLE
 from rota_sidecar.engines.kafka.versions import SPOKEN
 from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
-from rota_sidecar.engines.port import Request, Response
+from rota_sidecar.member.messages import Request, Response
 
 # STALE_MEMBER_EPOCH: of the newer protocol.
 NOT_OURS = 113

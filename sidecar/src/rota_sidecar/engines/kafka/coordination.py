@@ -17,7 +17,8 @@ from rota_sidecar.engines.kafka.bootstrap import Bootstrap
 from rota_sidecar.engines.kafka.connection import UNREADABLE, Connection, connect
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
 from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
-from rota_sidecar.engines.port import Disconnected, Hear, Request, Response, Unreachable
+from rota_sidecar.engines.port import Disconnected, Hear, Unreachable
+from rota_sidecar.member.messages import Request, Response
 
 GROUP_KEY = 0
 CLASSIC = "classic"

@@ -11,7 +11,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.engines.port import Request, Response
+from rota_sidecar.member.messages import Request, Response
 
 # They are about the member or the coordinator: no partition of a commit fares better than another.
 ABOUT_THE_REQUEST = frozenset(

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.assignors.built_in import NAMES
 from rota_sidecar.assignors.checking import problem
+from rota_sidecar.assignors.lists import Lists
 from rota_sidecar.assignors.model import Assignor, Group, Plan, Subscriber, Topic
+from rota_sidecar.assignors.share import Share
+from rota_sidecar.consumer_protocol.alike import Alike
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.consumer_protocol.offers import known_of, subscriber_of
 from rota_sidecar.consumer_protocol.user_data import NO_INCARNATION, encode_assignment_data
@@ -37,7 +40,9 @@ class Members:
     @property
     def topics(self) -> frozenset[str]:
         """All that somebody subscribes to."""
-        return frozenset(topic for each in self.subscribers.values() for topic in each.topics)
+        # Members that say the same share one list: each is looked at once.
+        lists = {id(each.topics): each.topics for each in self.subscribers.values()}
+        return frozenset(topic for topics in lists.values() for topic in topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,12 @@ def read(order: Lead) -> Members:
     subscribers: dict[str, Subscriber] = {}
     unreadable: list[str] = []
     incarnations: dict[int, int] = {}
+    alike = Alike()
     for member in order.members:
         instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
         try:
-            subscribers[member.member_id] = subscriber_of(order.strategy, member.metadata, instance_id)
-            known = known_of(order.strategy, member.metadata)
+            subscribers[member.member_id] = subscriber_of(order.strategy, member.metadata, instance_id, alike)
+            known = known_of(order.strategy, member.metadata, alike)
             incarnations[known.generation] = max(
                 incarnations.get(known.generation, NO_INCARNATION), known.incarnation
             )
@@ -110,31 +116,37 @@ def led(
     """Plan, and write it down. Raises Refused."""
     plan = plan_for(members, topics, strategy)
     planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
-    givers = holders_of_withheld(members, plan, planned)
-    assignments = [
-        pb.Assignment(
-            member_id=member_id,
-            assignment=encode_assignment(
-                Assignment(
-                    plan[member_id], encode_assignment_data(incarnation, comes_again=member_id in givers)
-                )
-            ),
-        )
-        for member_id in members.subscribers
-    ]
+    givers = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
+    heads: dict[str, bytes] = {}
+    assignments = []
+    for member_id in members.subscribers:
+        user_data = encode_assignment_data(incarnation, comes_again=member_id in givers)
+        written = encode_assignment(Assignment(plan[member_id], user_data), heads)
+        assignments.append(pb.Assignment(member_id=member_id, assignment=written))
     return Led(order.call, assignments, planned)
 
 
 def holders_of_withheld(members: Members, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:
     """Who has to give up partitions that the plan gives to nobody yet."""
-    given = sum(len(numbers) for parts in plan.values() for numbers in parts.values())
-    if given == sum(planned.values()):
+    if sum(map(count, plan.values())) == sum(planned.values()):
         return frozenset()
     return frozenset(
         member_id
         for member_id, each in members.subscribers.items()
-        if any(not set(plan[member_id].get(topic, ())) >= set(owned) for topic, owned in each.owned.items())
+        if plan[member_id] is not each.owned
+        and any(not set(plan[member_id].get(topic, ())) >= set(owned) for topic, owned in each.owned.items())
     )
+
+
+def count(parts: Mapping[str, Sequence[int]]) -> int:
+    """How many partitions; our own strategies know it without opening their lists."""
+    match parts:
+        case Lists():
+            return parts.layout.size
+        case Share():
+            return len(parts.flats)
+        case _:
+            return sum(map(len, parts.values()))
 
 
 def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:

@@ -13,7 +13,7 @@ from rota_coordinator.group.state import State
 from rota_coordinator.slot import Shell, Slot
 from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
+from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record
 from tests.simulation.host import give_up
 
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
@@ -159,3 +159,47 @@ def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_hear
         return read
 
     assert asyncio.run(story()).error_code == pb.NOT_COORDINATOR
+
+
+def written(generation: int, protocol: str, metadata: bytes, session_ms: int = SESSION_MS) -> Record:
+    """A round of one member, as the log has it."""
+    member = GroupMember(
+        member_id="a-1",
+        metadata=metadata,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=REBALANCE_MS,
+    )
+    return Record(
+        group=GroupRecord(
+            group_id="g",
+            incarnation=1,
+            generation_id=generation,
+            protocol_type="consumer",
+            protocol_name=protocol,
+            leader="a-1",
+            members=[member],
+        )
+    )
+
+
+def test_a_restart_reads_what_a_member_said_last() -> None:
+    # Members that had been in a round of another strategy were read with that one: nobody could join them any more.
+    groups = Groups(GroupConfig())
+    groups.replay(written(1, "range", b"old"))
+    groups.replay(written(2, "roundrobin", b"new", session_ms=2 * SESSION_MS))
+    member = groups.groups["g"].members.by_id["a-1"]
+    assert member.protocols == (("roundrobin", b"new"),)
+    assert groups.groups["g"].members.candidates() == {"roundrobin"}
+    assert member.session_timeout_ms == 2 * SESSION_MS
+
+
+def test_a_round_that_is_written_leaves_a_member_all_that_it_offers() -> None:
+    story = Story()
+    story.join("a")
+    story.groups.pass_time("g", 0)
+    group = story.groups.groups["g"]
+    (member,) = group.members
+    member.protocols = (("range", b""), ("sticky", b"more"))
+    story.sync("a")
+    assert story.state is State.STABLE
+    assert [name for name, _ in member.protocols] == ["range", "sticky"]

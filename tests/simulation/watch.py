@@ -164,8 +164,11 @@ def is_same(live: Group, written: Group) -> bool:
 
 
 def identities(group: Group) -> tuple[object, ...]:
-    """Who is in the group, as who, with what."""
-    parts = {member.member_id: member.assignment for member in group.members}
+    """Who is in the group, as who, with what, and what each said for the strategy that was chosen."""
+    parts = {
+        member.member_id: (member.assignment, member.metadata(group.protocol_name))
+        for member in group.members
+    }
     return group.generation, group.members.leader, parts, group.members.instances
 
 

@@ -59,6 +59,22 @@ class Member:
         self.protocols = offered(request)
         self.offers = names_of(self.protocols)
 
+    def recall(self, written: GroupMember, protocol: str) -> None:
+        """
+        Take over what a record says about the member.
+
+        A round that is written now says what is known, and the member goes on offering all that it offers. While a log
+        is read, a later record says what the member said later; of that only the chosen protocol was written.
+        """
+        self.client_id = written.client_id
+        self.client_host = written.client_host
+        self.session_timeout_ms = written.session_timeout_ms
+        self.rebalance_timeout_ms = written.rebalance_timeout_ms
+        self.assignment = written.assignment
+        if (protocol, written.metadata) not in self.protocols:
+            self.protocols = ((protocol, written.metadata),)
+            self.offers = names_of(self.protocols)
+
     def metadata(self, protocol: str) -> bytes:
         """What the member said for this protocol; empty when it does not offer it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

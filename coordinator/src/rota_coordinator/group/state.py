@@ -116,7 +116,7 @@ class Group:
         for written in record.members:
             if written.member_id not in self.members.by_id:
                 self.members.add(restored(written, record.protocol_name))
-            self.members.by_id[written.member_id].assignment = written.assignment
+            self.members.by_id[written.member_id].recall(written, record.protocol_name)
         self.members.leader = record.leader
         self.owners = owners_by(self.protocol_type, record.members)
         self._claimants = None

@@ -192,6 +192,9 @@ class SimulatedMember:
         if self._connection is not None:
             world.network.reset(self._connection)
             self._connection = None
+        if not world.calm and world.chance.random() < 0.3:
+            # A name that takes a while to be looked up: what others say meanwhile comes first.
+            await asyncio.sleep(world.chance.uniform(0, 2))
         host = world.chance.choice(world.hosts)
         connection = host.connect(self.process, self._noticed)
         try:

@@ -47,7 +47,7 @@ def joins_with_everything_in_hand(core: Core, reason: str) -> None:
 def does_not_say_what_it_keeps(
     self: Requests, strategy: str, interests: Interests, holdings: Holdings
 ) -> bytes:
-    return metadata_for(strategy, Offer(interests.topics, generation=holdings.given_in))
+    return metadata_for(strategy, Offer(interests.topics, generation=holdings.known_in))
 
 
 def counts_two_sessions(self: Pulse) -> None:

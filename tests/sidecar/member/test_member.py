@@ -1,7 +1,7 @@
 """The member core: what it does next, one rule for each test."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.consumer_protocol.offers import subscriber_of
+from rota_sidecar.consumer_protocol.offers import known_of, subscriber_of
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import events as on
 from rota_sidecar.member.config import Strategy, Subscription
@@ -125,6 +125,17 @@ def test_an_old_generation_loses_everything_and_keeps_its_id() -> None:
     driven.pass_time(HEARTBEAT_MS / 1000)
     assert names(driven.answer_heartbeat(pb.ILLEGAL_GENERATION)) == ["Lose", "Remember", "JoinGroup"]
     assert driven.sent(pb.JoinGroupRequest)[1].member_id == MEMBER_ID
+
+
+def test_who_lost_its_membership_tells_no_generation_that_a_leader_could_rely_on() -> None:
+    # Found by the simulation: the group had been deleted and born again, and had come to the same generation as the
+    # one that the member knew; its leader took the member's incarnation, which was lower than the last one.
+    driven = Driven().join(0)
+    driven.pass_time(HEARTBEAT_MS / 1000)
+    driven.answer_heartbeat(pb.UNKNOWN_MEMBER_ID)
+    (protocol,) = driven.sent(pb.JoinGroupRequest)[1].protocols
+    known = known_of("cooperative-sticky", protocol.metadata)
+    assert (known.generation, known.incarnation) == (-1, INCARNATION)
 
 
 def test_what_was_said_to_who_it_was_before_is_not_obeyed() -> None:

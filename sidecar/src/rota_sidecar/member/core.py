@@ -152,6 +152,7 @@ class Core:
     def be_nobody(self, reason: str) -> None:
         """The group knows this member no longer."""
         self.lose(reason)
+        self.holdings.forget_generation()
         self.pulse.call = None
         self.identity = Identity()
         self.actions.append(do.Forget())
@@ -159,6 +160,7 @@ class Core:
     def be_in_no_generation(self, reason: str) -> None:
         """The group has gone on without this member, and still knows its id."""
         self.lose(reason)
+        self.holdings.forget_generation()
         self.pulse.call = None
         self.identity = Identity(self.identity.member_id)
         self.remember()
@@ -196,6 +198,7 @@ class Core:
             request = self.requests.leave(self.identity, reason)
             self.actions.append(do.Send(goodbye, request, GOODBYE_TIMEOUT_MS))
             self.actions.append(do.Forget())
+        self.holdings.forget_generation()
         # Who has not said goodbye may come back as who it was.
         self.identity = Identity() if goodbye is not None else Identity(self.identity.member_id)
         self.ending, self.pulse.call = None, None

@@ -14,6 +14,9 @@ class Holdings:
         # `sticky` claims what it was given last, though it gave that up before it joined.
         self.given: frozenset[Partition] = frozenset()
         self.given_in = NO_GENERATION
+        # The same while the membership lasts. What it tells of it is then true of this life of the group, and the
+        # leader may rely on it: a group that was deleted counts its generations from the beginning.
+        self.known_in = NO_GENERATION
         # The highest that was ever heard of: a leader on Kafka mints above it.
         self.incarnation = UNKNOWN_INCARNATION
         self.rates: Mapping[str, Mapping[int, float]] = {}
@@ -21,8 +24,12 @@ class Holdings:
 
     def told(self, partitions: frozenset[Partition], generation: int, incarnation: int) -> None:
         """The group's plan has come."""
-        self.given, self.given_in = partitions, generation
+        self.given, self.given_in, self.known_in = partitions, generation, generation
         self.incarnation = max(self.incarnation, incarnation)
+
+    def forget_generation(self) -> None:
+        """The membership has ended; whoever comes next may find another group under this name."""
+        self.known_in = NO_GENERATION
 
     def begin(self, partitions: Iterable[Partition], identity: Identity) -> Tenure:
         """Have these from now on."""

@@ -41,11 +41,12 @@ class Requests:
         )
 
     def _metadata(self, strategy: str, interests: Interests, holdings: Holdings) -> bytes:
-        owned = holdings.given if strategy == STICKY else holdings.held.keys()
+        # `sticky` claims what it was given last, whatever happened since; Kafka's leaders judge that by its age.
+        sticky = strategy == STICKY
         offer = Offer(
             topics=interests.topics,
-            owned=by_topic(owned),
-            generation=holdings.given_in,
+            owned=by_topic(holdings.given if sticky else holdings.held.keys()),
+            generation=holdings.given_in if sticky else holdings.known_in,
             incarnation=holdings.incarnation,
             rates=holdings.rates,
             rack=self._config.rack,

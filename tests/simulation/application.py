@@ -93,6 +93,7 @@ class Application:
                     self.lost.offsets.pop(partition.number, None)
                 self.member.process.spawn(self._begin(action.tenure.number, action.partitions))
             case do.Revoke():
+                self._tell_of_revoke()
                 self.member.process.spawn(self._let_go(action))
             case do.Revoked():
                 self._drop(action.partitions, in_good_order=True)
@@ -103,6 +104,11 @@ class Application:
                 self._answers.pop(action.request).set_result(action)
             case _:
                 raise AssertionError(f"nobody here knows what {action} is")
+
+    def _tell_of_revoke(self) -> None:
+        tell, self.world.on_revoke = self.world.on_revoke, None
+        if tell is not None:
+            tell(self.member)
 
     def _note_loss(self, reason: str) -> None:
         met = self.world.situations.met

@@ -67,6 +67,13 @@ class Crew:
                 # Of a sidecar alone, whose pod starts it again at once.
                 self.world.loop.outside(self.world.chance.uniform(0.1, 1), self.start, number)
 
+    def restart(self, member: object) -> None:
+        """Its sidecar crashes and is back at once, if it is one of these."""
+        for number, each in list(self.members.items()):
+            if each is member:
+                self.kill(number)
+                self.start(number)
+
     def leave(self, number: int) -> None:
         """A clean stop; the process ends when that is said, or a little later."""
         member = self.members.pop(number, None)

@@ -171,10 +171,15 @@ async def lose_members(world: World, crew: Crew) -> None:
     if len(crew.members) > len(plan.groups):
         crew.kill(min(crew.members))
         await replaced(world, crew, SESSION_S + HEARTBEAT_MS / 1000 + 1 + round_s)
+        # Somebody comes, somebody else has to give up for that, and restarts just then: one more member is gone.
+        world.on_revoke = lambda member: world.loop.outside(0.001, crew.restart, member)
+        crew.start(min(set(range(plan.members)) - crew.members.keys()))
+        await replaced(world, crew, SESSION_S + HEARTBEAT_MS / 1000 + 1 + 2 * round_s, 2 * ROUNDS_MAX)
+        world.on_revoke = None
 
 
-async def replaced(world: World, crew: Crew, within_s: float) -> None:
-    """The others have everything within this time."""
+async def replaced(world: World, crew: Crew, within_s: float, rounds_max: int = ROUNDS_MAX) -> None:
+    """The others have everything within this time, and few rounds."""
     before = [history.reserved[1] for history in world.histories.values()]
     began_s = world.loop.now_s
     while not is_whole(world, crew):
@@ -182,7 +187,7 @@ async def replaced(world: World, crew: Crew, within_s: float) -> None:
             raise Violation("L2", f"partitions of one who is gone have no owner after {within_s:.1f} s")
         await asyncio.sleep(LOOK_EVERY_S / 10)
     for history, generation in zip(world.histories.values(), before, strict=True):
-        if history.reserved[1] > generation + ROUNDS_MAX:
+        if history.reserved[1] > generation + rounds_max:
             raise Violation("L3", f"{history.reserved[1] - generation} rounds for one member that was gone")
     await asyncio.sleep(SESSION_S)
 

@@ -7,7 +7,7 @@ What is said and written goes into the histories, which check it; a watch looks 
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
 
@@ -54,6 +54,8 @@ class World:
         self.hosts = [Host(self, f"coordinator-{number}:7070") for number in range(plan.hosts)]
         self.steps = 0
         self.calm = False
+        # Called once, by the next member that has to give something up.
+        self.on_revoke: Callable[[object], object] | None = None
         self._trace = hashlib.blake2b(digest_size=16)
         self._ids = 0
         loop.after_turn = self._after_turn

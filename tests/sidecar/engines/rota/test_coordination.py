@@ -247,7 +247,7 @@ def test_a_coordinator_that_is_killed_is_noticed_by_all_who_wait(tmp_path: Path)
         waiting = asyncio.create_task(joined(coordination))
         await coordination.ask(heartbeat(), WITHIN_S)
         coordinator.kill()
-        with pytest.raises(Unreachable, match=f"^{coordinator.address} cannot be reached"):
+        with pytest.raises(Unreachable, match=f"^{coordinator.address} ended the connection"):
             await waiting
         gone = await ears.next()
         assert isinstance(gone, Disconnected)
@@ -271,7 +271,10 @@ def test_a_coordinator_that_stops_in_order_is_heard_too(tmp_path: Path) -> None:
         coordination = adapter([coordinator.address], ears)
         await coordination.find(WITHIN_S)
         await asyncio.to_thread(coordinator.stop)
-        assert await ears.next() == Disconnected(f"{coordinator.address} ended the connection: it stops")
+        heard = await ears.next()
+        # In order, or cut off by gRPC when that takes too long: it was there, and ended it.
+        assert isinstance(heard, Disconnected)
+        assert heard.reason.startswith(f"{coordinator.address} ended the connection")
         await coordination.close()
 
     run(story())

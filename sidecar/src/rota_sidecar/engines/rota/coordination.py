@@ -215,12 +215,20 @@ class Session:
                 self._receive(frame)
             failure: Failure = Unreachable(f"{self.asking.address} ended the connection: it stops")
         except grpc.aio.AioRpcError as error:
-            failure = self.asking.failure(error.code(), error.details() or "")
+            failure = self._end_of_stream(error)
         except asyncio.CancelledError:
             # So gRPC says that the stream was cancelled from this side: whoever did has ended it already.
             return
         if self._end(failure):
             self._hear(Disconnected(str(failure)))
+
+    def _end_of_stream(self, error: grpc.aio.AioRpcError) -> Failure:
+        """It was reached before: what ended is the connection."""
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            return self.asking.failure(error.code(), error.details() or "")
+        return Unreachable(
+            f"{self.asking.address} ended the connection ({error.details()}): it is looked for again"
+        )
 
     def _receive(self, frame: pb.SessionResponse) -> None:
         kind = frame.WhichOneof("response")

@@ -76,12 +76,18 @@ class Story:
             self.groups.pass_time("g", self.now_ms)
 
 
-def two_in_a_generation() -> Story:
+def two_in_a_generation_without_its_leaders_sync() -> Story:
     story = Story()
     story.join("a")
     story.groups.pass_time("g", 0)
     story.join("b")
     story.join("a", story.member_id("a"))
+    assert story.state is State.COMPLETING
+    return story
+
+
+def two_in_a_generation() -> Story:
+    story = two_in_a_generation_without_its_leaders_sync()
     story.sync("a")
     assert story.state is State.STABLE
     return story
@@ -102,6 +108,15 @@ def test_a_static_member_that_comes_back_and_never_syncs_is_given_up() -> None:
     story.join("b")
     story.wait(REBALANCE_MS, "a", "b")
     assert story.groups.groups["g"].members.instances.keys() == {"a"}
+
+
+def test_who_waits_for_its_part_does_not_go_with_the_leader_that_never_brought_it() -> None:
+    # The leader's session ended while the others waited in their syncs, which were then as old: all were put out.
+    story = two_in_a_generation_without_its_leaders_sync()
+    story.sync("b")
+    story.wait(SESSION_MS)
+    assert story.groups.groups["g"].members.instances.keys() == {"b"}
+    assert story.state is State.PREPARING
 
 
 class FailingStore(Store):

@@ -22,6 +22,9 @@ def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason:
     if group.state is State.COMPLETING:
         for member in group.members:
             member.assignment = b""
+            if member.syncing is not None:
+                # It could not speak while it waited for us: its session begins with our answer, as in Kafka.
+                group.touch(member, now_ms)
             answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.REBALANCE_IN_PROGRESS))
             member.syncing = None
     group.unsynced, group.sync_deadline_ms = set(), None

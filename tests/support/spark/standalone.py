@@ -133,6 +133,8 @@ class Spark:
         """How many workers the master counts; None while it does not answer or does not lead."""
         try:
             with _direct.open(f"{self.page}/json/", timeout=REQUEST_S) as answer:
+                if answer.headers.get_content_subtype() != "json":
+                    return None  # its pages come one after the other, and the first one answers for all
                 state = json.load(answer)
         except OSError:
             return None

@@ -15,6 +15,7 @@ CORES = (
     "rota_sidecar.assignors",
     "rota_sidecar.consumer_protocol",
     "rota_sidecar.ledger",
+    "rota_sidecar.delivery",
     "rota_operator.spec",
     "rota_operator.plan",
     "rota_operator.autoscaler",

@@ -3,7 +3,8 @@
 isort:skip_file
 What a sidecar offers to the application in the same pod: records with verdicts, or a Kafka-like consumer.
 
-Not final yet: fields may change until the sidecar implements this service, afterwards they only grow.
+One application is attached at a time. docs/guide/consumer-service.md tells the whole conversation. Not final yet:
+fields may change until the sidecar implements this service, afterwards they only grow.
 """
 
 from collections import abc as _abc
@@ -73,6 +74,34 @@ LOST: RebalanceEventKind.ValueType  # 4
 """Taken without asking: somebody else may own it already, so nothing can be committed."""
 Global___RebalanceEventKind: _TypeAlias = RebalanceEventKind  # noqa: Y015
 
+class _Ordering:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OrderingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ordering.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ORDERING_UNSPECIFIED: _Ordering.ValueType  # 0
+    ORDERING_PARTITION: _Ordering.ValueType  # 1
+    """The application takes the records of a partition one after the other. Several are in its hands at a time; after
+    a RETRY it drops those of the partition that came behind that record: they come again, after it.
+    """
+    ORDERING_KEY: _Ordering.ValueType  # 2
+    """Records of a key come one after the other: the next one after the verdict on the one before."""
+    ORDERING_UNORDERED: _Ordering.ValueType  # 3
+
+class Ordering(_Ordering, metaclass=_OrderingEnumTypeWrapper):
+    """In which order records come."""
+
+ORDERING_UNSPECIFIED: Ordering.ValueType  # 0
+ORDERING_PARTITION: Ordering.ValueType  # 1
+"""The application takes the records of a partition one after the other. Several are in its hands at a time; after
+a RETRY it drops those of the partition that came behind that record: they come again, after it.
+"""
+ORDERING_KEY: Ordering.ValueType  # 2
+"""Records of a key come one after the other: the next one after the verdict on the one before."""
+ORDERING_UNORDERED: Ordering.ValueType  # 3
+Global___Ordering: _TypeAlias = Ordering  # noqa: Y015
+
 @_typing.final
 class TopicPartition(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -97,29 +126,31 @@ Global___TopicPartition: _TypeAlias = TopicPartition  # noqa: Y015
 
 @_typing.final
 class Tenure(_message.Message):
-    """The member and generation in which a partition was received. Verdicts and commits of an older tenure change
-    nothing.
-    """
+    """The member and generation in which a partition was received. What is said under an older one changes nothing."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     GENERATION_ID_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     generation_id: _builtins.int
     incarnation: _builtins.int
     """Of the group; (incarnation, generation_id) is what external stores fence on."""
+    number: _builtins.int
+    """Rises with each tenure of this sidecar; 0 = whatever the sidecar has now."""
     def __init__(
         self,
         *,
         member_id: _builtins.str = ...,
         generation_id: _builtins.int = ...,
         incarnation: _builtins.int = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_id", b"generation_id", "incarnation", b"incarnation", "member_id", b"member_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_id", b"generation_id", "incarnation", b"incarnation", "member_id", b"member_id", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -133,10 +164,15 @@ class PartitionOffset(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     """The next offset to read; -1 = none."""
     metadata: _builtins.str
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    timestamp_ms: _builtins.int
+    leader_epoch: _builtins.int
+    """-1 is said by leaving it out."""
     @_builtins.property
     def partition(self) -> Global___TopicPartition: ...
     def __init__(
@@ -146,12 +182,16 @@ class PartitionOffset(_message.Message):
         offset: _builtins.int = ...,
         metadata: _builtins.str = ...,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
+        timestamp_ms: _builtins.int = ...,
+        leader_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "leader_epoch", b"leader_epoch", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "metadata", b"metadata", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "error_code", b"error_code", "leader_epoch", b"leader_epoch", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
 
 Global___PartitionOffset: _TypeAlias = PartitionOffset  # noqa: Y015
 
@@ -164,15 +204,25 @@ class AttachRequest(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         CLIENT_ID_FIELD_NUMBER: _builtins.int
+        COMMITS_ITSELF_FIELD_NUMBER: _builtins.int
+        READS_ITSELF_FIELD_NUMBER: _builtins.int
         client_id: _builtins.str
+        commits_itself: _builtins.bool
+        """Nothing is committed by the sidecar itself; the application calls Commit, or its producer or store carries
+        the offsets.
+        """
+        reads_itself: _builtins.bool
+        """Another client reads the records: the sidecar delivers none, and the application reports how far it is."""
         def __init__(
             self,
             *,
             client_id: _builtins.str = ...,
+            commits_itself: _builtins.bool = ...,
+            reads_itself: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "commits_itself", b"commits_itself", "reads_itself", b"reads_itself"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -193,23 +243,99 @@ class AttachRequest(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Report(_message.Message):
+        """Only with `reads_itself`."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class Position(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            PARTITION_FIELD_NUMBER: _builtins.int
+            TENURE_NUMBER_FIELD_NUMBER: _builtins.int
+            POSITION_FIELD_NUMBER: _builtins.int
+            TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+            tenure_number: _builtins.int
+            position: _builtins.int
+            """The first record that is not done."""
+            timestamp_ms: _builtins.int
+            """Of that record; absent when there is none."""
+            @_builtins.property
+            def partition(self) -> Global___TopicPartition: ...
+            def __init__(
+                self,
+                *,
+                partition: Global___TopicPartition | None = ...,
+                tenure_number: _builtins.int = ...,
+                position: _builtins.int = ...,
+                timestamp_ms: _builtins.int | None = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms", "partition", b"partition", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms", "partition", b"partition", "position", b"position", "tenure_number", b"tenure_number", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            _WhichOneofReturnType__timestamp_ms: _TypeAlias = _typing.Literal["timestamp_ms"]  # noqa: Y015
+            _WhichOneofArgType__timestamp_ms: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms"]  # noqa: Y015
+            def WhichOneof(self, oneof_group: _WhichOneofArgType__timestamp_ms) -> _WhichOneofReturnType__timestamp_ms | None: ...
+
+        POSITIONS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttachRequest.Report.Position]: ...
+        def __init__(
+            self,
+            *,
+            positions: _abc.Iterable[Global___AttachRequest.Report.Position] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["positions", b"positions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Goodbye(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        def __init__(
+            self,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     HELLO_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
+    GOODBYE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def hello(self) -> Global___AttachRequest.Hello: ...
+    def hello(self) -> Global___AttachRequest.Hello:
+        """First, and once."""
+
     @_builtins.property
     def acknowledge(self) -> Global___AttachRequest.Acknowledge: ...
+    @_builtins.property
+    def report(self) -> Global___AttachRequest.Report: ...
+    @_builtins.property
+    def goodbye(self) -> Global___AttachRequest.Goodbye:
+        """The application goes in good order: what it holds it has not begun, and is not charged with a delivery."""
+
     def __init__(
         self,
         *,
         hello: Global___AttachRequest.Hello | None = ...,
         acknowledge: Global___AttachRequest.Acknowledge | None = ...,
+        report: Global___AttachRequest.Report | None = ...,
+        goodbye: Global___AttachRequest.Goodbye | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "hello", b"hello", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "goodbye", b"goodbye", "hello", b"hello", "report", b"report", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "hello", b"hello", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "goodbye", b"goodbye", "hello", b"hello", "report", b"report", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["hello", "acknowledge"]  # noqa: Y015
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["hello", "acknowledge", "report", "goodbye"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
@@ -219,33 +345,102 @@ Global___AttachRequest: _TypeAlias = AttachRequest  # noqa: Y015
 class AttachResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    EVENT_ID_FIELD_NUMBER: _builtins.int
-    KIND_FIELD_NUMBER: _builtins.int
-    PARTITIONS_FIELD_NUMBER: _builtins.int
-    TENURE_FIELD_NUMBER: _builtins.int
-    DEADLINE_MS_FIELD_NUMBER: _builtins.int
-    event_id: _builtins.int
-    kind: Global___RebalanceEventKind.ValueType
-    deadline_ms: _builtins.int
-    """REVOKING only: when the partitions go, acknowledged or not. Milliseconds from now."""
+    @_typing.final
+    class Attached(_message.Message):
+        """What the sidecar is set to. First, and once."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SESSION_FIELD_NUMBER: _builtins.int
+        GROUP_ID_FIELD_NUMBER: _builtins.int
+        ORDERING_FIELD_NUMBER: _builtins.int
+        CONCURRENCY_FIELD_NUMBER: _builtins.int
+        PROCESSING_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+        COMMIT_MODE_FIELD_NUMBER: _builtins.int
+        session: _builtins.int
+        """Names this attachment in Deliver and Poll."""
+        group_id: _builtins.str
+        ordering: Global___Ordering.ValueType
+        concurrency: _builtins.int
+        processing_timeout_ms: _builtins.int
+        commit_mode: _builtins.str
+        """periodic, sync, transactional or external."""
+        def __init__(
+            self,
+            *,
+            session: _builtins.int = ...,
+            group_id: _builtins.str = ...,
+            ordering: Global___Ordering.ValueType = ...,
+            concurrency: _builtins.int = ...,
+            processing_timeout_ms: _builtins.int = ...,
+            commit_mode: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_mode", b"commit_mode", "concurrency", b"concurrency", "group_id", b"group_id", "ordering", b"ordering", "processing_timeout_ms", b"processing_timeout_ms", "session", b"session"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Event(_message.Message):
+        """What happens to partitions. Nothing of a partition is delivered before its ASSIGNED was acknowledged, and
+        nothing after its REVOKING. REVOKED follows when everything is settled; LOST comes without REVOKING.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        EVENT_ID_FIELD_NUMBER: _builtins.int
+        KIND_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        TENURE_FIELD_NUMBER: _builtins.int
+        DEADLINE_MS_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        event_id: _builtins.int
+        """To be acknowledged, except REVOKED."""
+        kind: Global___RebalanceEventKind.ValueType
+        deadline_ms: _builtins.int
+        """REVOKING only: when the partitions go, acknowledged or not. Milliseconds from now."""
+        reason: _builtins.str
+        """LOST only: one sentence."""
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
+        @_builtins.property
+        def tenure(self) -> Global___Tenure: ...
+        def __init__(
+            self,
+            *,
+            event_id: _builtins.int = ...,
+            kind: Global___RebalanceEventKind.ValueType = ...,
+            partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
+            tenure: Global___Tenure | None = ...,
+            deadline_ms: _builtins.int = ...,
+            reason: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["tenure", b"tenure"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_ms", b"deadline_ms", "event_id", b"event_id", "kind", b"kind", "partitions", b"partitions", "reason", b"reason", "tenure", b"tenure"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ATTACHED_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
+    def attached(self) -> Global___AttachResponse.Attached: ...
     @_builtins.property
-    def tenure(self) -> Global___Tenure: ...
+    def event(self) -> Global___AttachResponse.Event: ...
     def __init__(
         self,
         *,
-        event_id: _builtins.int = ...,
-        kind: Global___RebalanceEventKind.ValueType = ...,
-        partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
-        tenure: Global___Tenure | None = ...,
-        deadline_ms: _builtins.int = ...,
+        attached: Global___AttachResponse.Attached | None = ...,
+        event: Global___AttachResponse.Event | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["tenure", b"tenure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "event", b"event", "response", b"response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_ms", b"deadline_ms", "event_id", b"event_id", "kind", b"kind", "partitions", b"partitions", "tenure", b"tenure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "event", b"event", "response", b"response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["attached", "event"]  # noqa: Y015
+    _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 
 Global___AttachResponse: _TypeAlias = AttachResponse  # noqa: Y015
 
@@ -254,12 +449,31 @@ class DeliverRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
+    class Hello(_message.Message):
+        """First, and once."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SESSION_FIELD_NUMBER: _builtins.int
+        session: _builtins.int
+        def __init__(
+            self,
+            *,
+            session: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
     class Credit(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         RECORDS_FIELD_NUMBER: _builtins.int
         records: _builtins.int
-        """So many more records may be sent."""
+        """So many more records may be in the application's hands."""
         def __init__(
             self,
             *,
@@ -276,35 +490,46 @@ class DeliverRequest(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         PARTITION_FIELD_NUMBER: _builtins.int
-        TENURE_FIELD_NUMBER: _builtins.int
+        LEDGER_FIELD_NUMBER: _builtins.int
         OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
         VERDICT_FIELD_NUMBER: _builtins.int
         RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
+        ledger: _builtins.int
+        """As it was delivered."""
         offset: _builtins.int
+        last_offset: _builtins.int
+        """With ACK and SKIP: all from `offset` to this one, inclusive."""
         verdict: Global___Verdict.ValueType
         retry_after_ms: _builtins.int
-        """RETRY only: not before so long; 0 = by the group's backoff."""
+        """RETRY only: not before so long; absent = by the group's backoff."""
         reason: _builtins.str
         @_builtins.property
         def partition(self) -> Global___TopicPartition: ...
-        @_builtins.property
-        def tenure(self) -> Global___Tenure: ...
         def __init__(
             self,
             *,
             partition: Global___TopicPartition | None = ...,
-            tenure: Global___Tenure | None = ...,
+            ledger: _builtins.int = ...,
             offset: _builtins.int = ...,
+            last_offset: _builtins.int | None = ...,
             verdict: Global___Verdict.ValueType = ...,
-            retry_after_ms: _builtins.int = ...,
+            retry_after_ms: _builtins.int | None = ...,
             reason: _builtins.str = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "_retry_after_ms", b"_retry_after_ms", "last_offset", b"last_offset", "partition", b"partition", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "tenure", b"tenure", "verdict", b"verdict"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "_retry_after_ms", b"_retry_after_ms", "last_offset", b"last_offset", "ledger", b"ledger", "offset", b"offset", "partition", b"partition", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "verdict", b"verdict"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__last_offset: _TypeAlias = _typing.Literal["last_offset"]  # noqa: Y015
+        _WhichOneofArgType__last_offset: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset"]  # noqa: Y015
+        _WhichOneofReturnType__retry_after_ms: _TypeAlias = _typing.Literal["retry_after_ms"]  # noqa: Y015
+        _WhichOneofArgType__retry_after_ms: _TypeAlias = _typing.Literal["_retry_after_ms", b"_retry_after_ms"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__last_offset) -> _WhichOneofReturnType__last_offset | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_after_ms) -> _WhichOneofReturnType__retry_after_ms | None: ...
 
     @_typing.final
     class Judgements(_message.Message):
@@ -324,8 +549,11 @@ class DeliverRequest(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    HELLO_FIELD_NUMBER: _builtins.int
     CREDIT_FIELD_NUMBER: _builtins.int
     JUDGEMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hello(self) -> Global___DeliverRequest.Hello: ...
     @_builtins.property
     def credit(self) -> Global___DeliverRequest.Credit: ...
     @_builtins.property
@@ -333,14 +561,15 @@ class DeliverRequest(_message.Message):
     def __init__(
         self,
         *,
+        hello: Global___DeliverRequest.Hello | None = ...,
         credit: Global___DeliverRequest.Credit | None = ...,
         judgements: Global___DeliverRequest.Judgements | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "hello", b"hello", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "hello", b"hello", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["credit", "judgements"]  # noqa: Y015
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["hello", "credit", "judgements"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
@@ -350,17 +579,56 @@ Global___DeliverRequest: _TypeAlias = DeliverRequest  # noqa: Y015
 class DeliverResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class Refusal(_message.Message):
+        """A judgement that changed nothing, because the application was wrong about it. Late ones, of a ledger that has
+        ended, are dropped in silence.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_FIELD_NUMBER: _builtins.int
+        LEDGER_FIELD_NUMBER: _builtins.int
+        OFFSET_FIELD_NUMBER: _builtins.int
+        SENTENCE_FIELD_NUMBER: _builtins.int
+        ledger: _builtins.int
+        offset: _builtins.int
+        sentence: _builtins.str
+        @_builtins.property
+        def partition(self) -> Global___TopicPartition: ...
+        def __init__(
+            self,
+            *,
+            partition: Global___TopicPartition | None = ...,
+            ledger: _builtins.int = ...,
+            offset: _builtins.int = ...,
+            sentence: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger", "offset", b"offset", "partition", b"partition", "sentence", b"sentence"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    waiting: _builtins.int
+    """So many more records lie ready at the sidecar, for whom wants to give credit."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionRecords]: ...
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliverResponse.Refusal]: ...
     def __init__(
         self,
         *,
         partitions: _abc.Iterable[Global___PartitionRecords] | None = ...,
+        refusals: _abc.Iterable[Global___DeliverResponse.Refusal] | None = ...,
+        waiting: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "refusals", b"refusals", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -372,7 +640,16 @@ class PartitionRecords(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     TENURE_FIELD_NUMBER: _builtins.int
+    LEDGER_FIELD_NUMBER: _builtins.int
+    DELIVERIES_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    ledger: _builtins.int
+    """The book in which these stand. A partition gets another one with each tenure and each seek; a judgement names it."""
+    deliveries: _builtins.int
+    """How often these were delivered, this time included."""
+    first_offset: _builtins.int
+    """Records before it are not meant: a batch is sent whole also from its middle."""
     @_builtins.property
     def partition(self) -> Global___TopicPartition: ...
     @_builtins.property
@@ -384,11 +661,14 @@ class PartitionRecords(_message.Message):
         *,
         partition: Global___TopicPartition | None = ...,
         tenure: Global___Tenure | None = ...,
+        ledger: _builtins.int = ...,
+        deliveries: _builtins.int = ...,
         batches: _abc.Iterable[_log_pb2.RecordBatch] | None = ...,
+        first_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "deliveries", b"deliveries", "first_offset", b"first_offset", "ledger", b"ledger", "partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -422,16 +702,12 @@ Global___SubscribeRequest: _TypeAlias = SubscribeRequest  # noqa: Y015
 class SubscribeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    ERROR_CODE_FIELD_NUMBER: _builtins.int
-    error_code: _coordinator_pb2.ErrorCode.ValueType
     def __init__(
         self,
-        *,
-        error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -478,21 +754,26 @@ Global___AssignResponse: _TypeAlias = AssignResponse  # noqa: Y015
 
 @_typing.final
 class PollRequest(_message.Message):
+    """For applications without streams. What was polled is in the application's hands until a Commit passes it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
+    SESSION_FIELD_NUMBER: _builtins.int
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    session: _builtins.int
     max_records: _builtins.int
     max_wait_ms: _builtins.int
     def __init__(
         self,
         *,
+        session: _builtins.int = ...,
         max_records: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_records", b"max_records", "max_wait_ms", b"max_wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -523,16 +804,20 @@ Global___PollResponse: _TypeAlias = PollResponse  # noqa: Y015
 
 @_typing.final
 class CommitRequest(_message.Message):
+    """Commits durably before it answers. An offset that is named is the application's verdict on all records before it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
     TENURE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
-        """Empty = the positions of everything assigned."""
+        """Empty = as far as all verdicts go, of everything assigned."""
 
     @_builtins.property
-    def tenure(self) -> Global___Tenure: ...
+    def tenure(self) -> Global___Tenure:
+        """Refused with ILLEGAL_GENERATION when a partition is no longer in it."""
+
     def __init__(
         self,
         *,
@@ -572,11 +857,15 @@ Global___CommitResponse: _TypeAlias = CommitResponse  # noqa: Y015
 
 @_typing.final
 class SeekRequest(_message.Message):
+    """What is in the application's hands of these partitions is void: later verdicts on it change nothing."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
+        """An offset, or -1 for the end and -2 for the start."""
+
     def __init__(
         self,
         *,

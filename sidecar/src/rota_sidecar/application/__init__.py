@@ -1,0 +1,1 @@
+"""The application beside the sidecar, as it is spoken to: over gRPC, or by HTTP requests to it."""

@@ -141,6 +141,8 @@ class Answer:
     errors: Mapping[Partition, pb.ErrorCode.ValueType] | None = None
     offsets: Mapping[Partition, int] | None = None
     sentence: str = ""
+    # To a seek: the last ledger there was before it. What is handed out of it, or of one before, is void.
+    ledger: int = 0
 
 
 # ---------------------------------------------------------------------------------------------- to those who run it

@@ -612,9 +612,6 @@ class DeliverResponse(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
-    WAITING_FIELD_NUMBER: _builtins.int
-    waiting: _builtins.int
-    """So many more records lie ready at the sidecar, for whom wants to give credit."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionRecords]: ...
     @_builtins.property
@@ -624,11 +621,10 @@ class DeliverResponse(_message.Message):
         *,
         partitions: _abc.Iterable[Global___PartitionRecords] | None = ...,
         refusals: _abc.Iterable[Global___DeliverResponse.Refusal] | None = ...,
-        waiting: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "refusals", b"refusals", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -645,11 +641,13 @@ class PartitionRecords(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     ledger: _builtins.int
-    """The book in which these stand. A partition gets another one with each tenure and each seek; a judgement names it."""
+    """The book in which these stand. A partition gets another one, with a higher number, with each tenure and each seek; a
+    judgement names it.
+    """
     deliveries: _builtins.int
     """How often these were delivered, this time included."""
     first_offset: _builtins.int
-    """Records before it are not meant: a batch is sent whole also from its middle."""
+    """Records before it are not meant: the first batch is sent whole also from its middle."""
     @_builtins.property
     def partition(self) -> Global___TopicPartition: ...
     @_builtins.property
@@ -738,15 +736,19 @@ class AssignResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    sentence: _builtins.str
+    """One, when something is wrong."""
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
+        sentence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -787,7 +789,9 @@ class PollResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionRecords]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionRecords]:
+        """None when nothing came in time."""
+
     def __init__(
         self,
         *,
@@ -838,18 +842,24 @@ class CommitResponse(_message.Message):
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    """NONE, or that of one of the offsets."""
+    sentence: _builtins.str
     @_builtins.property
-    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
+        """Each with its own outcome."""
+
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
         offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        sentence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "offsets", b"offsets", "sentence", b"sentence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -884,15 +894,24 @@ class SeekResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    VOID_LEDGER_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    sentence: _builtins.str
+    void_ledger: _builtins.int
+    """The last ledger before the seek. Records of these partitions under its number or a lower one are void, also those
+    that are still on their way.
+    """
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
+        sentence: _builtins.str = ...,
+        void_ledger: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence", "void_ledger", b"void_ledger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1006,15 +1025,18 @@ class PauseResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    sentence: _builtins.str
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
+        sentence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1045,15 +1067,18 @@ class ResumeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
+    sentence: _builtins.str
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
+        sentence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1086,7 +1111,9 @@ class AssignmentResponse(_message.Message):
     @_builtins.property
     def paused(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
     @_builtins.property
-    def tenure(self) -> Global___Tenure: ...
+    def tenure(self) -> Global___Tenure:
+        """The newest of theirs."""
+
     def __init__(
         self,
         *,

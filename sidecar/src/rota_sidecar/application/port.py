@@ -47,6 +47,10 @@ class Deliveries(Protocol):
         """For look-ups."""
         ...
 
+    def now_ms(self) -> int:
+        """The clock of the deadlines in what applications are told."""
+        ...
+
     def attach(
         self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
     ) -> int:

@@ -20,6 +20,7 @@ from rota_sidecar.member.actions import Action
 from rota_sidecar.member.identity import Remembered
 from rota_sidecar.member.liveness import Alarm
 from rota_sidecar.member.member import Member
+from rota_sidecar.member.states import Down
 from rota_sidecar.state_file import StateFile, StateFileError
 
 TOPICS_TIMEOUT_S = 30
@@ -100,6 +101,8 @@ class Membership:
         self._watched = member.watched
         self._keeper = Keeper(engine.state_file, self._complain)
         self._ended: asyncio.Future[do.Ended] = loop.create_future()
+        # Set while it is no member, and has said goodbye: whoever starts it before cuts its own goodbye off.
+        self.rested = asyncio.Event()
 
     @property
     def member(self) -> Member:
@@ -110,12 +113,13 @@ class Membership:
         """The member's time: since it was made, by the machine's steady clock."""
         return int((self._loop.time() - self._began_s) * 1000)
 
-    async def run(self, remembered: Remembered | None) -> do.Ended:
-        """Be a member until that has ended; raises what nobody expected."""
+    async def run(self, remembered: Remembered | None, *, begins: bool = True) -> do.Ended:
+        """Be a member until that has ended, at once or when told to start; raises what nobody expected."""
         self._do(self._look_at_events())
         self._do(self._keeper.keep())
         self._do(self._look_at_topics())
-        self.tell(on.Start(remembered))
+        if begins:
+            self.tell(on.Start(remembered))
         try:
             ended = await asyncio.shield(self._ended)
             await self._keeper.flush()
@@ -153,6 +157,10 @@ class Membership:
         if state != self._state:
             self._state = state
             self._listener(StateChanged(state))
+        if isinstance(self._member.state, Down) and self._member.state.goodbye is None:
+            self.rested.set()
+        else:
+            self.rested.clear()
         self._set_timer()
         if self._member.watched != self._watched:
             self._watched = self._member.watched

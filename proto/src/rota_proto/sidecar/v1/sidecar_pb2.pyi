@@ -58,7 +58,9 @@ class _RebalanceEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Re
     REBALANCE_EVENT_KIND_UNSPECIFIED: _RebalanceEventKind.ValueType  # 0
     ASSIGNED: _RebalanceEventKind.ValueType  # 1
     REVOKING: _RebalanceEventKind.ValueType  # 2
-    """Finish or give up what is in hand, then acknowledge, before the deadline."""
+    """Finish what is in hand, or do not, then acknowledge, before the deadline. What has no verdict by then goes back as
+    if it had not been delivered.
+    """
     REVOKED: _RebalanceEventKind.ValueType  # 3
     LOST: _RebalanceEventKind.ValueType  # 4
     """Taken without asking: somebody else may own it already, so nothing can be committed."""
@@ -68,7 +70,9 @@ class RebalanceEventKind(_RebalanceEventKind, metaclass=_RebalanceEventKindEnumT
 REBALANCE_EVENT_KIND_UNSPECIFIED: RebalanceEventKind.ValueType  # 0
 ASSIGNED: RebalanceEventKind.ValueType  # 1
 REVOKING: RebalanceEventKind.ValueType  # 2
-"""Finish or give up what is in hand, then acknowledge, before the deadline."""
+"""Finish what is in hand, or do not, then acknowledge, before the deadline. What has no verdict by then goes back as
+if it had not been delivered.
+"""
 REVOKED: RebalanceEventKind.ValueType  # 3
 LOST: RebalanceEventKind.ValueType  # 4
 """Taken without asking: somebody else may own it already, so nothing can be committed."""
@@ -552,24 +556,30 @@ class DeliverRequest(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     CREDIT_FIELD_NUMBER: _builtins.int
     JUDGEMENTS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___DeliverRequest.Hello: ...
     @_builtins.property
     def credit(self) -> Global___DeliverRequest.Credit: ...
     @_builtins.property
     def judgements(self) -> Global___DeliverRequest.Judgements: ...
+    @_builtins.property
+    def acknowledge(self) -> Global___AttachRequest.Acknowledge:
+        """As on Attach; here it cannot overtake the judgements before it."""
+
     def __init__(
         self,
         *,
         hello: Global___DeliverRequest.Hello | None = ...,
         credit: Global___DeliverRequest.Credit | None = ...,
         judgements: Global___DeliverRequest.Judgements | None = ...,
+        acknowledge: Global___AttachRequest.Acknowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "hello", b"hello", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "credit", b"credit", "hello", b"hello", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "hello", b"hello", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "credit", b"credit", "hello", b"hello", "judgements", b"judgements", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["hello", "credit", "judgements"]  # noqa: Y015
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["hello", "credit", "judgements", "acknowledge"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 

@@ -1,0 +1,150 @@
+"""Records one after the other. Many may be in hand; then the application works through them from the first one on."""
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from rota_sidecar.ledger.order import Order
+from rota_sidecar.ledger.runs import Run, Runs
+from rota_sidecar.ledger.shelf import Shelf
+
+
+@dataclass(slots=True)
+class _Handed:
+    first: int
+    end: int
+    at_ms: int
+
+
+class InOrder(Order):
+    """What goes out lies behind all that is in hand, always. What it costs depends on runs, not on records."""
+
+    def __init__(self, shelf: Shelf, *, takes_many: bool) -> None:
+        self._shelf = shelf
+        self._takes_many = takes_many
+        self._hands = Runs()
+        # To be handed out again.
+        self._back = Runs()
+        self._fresh = 0
+        # When what is in hand was handed out, in order.
+        self._times: deque[_Handed] = deque()
+        # When the application was done with the one before the first in hand.
+        self._progress_ms = 0
+
+    @property
+    @override
+    def in_hand(self) -> int:
+        return self._hands.count
+
+    @property
+    @override
+    def lanes_busy(self) -> int:
+        return 1 if self._hands else 0
+
+    @property
+    @override
+    def held_since_ms(self) -> int | None:
+        if not self._hands:
+            return None
+        return max(self._times[0].at_ms, self._progress_ms)
+
+    @property
+    @override
+    def fresh(self) -> int:
+        return self._fresh
+
+    @override
+    def is_fresh(self, place: int) -> bool:
+        return place >= self._fresh
+
+    @override
+    def is_ready(self, before: int, lanes_max: int) -> bool:
+        if self._hands and not self._takes_many:
+            return False
+        return lanes_max + self.lanes_busy > 0 and self._next() < before
+
+    def _next(self) -> int:
+        return self._back.first if self._back else self._fresh
+
+    @override
+    def pick(self, before: int, records_max: int, lanes_max: int, now_ms: int) -> list[Run]:
+        if not self.is_ready(before, lanes_max):
+            return []
+        left = records_max if self._takes_many else min(records_max, 1)
+        picked = self._back.lowest(left, before)
+        left -= sum(run.end - run.first for run in picked)
+        end = min(before, self._fresh + left)
+        if end > self._fresh:
+            picked.append(Run(self._fresh, end))
+            self._shelf.hand_out(self._fresh, end)
+            self._fresh = end
+        for run in picked:
+            self._hand(run, now_ms)
+        return picked
+
+    def _hand(self, run: Run, now_ms: int) -> None:
+        self._hands.add(run.first, run.end)
+        self._times.append(_Handed(run.first, run.end, now_ms))
+
+    @override
+    def loner(self, loners: Collection[int], before: int) -> int | None:
+        return (
+            self._back.first
+            if self._back and self._back.first < before and self._back.first in loners
+            else None
+        )
+
+    @override
+    def pick_loner(self, place: int, now_ms: int) -> None:
+        self._back.remove(place, place + 1)
+        self._hand(Run(place, place + 1), now_ms)
+
+    @override
+    def missing(self, first: int, end: int) -> int:
+        return self._hands.missing(first, end)
+
+    @override
+    def leave(self, first: int, end: int, now_ms: int) -> None:
+        if first <= self._hands.first:
+            self._progress_ms = now_ms
+        self._let_go(first, end)
+
+    def _let_go(self, first: int, end: int) -> None:
+        self._hands.remove(first, end)
+        while self._times and not (self._hands and self._hands.first < self._times[0].end):
+            self._times.popleft()
+
+    @override
+    def call_back(self, place: int) -> None:
+        for run in self._hands.remove(place, self._fresh):
+            self._back.add(run.first, run.end)
+        while self._times and self._times[-1].first >= place:
+            self._times.pop()
+        if self._times:
+            self._times[-1].end = min(self._times[-1].end, place)
+
+    @override
+    def again(self, place: int) -> None:
+        self._back.add(place, place + 1)
+
+    @override
+    def finish(self, first: int, end: int) -> None:
+        return
+
+    @override
+    def pass_over(self, place: int) -> None:
+        self._let_go(0, place)
+        self._back.remove(0, place)
+        if place > self._fresh:
+            self._shelf.hand_out(self._fresh, place)
+            self._fresh = place
+
+    @override
+    def suspects(self) -> list[int]:
+        return [self._hands.first] if self._hands else []
+
+    @override
+    def return_all(self) -> None:
+        self.call_back(0)

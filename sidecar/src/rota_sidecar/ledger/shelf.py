@@ -1,0 +1,164 @@
+"""
+What was read and is not done. Records have *places* here, 0, 1, 2 … in the order in which they were read.
+
+Offsets have gaps (markers, compacted records), places have none: for the rest of the ledger two records that follow each
+other are neighbours.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rota_sidecar.ledger.batches import Batch, Piece
+from rota_sidecar.ledger.runs import Run, Runs
+
+# Entries that are done are cut off in one go, when there are this many of them and most are done.
+_DONE_KEPT = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    place: int
+    # Of the first record here: a batch that begins before the position counts from there on.
+    offset: int
+    count: int
+    size: int
+    # None when all of it is done: one slow record must not keep everything behind it in memory.
+    batch: Batch | None
+    undone: int
+    # Never handed out so far.
+    fresh: int
+
+    @property
+    def end(self) -> int:
+        return self.place + self.count
+
+    def piece(self, first: int, end: int) -> Piece:
+        """The records at these places, as far as they lie here. They are not done."""
+        assert self.batch is not None
+        ahead = self.offset - self.place
+        return Piece(self.batch, max(first, self.place) + ahead, min(end, self.end) + ahead)
+
+
+class Shelf:
+    """In the order of offsets; nothing that is done lies at its front."""
+
+    def __init__(self, start: int) -> None:
+        # Where to read on.
+        self.position = start
+        self.buffered_bytes = 0
+        # The place of the first record that is not done; equal to `end` when there is none.
+        self.low = 0
+        # The place of the next one that is read.
+        self.end = 0
+        # Records before it are done, and how many there were is forgotten.
+        self.floor = start
+        self._done = Runs()
+        self._entries: list[_Entry] = []
+        # What is searched, beside the entries. Those before `_head` are done.
+        self._places: list[int] = []
+        self._offsets: list[int] = []
+        self._head = 0
+
+    @property
+    def undone(self) -> int:
+        """How many records are here and not done."""
+        return self.end - self.low - self._done.count
+
+    def add(self, batches: Sequence[Batch], next_offset: int) -> None:
+        """These come next, as far as they do not lie before the position."""
+        for batch in batches:
+            count = min(batch.count, batch.end - self.position)
+            if count > 0:
+                size = batch.size * count // batch.count
+                entry = _Entry(self.end, batch.end - count, count, size, batch, count, count)
+                self._entries.append(entry)
+                self._places.append(entry.place)
+                self._offsets.append(entry.offset)
+                self.end += count
+                self.buffered_bytes += size
+                self.position = batch.end
+        self.position = max(self.position, next_offset)
+
+    def offset(self, place: int) -> int:
+        """Of the record at the place; of the next one that is read, as far as that is known."""
+        if place >= self.end:
+            return self.position
+        entry = self._entries[self._index(place)]
+        return entry.offset + place - entry.place
+
+    def place(self, offset: int) -> int:
+        """Of the record with this offset, or else of the next one."""
+        at = bisect_right(self._offsets, offset, lo=self._head) - 1
+        if at < self._head:
+            return self._places[self._head] if self._head < len(self._places) else self.end
+        entry = self._entries[at]
+        return min(entry.place + offset - entry.offset, entry.end)
+
+    def pieces(self, first: int, end: int) -> Iterator[Piece]:
+        """Of the records at these places, none of which is done."""
+        if first < end:
+            for at in range(self._index(first), self._index(end - 1) + 1):
+                yield self._entries[at].piece(first, end)
+
+    def batch(self, place: int) -> Batch:
+        """In which this record lies, which is not done."""
+        found = self._entries[self._index(place)].batch
+        assert found is not None
+        return found
+
+    def key(self, place: int) -> bytes | None:
+        """Of this record, which is not done."""
+        entry = self._entries[self._index(place)]
+        assert entry.batch is not None
+        keys = entry.batch.keys
+        return None if keys is None else keys[entry.offset - entry.batch.first + place - entry.place]
+
+    def is_done(self, place: int) -> bool:
+        """Whether this record is."""
+        return place < self.low or self._done.covers(place, place + 1)
+
+    def hand_out(self, first: int, end: int) -> None:
+        """These are not ahead of the application any more."""
+        for entry, count in self._overlaps(first, end):
+            self.buffered_bytes -= entry.size * entry.fresh // entry.count
+            entry.fresh -= count
+            self.buffered_bytes += entry.size * entry.fresh // entry.count
+
+    def undone_before(self, place: int) -> list[Run]:
+        """Which records before this one are not done."""
+        return self._done.gaps(self.low, place)
+
+    def finish(self, first: int, end: int) -> None:
+        """These are done now; none of them was."""
+        for entry, count in self._overlaps(first, end):
+            entry.undone -= count
+            if not entry.undone:
+                entry.batch = None
+        self._done.add(first, end)
+        if self._done.first == self.low:
+            self.low = self._done.missing(self.low, self.end)
+            self._done.remove(0, self.low)
+            self._cut()
+
+    def skip_to(self, offset: int) -> None:
+        """Read on there, if that is further."""
+        self.position = max(self.position, offset)
+
+    def _cut(self) -> None:
+        while self._head < len(self._entries) and self._entries[self._head].end <= self.low:
+            self.floor = self._entries[self._head].offset + self._entries[self._head].count
+            self._head += 1
+        if self._head >= _DONE_KEPT and 2 * self._head > len(self._entries):
+            for each in (self._entries, self._places, self._offsets):
+                del each[: self._head]
+            self._head = 0
+
+    def _overlaps(self, first: int, end: int) -> Iterator[tuple[_Entry, int]]:
+        if first < end:
+            for at in range(self._index(first), self._index(end - 1) + 1):
+                entry = self._entries[at]
+                yield entry, min(end, entry.end) - max(first, entry.place)
+
+    def _index(self, place: int) -> int:
+        return bisect_right(self._places, place, lo=self._head) - 1

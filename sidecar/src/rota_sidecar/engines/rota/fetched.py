@@ -1,0 +1,114 @@
+"""What an answer of the embedded log means for those who wait for it. For `reading.py`; pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.log.columns import MalformedPayload
+from rota_proto.log.v1 import log_pb2
+from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.engines.records import Wanted
+from rota_sidecar.ledger.batches import Batch
+from rota_sidecar.repacking import columns_in
+
+Part = log_pb2.FetchResponse.Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How records are read."""
+
+    read_committed: bool
+    # Batches come with the keys of their records.
+    with_keys: bool
+
+
+@dataclass(slots=True)
+class Track:
+    """What is known of a partition as long as one ledger reads it."""
+
+    ledger: int
+    topic_id: bytes = b""
+    bounds: Bounds | None = None
+    # There is no topic with this id any more: the next answer tells whether there is another one of the name.
+    doubted: bool = False
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the next answer says something, also without records."""
+        return self.bounds is None or self.doubted
+
+
+class Later(Exception):
+    """The log cannot answer for now: one sentence."""
+
+
+def news(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | ReadFailed | None:
+    """What is to be told; None: nothing yet. Raises Later."""
+    if part.error_code == pb.UNKNOWN_TOPIC_ID and not track.doubted:
+        track.doubted = True
+        return None
+    if part.error_code:
+        return _failed(part, wanted, track)
+    if track.topic_id and part.topic_id != track.topic_id:
+        sentence = (
+            "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
+            "reset the group's offsets"
+        )
+        return ReadFailed(wanted.ledger, Trouble.OTHER_TOPIC, sentence)
+    track.topic_id, track.doubted = part.topic_id, False
+    return _read(part, wanted, track, manner)
+
+
+def _read(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | ReadFailed | None:
+    end = part.last_stable_offset if manner.read_committed else part.high_watermark
+    bounds = Bounds(part.log_start_offset, end)
+    next_offset = max(wanted.offset, part.next_offset)
+    try:
+        batches = [
+            batch_of(each, wanted.offset, with_keys=manner.with_keys)
+            for each in part.batches
+            if not each.control and each.base_offset + each.count > wanted.offset
+        ]
+    except MalformedPayload as error:
+        sentence = f"{error}; skip that batch with a reset of the group's offsets, or write it anew"
+        return ReadFailed(wanted.ledger, Trouble.CORRUPT, sentence)
+    if not batches and next_offset == wanted.offset and bounds == track.bounds:
+        return None
+    track.bounds = bounds
+    return Read(wanted.ledger, batches, next_offset, bounds)
+
+
+def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Batch:
+    """Its records from the offset on. Raises MalformedPayload."""
+    # A part of an answer would keep all of it in memory.
+    content = log_pb2.RecordBatch()
+    content.CopyFrom(found)
+    skipped = max(offset - content.base_offset, 0)
+    count = content.count - skipped
+    keys: Sequence[bytes | None] | None = None
+    if with_keys:
+        known = columns_in(content).keys
+        keys = [None] * count if known is None else known[skipped:]
+    return Batch(content.base_offset + skipped, count, len(content.payload), content, keys)
+
+
+def _failed(part: Part, wanted: Wanted, track: Track) -> ReadFailed:
+    match part.error_code:
+        case pb.OFFSET_OUT_OF_RANGE:
+            # The answer has the bounds as well.
+            sentence = (
+                f"offset {wanted.offset} is not in the log, which has {part.log_start_offset} to "
+                f"{part.high_watermark}: reset the group's offsets, or let it decide what it does then"
+            )
+            return ReadFailed(wanted.ledger, Trouble.OUT_OF_RANGE, sentence)
+        case pb.UNKNOWN_TOPIC_OR_PARTITION | pb.UNKNOWN_TOPIC_ID:
+            gone = "is not there any more" if track.topic_id else "does not exist"
+            sentence = f"it {gone}: make the topic, or leave it out of the group's subscription"
+            return ReadFailed(wanted.ledger, Trouble.UNKNOWN_TOPIC, sentence)
+        case pb.TOPIC_AUTHORIZATION_FAILED:
+            sentence = "its topic is not for us: allow this client to consume it"
+            return ReadFailed(wanted.ledger, Trouble.DENIED, sentence)
+        case _:
+            name = pb.ErrorCode.Name(part.error_code)
+            raise Later(f"{part.topic}-{part.index} cannot be read now ({name}): see the log's own messages")

@@ -1,0 +1,86 @@
+"""Offsets by what they stand for, asked of the embedded log: starts, ends, points in time. For `reading.py`."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.log.v1 import log_pb2
+from rota_proto.log.v1.log_pb2_grpc import LogStub
+from rota_sidecar.delivery.events import Bounds
+from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.engines.records import At
+from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel
+from rota_sidecar.engines.rota.topics import NO_LOG
+from rota_sidecar.member.partitions import Partition
+
+END, START = -1, -2
+# Of one request: names may be long.
+PARTITIONS_MAX = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Asks the first address that answers; each call within its own time."""
+
+    addresses: Sequence[str]
+    credentials: Credentials
+    within_s: float
+    _: KW_ONLY
+    read_committed: bool
+
+    async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
+        """Of those that are there. Raises Unreachable, Refused."""
+        # In this order: a start that moves meanwhile is not above the end.
+        starts = await self.at_times(dict.fromkeys(partitions, START))
+        ends = await self.at_times(dict.fromkeys(partitions, END))
+        return {
+            each: Bounds(starts[each].offset, ends[each].offset)
+            for each in partitions
+            if each in starts and each in ends
+        }
+
+    async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, At]:
+        """Also START and END. Raises Unreachable, Refused."""
+        found: dict[Partition, At] = {}
+        everything = list(times.items())
+        for start in range(0, len(everything), PARTITIONS_MAX):
+            answer = await self._ask(everything[start : start + PARTITIONS_MAX])
+            for part in answer.partitions:
+                if _is_there(part):
+                    found[Partition(part.topic, part.index)] = At(part.offset, part.timestamp_ms)
+        return found
+
+    async def _ask(self, times: Sequence[tuple[Partition, int]]) -> log_pb2.ListOffsetsResponse:
+        request = log_pb2.ListOffsetsRequest(
+            partitions=[
+                log_pb2.ListOffsetsRequest.Partition(topic=each.topic, index=each.number, timestamp_ms=time)
+                for each, time in times
+            ],
+            isolation_level=(
+                log_pb2.ISOLATION_LEVEL_READ_COMMITTED
+                if self.read_committed
+                else log_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
+            ),
+        )
+
+        async def ask(address: str, share_s: float) -> log_pb2.ListOffsetsResponse:
+            channel = open_channel(address, self.credentials)
+            try:
+                asking = Asking(address, self.credentials, share_s, NO_LOG)
+                return await asking.call(LogStub(channel).ListOffsets, request)
+            finally:
+                await channel.close()
+
+        clock = asyncio.get_running_loop().time
+        return await first_of(self.addresses, ask, self.within_s, clock)
+
+
+def _is_there(part: log_pb2.ListOffsetsResponse.Partition) -> bool:
+    """Raises Unreachable, Refused when that is not known."""
+    if part.error_code in (pb.NONE, pb.UNKNOWN_TOPIC_OR_PARTITION):
+        return part.error_code == pb.NONE and part.offset >= 0
+    name = pb.ErrorCode.Name(part.error_code)
+    if part.error_code == pb.TOPIC_AUTHORIZATION_FAILED:
+        raise Refused(f"topic {part.topic} is not for us ({name}): allow this client to consume it")
+    raise Unreachable(f"{part.topic}-{part.index} gives no offsets now ({name}): it is asked again later")

@@ -1,0 +1,301 @@
+"""
+Records of the embedded log, read with long polls: `Records` for the delivery's shell.
+
+A request asks for many partitions at once and waits at the log until one of them has news. Whoever wants something
+meanwhile gets a request of its own; when there are several of these, it takes along the smaller ones. So there are few
+of them, however many partitions, and most of the time a request that waits need not be sent again.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc.aio
+from typing_extensions import override
+
+from rota_proto.log.v1 import log_pb2
+from rota_proto.log.v1.log_pb2_grpc import LogStub
+from rota_sidecar.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.engines.records import At, Hear, Records, Wanted
+from rota_sidecar.engines.rota import lookups
+from rota_sidecar.engines.rota.connection import Asking, Credentials, open_channel, target_of
+from rota_sidecar.engines.rota.fetched import Later, Manner, Track, news
+from rota_sidecar.engines.rota.topics import NO_LOG
+from rota_sidecar.member.partitions import Partition
+
+# How long the log waits for records.
+WAIT_MS = 30_000
+# The log waited, and still there is no answer.
+SILENT_S = 15.0
+# Of one request: question and answer stay well below what a message may have, whatever the topics are called.
+PARTITIONS_MAX = 2_000
+BYTES_MAX = 2 << 20
+# So many requests wait side by side before they are put together.
+POLLS_FREE = 3
+# A request for many costs the log something each time that one of them has news.
+PAUSE_S_EACH = 20e-6
+PAUSE_S_MAX = 0.2
+BACKOFF_S = 0.1
+BACKOFF_S_MAX = 5.0
+# Once is no trouble: somebody restarts the log.
+FAILURES_TOLD = 2
+
+Complain = Callable[[str], None]
+"""Called on the event loop when nothing can be read for now: one sentence, once; and an empty one when it is over."""
+
+
+@dataclass(eq=False, slots=True)
+class Poll:
+    """One request on its way."""
+
+    wants: dict[Partition, Wanted]
+    task: "asyncio.Task[None] | None" = None
+
+
+class RotaRecords(Records):
+    """To be made and used on a running loop."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        credentials: Credentials,
+        hear: Hear,
+        complain: Complain,
+        manner: Manner,
+    ) -> None:
+        self._addresses = [target_of(address) for address in addresses]
+        self._credentials = credentials
+        self._hear = hear
+        self._complain = complain
+        self._manner = manner
+        self._loop = asyncio.get_running_loop()
+        self._channel: grpc.aio.Channel | None = None
+        self._tracks: dict[Partition, Track] = {}
+        self._ledgers: dict[int, Partition] = {}
+        self._wanted: dict[Partition, Wanted] = {}
+        # Those of them that no request asks for, in order.
+        self._ready: dict[Partition, None] = {}
+        self._polls: set[Poll] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        # When there is one, a request follows by itself.
+        self._sending: asyncio.Handle | None = None
+        self._failures = 0
+        self._complained = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @override
+    def fetch(self, wanted: Wanted) -> None:
+        track = self._tracks.get(wanted.partition)
+        if track is None or track.ledger != wanted.ledger:
+            if track is not None:
+                del self._ledgers[track.ledger]
+            self._tracks[wanted.partition] = Track(wanted.ledger)
+            self._ledgers[wanted.ledger] = wanted.partition
+        self._wanted[wanted.partition] = wanted
+        self._ready[wanted.partition] = None
+        self._send_soon()
+
+    @override
+    def stop(self, ledger: int) -> None:
+        partition = self._ledgers.pop(ledger, None)
+        if partition is None:
+            return
+        del self._tracks[partition]
+        self._wanted.pop(partition, None)
+        for poll in [each for each in self._polls if partition in each.wants]:
+            del poll.wants[partition]
+            if not poll.wants:
+                self._cancel(poll)
+
+    @override
+    async def bounds(self, partitions: Collection[Partition], within_s: float) -> Mapping[Partition, Bounds]:
+        return await self._lookup(within_s).bounds(partitions)
+
+    @override
+    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, At]:
+        return await self._lookup(within_s).at_times(times)
+
+    def _lookup(self, within_s: float) -> lookups.Lookup:
+        return lookups.Lookup(
+            tuple(self._addresses), self._credentials, within_s, read_committed=self._manner.read_committed
+        )
+
+    @override
+    async def close(self) -> None:
+        self._wanted.clear()
+        self._tracks.clear()
+        self._ledgers.clear()
+        self._ready.clear()
+        self._cancel_timers()
+        self._drop_connection()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    # Requests
+
+    def _send_soon(self) -> None:
+        """What is wanted in one turn of the loop is asked for together."""
+        if self._sending is None:
+            self._sending = self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._sending = None
+        fresh = self._take_ready()
+        if not fresh:
+            return
+        for poll in sorted(self._polls, key=lambda poll: len(poll.wants)):
+            if len(self._polls) <= POLLS_FREE or len(poll.wants) > len(fresh):
+                break
+            self._cancel(poll)
+            fresh = {**self._still(poll.wants), **fresh}
+        everything = list(fresh.items())
+        for start in range(0, len(everything), PARTITIONS_MAX):
+            self._ask(dict(everything[start : start + PARTITIONS_MAX]))
+
+    def _take_ready(self) -> dict[Partition, Wanted]:
+        ready, self._ready = self._ready, {}
+        return {each: self._wanted[each] for each in ready if each in self._wanted}
+
+    def _still(self, wants: Mapping[Partition, Wanted]) -> dict[Partition, Wanted]:
+        """Without those that somebody thought better of."""
+        return {each: wanted for each, wanted in wants.items() if self._wanted.get(each) is wanted}
+
+    def _ask(self, wants: dict[Partition, Wanted]) -> None:
+        poll = Poll(wants)
+        self._polls.add(poll)
+        poll.task = self._loop.create_task(self._poll(poll))
+        poll.task.add_done_callback(_ended)
+
+    async def _poll(self, poll: Poll) -> None:
+        asking = Asking(self._addresses[0], self._credentials, WAIT_MS / 1000 + SILENT_S, NO_LOG)
+        try:
+            if self._channel is None:
+                self._channel = open_channel(asking.address, asking.credentials)
+            response = await asking.call(LogStub(self._channel).Fetch, self._request(poll.wants))
+        except (Unreachable, Refused) as failure:
+            if poll in self._polls:
+                self._failed(str(failure))
+            return
+        if poll in self._polls:
+            self._polls.remove(poll)
+            self._answered(poll, response)
+
+    def _request(self, wants: Mapping[Partition, Wanted]) -> log_pb2.FetchRequest:
+        tracks = self._tracks
+        urgent = self._failures > 0 or any(tracks[each].is_urgent for each in wants)
+        read_committed = self._manner.read_committed
+        return log_pb2.FetchRequest(
+            partitions=[
+                log_pb2.FetchRequest.Partition(
+                    topic=each.topic,
+                    index=each.number,
+                    topic_id=b"" if tracks[each].doubted else tracks[each].topic_id,
+                    offset=wanted.offset,
+                    max_bytes=wanted.bytes_max,
+                )
+                for each, wanted in wants.items()
+            ],
+            min_bytes=1,
+            max_bytes=BYTES_MAX,
+            max_wait_ms=0 if urgent else WAIT_MS,
+            isolation_level=(
+                log_pb2.ISOLATION_LEVEL_READ_COMMITTED
+                if read_committed
+                else log_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
+            ),
+        )
+
+    def _cancel(self, poll: Poll) -> None:
+        self._polls.discard(poll)
+        if poll.task is not None:
+            poll.task.cancel()
+
+    # Answers
+
+    def _answered(self, poll: Poll, response: log_pb2.FetchResponse) -> None:
+        told: list[Read | ReadFailed] = []
+        rest: list[Partition] = []
+        trouble = ""
+        for part in response.partitions:
+            partition = Partition(part.topic, part.index)
+            wanted = poll.wants.get(partition)
+            if wanted is None or self._wanted.get(partition) is not wanted:
+                continue
+            try:
+                found = news(part, wanted, self._tracks[partition], self._manner)
+            except Later as later:
+                trouble, found = str(later), None
+            if found is None:
+                rest.append(partition)
+                continue
+            del self._wanted[partition]
+            told.append(found)
+        if trouble:
+            self._after(self._trouble(trouble), rest)
+        else:
+            self._is_well()
+            self._after(min(len(rest) * PAUSE_S_EACH, PAUSE_S_MAX), rest)
+        for each in told:
+            self._hear(each)
+
+    def _after(self, delay_s: float, partitions: Iterable[Partition]) -> None:
+        """Ask for what is still wanted of these."""
+        wants = {each: self._wanted[each] for each in partitions}
+        if not wants:
+            return
+
+        def ask() -> None:
+            self._timers.discard(timer)
+            self._ready = {**dict.fromkeys(self._still(wants)), **self._ready}
+            self._send_soon()
+
+        timer = self._loop.call_later(delay_s, ask)
+        self._timers.add(timer)
+
+    # Trouble
+
+    def _failed(self, sentence: str) -> None:
+        """Nothing is asked on this connection any more; after a while all that is wanted, on another one."""
+        self._drop_connection()
+        self._addresses.append(self._addresses.pop(0))
+        self._cancel_timers()
+        self._ready = dict.fromkeys(self._wanted)
+        self._sending = self._loop.call_later(self._trouble(sentence), self._send)
+
+    def _trouble(self, sentence: str) -> float:
+        """How long to leave the log alone."""
+        self._failures += 1
+        if self._failures >= FAILURES_TOLD and not self._complained:
+            self._complained = True
+            self._complain(sentence)
+        return min(BACKOFF_S * (1 << min(self._failures - 1, 10)), BACKOFF_S_MAX)
+
+    def _is_well(self) -> None:
+        self._failures = 0
+        if self._complained:
+            self._complained = False
+            self._complain("")
+
+    def _cancel_timers(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _drop_connection(self) -> None:
+        for poll in list(self._polls):
+            self._cancel(poll)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            task = self._loop.create_task(channel.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    """What nobody expected goes to the loop's handler."""
+    if not task.cancelled():
+        task.result()

@@ -1,0 +1,154 @@
+"""Reads through an engine's `Records` as deliveries do: fetch, hear, fetch on. For the tests of both engines."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rota_proto.log.columns import Headers
+from rota_sidecar.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.engines.records import Hear, Records, Wanted
+from rota_sidecar.ledger.batches import Batch
+from rota_sidecar.member.partitions import Partition
+from rota_sidecar.repacking import columns_in, content_of
+
+WITHIN_S = 30
+BYTES_MAX = 1 << 20
+
+
+class Row(NamedTuple):
+    """A record."""
+
+    offset: int
+    value: bytes | None
+    key: bytes | None
+    timestamp_ms: int
+    headers: Headers
+
+
+def rows_of(batch: Batch) -> list[Row]:
+    """What the batch has, checked against what it says of itself."""
+    content = content_of(batch)
+    values, keys, times, headers = columns_in(content)
+    nulls = [None] * content.count
+    rows = [
+        Row(content.base_offset + at, *row)
+        for at, row in enumerate(
+            zip(
+                nulls if values is None else values,
+                nulls if keys is None else keys,
+                [content.base_timestamp_ms] * content.count if times is None else times,
+                [()] * content.count if headers is None else headers,
+                strict=True,
+            )
+        )
+    ]
+    meant = rows[batch.first - content.base_offset :]
+    assert len(meant) == batch.count
+    if batch.keys is not None:
+        assert list(batch.keys) == [row.key for row in meant]
+    return meant
+
+
+class Reader:
+    """One `Records`, and what it has said."""
+
+    def __init__(self, make: Callable[[Hear, Callable[[str], None]], Records]) -> None:
+        self._ledgers = 0
+        self._waiting: dict[int, asyncio.Future[Read | ReadFailed]] = {}
+        self.heard_unasked: list[Read | ReadFailed] = []
+        self.complaints: asyncio.Queue[str] = asyncio.Queue()
+        self.records = make(self._hear, self.complaints.put_nowait)
+
+    def _hear(self, heard: Read | ReadFailed) -> None:
+        waiting = self._waiting.pop(heard.ledger, None)
+        if waiting is None:
+            self.heard_unasked.append(heard)
+        else:
+            waiting.set_result(heard)
+
+    def open(self) -> int:
+        """The number of a new ledger."""
+        self._ledgers += 1
+        return self._ledgers
+
+    def fetch(
+        self, partition: Partition, offset: int, *, ledger: int = 0, bytes_max: int = BYTES_MAX
+    ) -> "asyncio.Future[Read | ReadFailed]":
+        """Fetch once; what it brings."""
+        ledger = ledger or self.open()
+        answer: asyncio.Future[Read | ReadFailed] = asyncio.get_running_loop().create_future()
+        self._waiting[ledger] = answer
+        self.records.fetch(Wanted(ledger, partition, offset, bytes_max))
+        return answer
+
+    async def read(self, partition: Partition, offset: int, *, ledger: int = 0) -> Read:
+        """What the next fetch brings."""
+        async with asyncio.timeout(WITHIN_S):
+            found = await self.fetch(partition, offset, ledger=ledger)
+        assert isinstance(found, Read), found
+        return found
+
+    async def failure(self, partition: Partition, offset: int, *, ledger: int = 0) -> ReadFailed:
+        """Why the next fetch that brings something new fails."""
+        ledger = ledger or self.open()
+        async with asyncio.timeout(WITHIN_S):
+            found = await self.fetch(partition, offset, ledger=ledger)
+            while isinstance(found, Read):
+                found = await self.fetch(partition, found.next_offset, ledger=ledger)
+        return found
+
+    async def read_to(
+        self, partition: Partition, end: int, *, offset: int = 0, ledger: int = 0, bytes_max: int = BYTES_MAX
+    ) -> "Passage":
+        """All from the offset on, until the end is reached."""
+        ledger = ledger or self.open()
+        passage = Passage(partition, ledger, [], offset, Bounds(0, 0))
+        while passage.next_offset < end:
+            async with asyncio.timeout(WITHIN_S):
+                found = await self.fetch(partition, passage.next_offset, ledger=ledger, bytes_max=bytes_max)
+            assert isinstance(found, Read), found
+            passage = passage.with_more(found)
+        return passage
+
+    async def complaint(self) -> str:
+        """The next one."""
+        async with asyncio.timeout(WITHIN_S):
+            return await self.complaints.get()
+
+
+class Passage(NamedTuple):
+    """What was read of one partition, one fetch after the other."""
+
+    partition: Partition
+    ledger: int
+    batches: Sequence[Batch]
+    next_offset: int
+    bounds: Bounds
+
+    def with_more(self, read: Read) -> "Passage":
+        """Checks that it goes on where it stopped."""
+        at = self.next_offset
+        for batch in read.batches:
+            assert batch.first >= at
+            assert batch.count > 0
+            at = batch.end
+        assert read.next_offset >= at
+        assert read.ledger == self.ledger
+        return self._replace(
+            batches=[*self.batches, *read.batches], next_offset=read.next_offset, bounds=read.bounds
+        )
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """All records."""
+        return [row for batch in self.batches for row in rows_of(batch)]
+
+    @property
+    def values(self) -> Sequence[bytes | None]:
+        """Their values."""
+        return [row.value for row in self.rows]
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Their offsets."""
+        return [row.offset for row in self.rows]

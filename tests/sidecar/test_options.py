@@ -6,14 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota_sidecar.options import (
-    has_tls,
-    is_coordinated_by_rota,
-    parse,
-    problem,
-    rota_addresses,
-    secret_in,
-)
+from rota_sidecar.options import parse
+from rota_sidecar.options.meaning import has_tls, is_coordinated_by_rota, rota_addresses
+from rota_sidecar.options.problems import problem, secret_in
 
 STRATEGIES = ("range", "cooperative-sticky")
 ENOUGH = ("--membership-only", "--group-id=orders", "--topics=a,b")
@@ -107,10 +102,6 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
 def test_what_does_not_fit_is_refused_in_a_sentence(more: Sequence[str], sentence: str) -> None:
     assert sentence in wrong(*more)
     assert "\n" not in wrong(*more)
-
-
-def test_there_is_nothing_but_a_bare_member_yet() -> None:
-    assert "add --membership-only" in wrong(instead_of=["--group-id=orders", "--topics=a"])
 
 
 @pytest.mark.parametrize(

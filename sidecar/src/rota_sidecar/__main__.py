@@ -1,10 +1,14 @@
 """`python -m rota_sidecar`: the sidecar as a program. Started by `rota`, by container images and by tests."""
 
+import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from rota_sidecar.options import parse, problem, secret_in
+from rota_sidecar.options import parse
+from rota_sidecar.options.problems import problem, secret_in
 
 # gRPC's own lines are no sentences, and would stand among ours; what they say is in ours too.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -16,7 +20,7 @@ def main() -> None:
     wrong = secret_in(arguments)
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
-    options = parse(arguments)
+    options = read(arguments)
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_sidecar.strategies import StrategyError, known
 
@@ -28,15 +32,29 @@ def main() -> None:
     wrong = problem(options, strategies)
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
+    from rota_sidecar.health import CannotListen
     from rota_sidecar.program import serve
     from rota_sidecar.state_file import StateFileError
 
     try:
-        failed = asyncio.run(serve(options, strategies))
-    except StateFileError as error:
+        failed = asyncio.run(serve(options, strategies, arguments))
+    except (StateFileError, CannotListen) as error:
         failed = str(error)
     if failed:
         sys.exit(f"rota-sidecar: {failed}")
+
+
+def read(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line, and the file that it names."""
+    options = parse(arguments)
+    if not options.settings:
+        return options
+    from rota_sidecar.settings_file import SettingsError, read
+
+    try:
+        return parse(arguments, read(Path(options.settings)))
+    except SettingsError as error:
+        sys.exit(f"rota-sidecar: {error}")
 
 
 if __name__ == "__main__":

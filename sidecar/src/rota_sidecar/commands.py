@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from rota_sidecar.member.config import Subscription
 from rota_sidecar.member.partitions import Partition
-from rota_sidecar.options import pattern_problem, topics_problem
+from rota_sidecar.options.problems import pattern_problem, topics_problem
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

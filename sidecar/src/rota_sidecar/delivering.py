@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.application.port import Application, Deliveries
-from rota_sidecar.attachment import Attachment
+from rota_sidecar.attached import Attachment
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.config import DeliveryConfig

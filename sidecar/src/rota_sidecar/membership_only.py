@@ -19,7 +19,7 @@ from rota_sidecar.member.config import Strategy
 from rota_sidecar.member.identity import Identity
 from rota_sidecar.member.partitions import Offset, Partition, by_topic
 from rota_sidecar.membership import ForeignProtocol, Membership, StateChanged, Told
-from rota_sidecar.options import strategies_problem
+from rota_sidecar.options.problems import strategies_problem
 
 NO_TENURE = 0
 Facts = dict[str, Any]

@@ -5,10 +5,36 @@ Called by the sidecar's shell, which feeds events, performs the actions in order
 """
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
+from rota_sidecar.delivery import (
+    asked,
+    attaching,
+    commits,
+    draining,
+    handing_out,
+    letters,
+    letting_go,
+    progress,
+    reading,
+    starting,
+    verdicts,
+    views,
+)
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.actions import Action
 from rota_sidecar.delivery.config import DeliveryConfig
+from rota_sidecar.delivery.core import Core, Timer
+from rota_sidecar.delivery.partition import (
+    Book,
+    Finding,
+    LettingGo,
+    LookingUp,
+    Place,
+    Running,
+    Stopped,
+    Subject,
+)
 from rota_sidecar.delivery.views import PartitionView
 from rota_sidecar.member.partitions import Partition, Tenure
 
@@ -17,43 +43,201 @@ class Delivery:
     """All partitions that one application has."""
 
     def __init__(self, config: DeliveryConfig) -> None:
-        raise NotImplementedError
+        self._core = Core(config)
 
     @property
     def config(self) -> DeliveryConfig:
         """As it is now."""
-        raise NotImplementedError
+        return self._core.config
 
     @property
     def alarm(self) -> int | None:
         """When it wants a Tick; in the past: now. Ask after every step."""
-        raise NotImplementedError
+        return min(self._core.timers.values(), default=None)
 
     @property
     def held(self) -> Mapping[Partition, Tenure]:
         """What is assigned; what is on its way to others is among it until it is gone."""
-        raise NotImplementedError
+        return {partition: place.tenure for partition, place in self._core.places.items()}
 
     @property
     def paused(self) -> frozenset[Partition]:
         """What was paused by the application."""
-        raise NotImplementedError
+        return views.paused(self._core)
 
     @property
     def positions(self) -> Mapping[Partition, int]:
         """The next offset that each partition hands out, where that is known."""
-        raise NotImplementedError
+        return views.positions(self._core)
 
     @property
     def readiness(self) -> str:
         """Why it is out of the group: one sentence; empty while it is not."""
-        raise NotImplementedError
+        return progress.readiness(self._core)
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionView]:
         """Everything that there is to see."""
-        raise NotImplementedError
+        return views.partitions(self._core)
 
     def step(self, event: on.Event, now_ms: int) -> Sequence[Action]:
         """What is to be done about the event. `now_ms` never falls."""
-        raise NotImplementedError
+        core = self._core
+        core.now_ms, core.actions = now_ms, []
+        _handle(core, event)
+        _go_on(core)
+        return core.actions
+
+
+def _handle(core: Core, event: on.Event) -> None:
+    match event:
+        case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.Stood():
+            _hear_member(core, event)
+        case on.Committed() | on.Found() | on.LookedUp() | on.Read() | on.ReadFailed() | on.LetterWritten():
+            _resume(core, event)
+        case on.Attached() | on.Detached() | on.Acknowledged() | on.Credit() | on.Judged() | on.Reported():
+            _hear_application(core, event)
+        case on.CommitAsked() | on.SeekAsked() | on.PauseAsked() | on.ResumeAsked():
+            asked.heed(core, event)
+        case on.Configure() | on.Drain() | on.Undrain() | on.ResetOffsets():
+            _obey(core, event)
+        case on.Tick():
+            _tick(core)
+        case _:
+            assert_never(event)
+
+
+def _hear_member(core: Core, event: on.FromMember) -> None:
+    match event:
+        case on.Assigned():
+            starting.assigned(core, event)
+            attaching.tell_assigned(core, event.tenure)
+        case on.Revoke():
+            letting_go.revoke(core, event)
+        case on.Revoked():
+            letting_go.revoked(core, event)
+        case on.Lost():
+            letting_go.lost(core, event)
+        case on.Stood():
+            progress.stood(core)
+        case _:
+            assert_never(event)
+
+
+def _resume(core: Core, event: on.Outcome) -> None:
+    match event:
+        case on.Committed():
+            commits.committed(core, event)
+        case on.Found():
+            starting.found(core, event)
+        case on.LookedUp():
+            starting.looked_up(core, event)
+        case on.Read():
+            reading.read(core, event)
+        case on.ReadFailed():
+            reading.failed(core, event)
+        case on.LetterWritten():
+            letters.written(core, event)
+        case _:
+            assert_never(event)
+
+
+def _hear_application(core: Core, event: on.FromApplication) -> None:
+    match event:
+        case on.Attached():
+            attaching.attached(core, event)
+        case on.Detached():
+            attaching.detached(core, event)
+        case on.Acknowledged():
+            attaching.acknowledged(core, event)
+        case on.Credit():
+            handing_out.credit(core, event.records)
+        case on.Judged():
+            verdicts.judged(core, event)
+        case on.Reported():
+            verdicts.reported(core, event)
+        case _:
+            assert_never(event)
+
+
+def _obey(core: Core, order: on.Order) -> None:
+    match order:
+        case on.Configure():
+            core.config = order.config
+            core.set_terms()
+            starting.begin_anew(core)
+            progress.check(core)
+        case on.Drain():
+            draining.drain(core, order)
+        case on.Undrain():
+            draining.undrain(core)
+        case on.ResetOffsets():
+            asked.reset(core, order)
+        case _:
+            assert_never(order)
+
+
+def _tick(core: Core) -> None:
+    for key in [key for key, at_ms in core.timers.items() if at_ms <= core.now_ms]:
+        del core.timers[key]
+        match key:
+            case (Timer.COMMIT, _):
+                commits.interval_over(core)
+            case (Timer.PROGRESS, _):
+                progress.check(core)
+            case (Timer.LET_GO, int(number)):
+                letting_go.time_passes(core, number)
+            case (_, Partition() as partition) if partition in core.places:
+                core.touch(core.places[partition])
+            case _:
+                # What is done at the end of every step.
+                continue
+
+
+def _go_on(core: Core) -> None:
+    """Do what the event has made possible, until nothing is left to be done."""
+    while True:
+        places, core.touched = list(core.touched.values()), {}
+        for place in places:
+            _look_at(core, place)
+        starting.ask(core, places)
+        commits.send(core)
+        handing_out.hand_out(core)
+        if not core.touched:
+            break
+    letting_go.give_up(core)
+    draining.say_when_done(core)
+    progress.note_unattended(core)
+    progress.come_back(core)
+    core.say_problems()
+
+
+def _look_at(core: Core, place: Place) -> None:
+    """Something happened to it."""
+    match place.state:
+        case Running(book):
+            _go_on_with(core, place, book)
+        case LettingGo(book=Book() as book) | Stopped(book=Book() as book):
+            letters.write(core, place, book)
+        case LettingGo() | Stopped() | Finding() | LookingUp():
+            pass
+    commits.consider(core, place)
+
+
+def _go_on_with(core: Core, place: Place, book: Book) -> None:
+    letters.write(core, place, book)
+    if book.is_idle and book.terms != core.terms:
+        starting.renew(core, place, book)
+    elif book.is_idle and book.expired and not book.ledger.waiting:
+        starting.expire(core, place, book)
+    else:
+        reading.fetch_if_room(core, place, book)
+        handing_out.queue(core, place, book)
+        _say_if_stopped(core, place, book)
+
+
+def _say_if_stopped(core: Core, place: Place, book: Book) -> None:
+    if book.ledger.stopped:
+        core.complain(place, Subject.RECORD, book.ledger.stopped)
+    else:
+        place.said.pop(Subject.RECORD, None)

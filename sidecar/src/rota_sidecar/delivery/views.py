@@ -1,10 +1,13 @@
 """What can be seen of deliveries from outside; nothing here changes anything."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from rota_sidecar.delivery.core import Core
 from rota_sidecar.delivery.events import Bounds
+from rota_sidecar.delivery.partition import Book, Finding, LettingGo, LookingUp, Place, Running, Stopped
 from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.member.partitions import Tenure
+from rota_sidecar.member.partitions import Partition, Tenure
 
 
 class PartitionView(NamedTuple):
@@ -25,3 +28,51 @@ class PartitionView(NamedTuple):
     reported_ms: int | None
     # Why it stands still: a sentence, or nothing.
     stopped: str
+
+
+def paused(core: Core) -> frozenset[Partition]:
+    """What was paused."""
+    return frozenset(partition for partition, place in core.places.items() if place.paused)
+
+
+def positions(core: Core) -> Mapping[Partition, int]:
+    """The next offset of each that is handed out; of who reads by itself, the next that is not done."""
+    return {
+        partition: position
+        for partition, place in core.places.items()
+        if (position := _position(place)) is not None
+    }
+
+
+def _position(place: Place) -> int | None:
+    return None if place.book is None else place.book.ledger.handed
+
+
+def partitions(core: Core) -> Mapping[Partition, PartitionView]:
+    """Everything."""
+    return {partition: _view(place) for partition, place in core.places.items()}
+
+
+def _view(place: Place) -> PartitionView:
+    ledger = None if place.book is None else place.book.ledger
+    return PartitionView(
+        tenure=place.tenure,
+        position=_position(place),
+        committed=place.committed,
+        bounds=place.bounds,
+        in_hand=0 if ledger is None else ledger.in_hand,
+        waiting=0 if ledger is None else ledger.waiting,
+        first_unresolved=None if ledger is None else ledger.first_unresolved,
+        reported_ms=place.reported_ms,
+        stopped=_stopped(place),
+    )
+
+
+def _stopped(place: Place) -> str:
+    match place.state:
+        case Stopped(sentence=sentence):
+            return sentence
+        case Running(book) | LettingGo(book=Book() as book):
+            return book.ledger.stopped
+        case Finding() | LookingUp() | LettingGo():
+            return ""

@@ -1,0 +1,179 @@
+"""One partition in one tenure: what is being done about it, and the book in which its records stand."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from rota_sidecar.delivery.events import AskedOffset, Bounds
+from rota_sidecar.ledger.ledger import Ledger
+from rota_sidecar.ledger.marks import Point
+from rota_sidecar.ledger.rules import Rules
+from rota_sidecar.member.partitions import Partition, Tenure
+
+
+class Terms(NamedTuple):
+    """What a book is kept under; under other terms there is another book."""
+
+    rules: Rules
+    # Whether commits carry marks: not where somebody else commits, and not where somebody else reads.
+    marks: bool
+    dead_letter_topic: str
+
+
+class Book:
+    """A ledger, and what is under way around it."""
+
+    def __init__(self, number: int, ledger: Ledger, terms: Terms, *, begins: bool) -> None:
+        self.number = number
+        self.ledger = ledger
+        self.terms = terms
+        # Nobody knows yet that the partition begins here: that is committed at once.
+        self.begins = begins
+        # Why nothing can be read on from where it stands: a sentence, or nothing.
+        self.expired = ""
+        self.is_fetching = False
+        self.fetch_attempts = 0
+        self.fetch_retry_ms = 0
+        # Given out to be written, and not known to be there.
+        self.letters: set[int] = set()
+        self.letter_attempts = 0
+        self.letter_retry_ms = 0
+        # As they were counted last.
+        self.in_hand = 0
+        self.lanes = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody works on anything in it."""
+        return not self.in_hand and not self.letters
+
+
+class Edge(Enum):
+    """The ends of a partition's log."""
+
+    START = auto()
+    END = auto()
+
+
+@dataclass(slots=True)
+class Finding:
+    """What is committed is being looked up; or will be."""
+
+    request: int | None = None
+    attempt: int = 0
+    retry_ms: int = 0
+
+
+@dataclass(slots=True)
+class LookingUp:
+    """An end of the log is being looked up, to begin there; or will be."""
+
+    edge: Edge
+    # Whose wish that is; else it is committed at once.
+    ask: int | None = None
+    request: int | None = None
+    attempt: int = 0
+    retry_ms: int = 0
+
+
+@dataclass(slots=True)
+class Running:
+    """It is read, handed out and committed."""
+
+    book: Book
+
+
+@dataclass(slots=True)
+class Stopped:
+    """Nobody knows where to begin, or to read on; what is done before that is committed."""
+
+    sentence: str
+    book: Book | None = None
+
+
+@dataclass(slots=True)
+class LettingGo:
+    """It was revoked: nothing is handed out any more, what is in hand is finished, and committed."""
+
+    book: Book | None
+    # What the application was told, until it has acknowledged that.
+    event_id: int | None = None
+    # Time is up: what is in hand is not waited for.
+    hurried: bool = False
+    # The last commit was refused, and will be again.
+    refused: bool = False
+    # The member was told; nothing is committed any more.
+    given_up: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Nobody in front of the coordinator is waited for."""
+        return self.hurried or (self.event_id is None and (self.book is None or self.book.is_idle))
+
+
+State = Finding | LookingUp | Running | Stopped | LettingGo
+
+
+class Subject(Enum):
+    """What can be wrong with a partition: of each, something is said once as long as it lasts."""
+
+    BEGINNING = auto()
+    READING = auto()
+    RECORD = auto()
+    LETTERS = auto()
+    COMMITTING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A commit that somebody asked for; None = as far as verdicts go."""
+
+    ask: int
+    offset: AskedOffset | None
+    # Read on from there, once it is committed.
+    seeks: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A partition that the member has."""
+
+    partition: Partition
+    tenure: Tenure
+    by_hand: bool
+    # It is not known from before, though its topic is.
+    appeared_later: bool
+    state: State = field(default_factory=Finding)
+    # The event in which the application was told of it.
+    told: int | None = None
+    acknowledged: bool = False
+    paused: bool = False
+    # What is committed, exactly; None = nothing is, or nobody knows what.
+    durable: Point | None = None
+    # The same for people to see: what was known last.
+    committed: int | None = None
+    bounds: Bounds | None = None
+    # What an application said that reads by itself: the first record that is not done, and when that one was written.
+    reported: int | None = None
+    reported_ms: int | None = None
+    wishes: deque[Wish] = field(default_factory=deque)
+    commit_attempts: int = 0
+    commit_retry_ms: int = 0
+    # The coordinator says that it is another's: the member will hear that too.
+    fenced: bool = False
+    said: dict[Subject, str] = field(default_factory=dict)
+
+    @property
+    def book(self) -> Book | None:
+        """Where its records stand, once it is known where they begin."""
+        match self.state:
+            case Running(book) | Stopped(book=book) | LettingGo(book):
+                return book
+            case Finding() | LookingUp():
+                return None
+
+    @property
+    def running(self) -> Book | None:
+        """The same, while there may be more of it."""
+        return self.state.book if isinstance(self.state, Running) else None

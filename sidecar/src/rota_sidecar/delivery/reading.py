@@ -1,0 +1,83 @@
+"""Reading ahead: one fetch for each book, as long as there is room."""
+
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery import starting
+from rota_sidecar.delivery.core import Core, Timer
+from rota_sidecar.delivery.partition import Book, Place, Running, Subject
+
+# However many partitions there are, each may read ahead so much.
+SHARE_MIN_BYTES = 16 << 10
+
+
+def share_bytes(core: Core) -> int:
+    """How much each partition may read ahead, so that all together stay within their bound."""
+    config = core.config
+    share = config.ahead_bytes_total_max // max(len(core.places), 1)
+    return min(config.ahead_bytes_max, max(share, SHARE_MIN_BYTES))
+
+
+def may_read(core: Core) -> bool:
+    """Whether anything is to be read at all."""
+    return not core.config.suspended and core.draining is None and not core.traits.reads_itself
+
+
+def fetch_if_room(core: Core, place: Place, book: Book) -> None:
+    """Read on, unless that is under way, or enough was read."""
+    if book.is_fetching or book.expired or core.now_ms < book.fetch_retry_ms or not may_read(core):
+        return
+    ledger, share = book.ledger, share_bytes(core)
+    room = share - ledger.buffered_bytes
+    if room > share // 2:
+        book.is_fetching = True
+        core.actions.append(do.Fetch(book.number, place.partition, ledger.position, room))
+
+
+def _fetched(core: Core, ledger: int) -> tuple[Place, Book] | None:
+    """Whose fetch has ended; None = nobody waits for it."""
+    place = core.books.get(ledger)
+    if place is None or not isinstance(place.state, Running) or not place.state.book.is_fetching:
+        return None
+    place.state.book.is_fetching = False
+    core.touch(place)
+    return place, place.state.book
+
+
+def read(core: Core, event: on.Read) -> None:
+    """Records have come; or only where to read on, or how long the log is."""
+    match _fetched(core, event.ledger):
+        case None:
+            return
+        case place, book:
+            place.bounds = event.bounds
+            place.said.pop(Subject.READING, None)
+            book.fetch_attempts = 0
+            # An owner that committed further on meanwhile has decided about these.
+            if event.next_offset > book.ledger.position:
+                book.ledger.fetched(event.batches, event.next_offset)
+
+
+def failed(core: Core, event: on.ReadFailed) -> None:
+    """Nothing has come: it is tried again, or there is nothing to try."""
+    match _fetched(core, event.ledger):
+        case None:
+            return
+        case place, book:
+            _react(core, place, book, event)
+
+
+def _react(core: Core, place: Place, book: Book, event: on.ReadFailed) -> None:
+    match event.trouble:
+        case on.Trouble.OUT_OF_RANGE:
+            book.expired = event.sentence
+        case on.Trouble.OTHER_TOPIC:
+            # What is done about the old one must not be committed for the new one.
+            starting.begin_in_other_topic(core, place, event.sentence)
+        case on.Trouble.UNKNOWN_TOPIC | on.Trouble.DENIED | on.Trouble.UNREACHABLE | on.Trouble.CORRUPT:
+            core.complain(
+                place,
+                Subject.READING,
+                f"records cannot be read, which is tried again and again: {event.sentence}",
+            )
+            book.fetch_retry_ms = core.retry_at(Timer.READ, place.partition, book.fetch_attempts)
+            book.fetch_attempts += 1

@@ -1,0 +1,50 @@
+"""
+An application's credit, on its way to deliveries: no faster than what it brings is sent.
+
+Used by `attachment`. An application may grant credit for a million records and then not read: they wait where they are
+read ahead, within their bounds, and not once more here.
+"""
+
+# Handed out and not sent yet. Two messages: one on its way, one that is filled meanwhile.
+UNSENT_BYTES_MAX = 8 << 20
+# Before the first record has come.
+RECORD_BYTES_GUESS = 1 << 10
+
+
+class Allowance:
+    """Counts records and bytes; decides nothing else."""
+
+    def __init__(self) -> None:
+        self._kept_back = 0
+        self._passed_on = 0
+        self._unsent_bytes = 0
+        self._record_bytes = RECORD_BYTES_GUESS
+
+    @property
+    def open(self) -> int:
+        """Records that may still come."""
+        return self._kept_back + self._passed_on
+
+    def grant(self, records: int) -> None:
+        """The application takes so many more."""
+        self._kept_back += records
+
+    def came(self, records: int, size: int) -> None:
+        """So many were handed out; they are to be sent."""
+        self._passed_on -= records
+        self._unsent_bytes += size
+        self._record_bytes = max(size // records, 1)
+
+    def sent(self, size: int) -> None:
+        """So much waits no longer, of what came."""
+        self._unsent_bytes -= size
+
+    def next(self) -> int:
+        """How much more is to be passed on, which it is by asking."""
+        room = UNSENT_BYTES_MAX - self._unsent_bytes - self._passed_on * self._record_bytes
+        # However large records are, one at a time must go.
+        least = 0 if self._passed_on or self._unsent_bytes else 1
+        records = min(self._kept_back, max(room // self._record_bytes, least))
+        self._kept_back -= records
+        self._passed_on += records
+        return records

@@ -1,0 +1,146 @@
+"""
+Where bytes from the application become requests: what cannot be read, or is not well formed, goes no further.
+
+The interceptor stands before every call, and says in gRPC's words how it ended. On streams `streams` looks at each
+message itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+from typing_extensions import override
+
+from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
+from rota_sidecar.application.refusals import Refusal, malformed, too_much
+from rota_sidecar.application.wellformed import fault
+from rota_sidecar.engines.port import Refused, Unreachable
+
+if TYPE_CHECKING:
+    Handler = grpc.RpcMethodHandler[Any, Any]
+else:
+    Handler = grpc.RpcMethodHandler
+Context = grpc.aio.ServicerContext[Any, Any]
+# How long a refusal may take to leave when the other side does not read.
+REFUSAL_S = 5
+UNREADABLE = "the bytes are not the message that this method takes"
+
+
+class Unreadable:
+    """What came in place of a message."""
+
+
+class Gate(grpc.aio.ServerInterceptor):
+    """Before all calls of a server."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    @override
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        method = handler_call_details.method
+        if method not in self._handlers:
+            # None for a method that nobody has; not to be remembered, there are many such names.
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            self._handlers[method] = guarded(handler)
+        return self._handlers[method]
+
+
+def guarded(handler: Handler) -> Handler:
+    """The same, but what it refuses is said in gRPC's words."""
+    reader = readable(handler.request_deserializer)
+    if handler.stream_stream is not None:
+        stream = guarded_stream(handler.stream_stream)
+        return grpc.stream_stream_rpc_method_handler(stream, reader, handler.response_serializer)
+    assert handler.unary_unary is not None, "the service has unary calls, and streams in both directions"
+    call = guarded_call(handler.unary_unary)
+    return grpc.unary_unary_rpc_method_handler(call, reader, handler.response_serializer)
+
+
+def guarded_call(behaviour: Callable[..., Any]) -> Callable[..., Any]:
+    """One request, one answer."""
+
+    async def call(request: Message | Unreadable, context: Context) -> Message:
+        try:
+            reply = cast("Message", await behaviour(checked(request), context))
+            return fitting(reply)
+        except (Refusal, Unreachable, Refused) as problem:
+            return await refuse(context, refusal_for(problem))
+
+    return call
+
+
+def guarded_stream(behaviour: Callable[..., Any]) -> Callable[..., Any]:
+    """A stream, which writes for itself."""
+
+    async def stream(requests: object, context: Context) -> None:
+        try:
+            await behaviour(requests, context)
+        except Refusal as refusal:
+            try:
+                async with asyncio.timeout(REFUSAL_S):
+                    await refuse(context, refusal)
+            except TimeoutError:
+                # It stays behind what the application does not read. Without us: the call is over by returning.
+                return
+
+    return stream
+
+
+async def refuse(context: Context, refusal: Refusal) -> Message:
+    """End a call with a refusal."""
+    await context.abort(refusal.code, str(refusal))
+    raise AssertionError("abort raises")
+
+
+def checked(request: Message | Unreadable) -> Message:
+    """The request, if it is one that can be looked at. Raises a Refusal."""
+    if isinstance(request, Unreadable):
+        raise malformed(UNREADABLE)
+    wrong = fault(request)
+    if wrong:
+        raise malformed(wrong)
+    return request
+
+
+def fitting(reply: Message) -> Message:
+    """The answer, if its receiver takes it. Raises a Refusal."""
+    size = reply.ByteSize()
+    if size > MESSAGE_BYTES_MAX:
+        raise too_much(
+            f"the answer has {size} bytes, at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time"
+        )
+    return reply
+
+
+def refusal_for(problem: Refusal | Unreachable | Refused) -> Refusal:
+    """What an engine's failure is to the application."""
+    match problem:
+        case Refusal():
+            return problem
+        case Unreachable():
+            return Refusal(grpc.StatusCode.UNAVAILABLE, str(problem))
+        case Refused():
+            return Refusal(grpc.StatusCode.PERMISSION_DENIED, str(problem))
+
+
+def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Message | Unreadable]:
+    """The same, but bytes that are no message are a value: gRPC would end the call with a traceback in the log."""
+    assert deserialize is not None
+
+    def read(data: bytes) -> Message | Unreadable:
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return Unreadable()
+
+    return read

@@ -1,0 +1,177 @@
+"""
+The gRPC service that the application beside the sidecar uses: `rota.sidecar.v1.Consumer`.
+
+Put together by `serving`, with a server that `listening` gives its addresses. Whoever reaches it may do everything: the
+socket is private, and the port is on loopback.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_proto.sidecar.v1 import sidecar_pb2_grpc as pb_grpc
+from rota_sidecar.application import streams
+from rota_sidecar.application.attachment import Attachment
+from rota_sidecar.application.calls import Calls
+from rota_sidecar.application.gate import Gate, Unreadable
+from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
+from rota_sidecar.application.port import AttachedAlready, Deliveries
+from rota_sidecar.application.refusals import Refusal, out_of_turn
+from rota_sidecar.repacking import Repacking
+
+# Calls at the same time; one application needs a few.
+CALLS_MAX = 256
+# A call without a deadline of its own is not waited for for ever.
+WITHIN_S_MAX = 300
+KEEPALIVE_MS = 10_000
+OPTIONS = (
+    # gRPC itself refuses what is larger: RESOURCE_EXHAUSTED, with both sizes.
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    # Without the second one a silent peer is noticed after a minute, whatever the first one says.
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    # Two sidecars on one port would each get half of an application.
+    ("grpc.so_reuseport", 0),
+)
+Context = grpc.aio.ServicerContext[Any, Any]
+Frames = AsyncIterator[Message | Unreadable]
+# An event for the journal: its name, and one sentence.
+Say = Callable[[str, str], None]
+
+
+class ConsumerService(pb_grpc.ConsumerServicer):
+    """One application at a time."""
+
+    def __init__(self, deliveries: Deliveries, repacking: Repacking, say: Say) -> None:
+        self._deliveries = deliveries
+        self._repacking = repacking
+        self._say = say
+        self._calls = Calls(deliveries)
+        self._attachment: Attachment | None = None
+
+    # -------------------------------------------------------------------------------------------- streams
+
+    @override
+    async def Attach(self, request_iterator: Frames, context: Context) -> None:  # type: ignore[override]  # writes for itself
+        requests = streams.well_formed(request_iterator, pb.AttachRequest)
+        hello = (await streams.hello(requests, "Attach")).hello
+        attachment = Attachment(self._deliveries, self._repacking, reads_itself=hello.reads_itself)
+        try:
+            attachment.session = self._deliveries.attach(
+                attachment,
+                commits_itself=hello.commits_itself,
+                reads_itself=hello.reads_itself,
+                takes_many=True,
+            )
+        except AttachedAlready as already:
+            raise Refusal(grpc.StatusCode.ALREADY_EXISTS, str(already)) from None
+        self._attachment = attachment
+        name = hello.client_id or "an application without a name"
+        self._say("attached", f"{name} is attached")
+        try:
+            await streams.attend(attachment, self._deliveries, requests, context.write)
+        finally:
+            self._detach(attachment, name)
+
+    @override
+    async def Deliver(self, request_iterator: Frames, context: Context) -> None:  # type: ignore[override]  # writes for itself
+        requests = streams.well_formed(request_iterator, pb.DeliverRequest)
+        hello = (await streams.hello(requests, "Deliver")).hello
+        await streams.deliver(self._attached(hello.session), requests, context.write)
+
+    # -------------------------------------------------------------------------------------------- calls
+
+    @override
+    async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> pb.SubscribeResponse:
+        return await self._calls.subscribe(request, within_s(context))
+
+    @override
+    async def Assign(self, request: pb.AssignRequest, context: Context) -> pb.AssignResponse:
+        return await self._calls.assign(request, within_s(context))
+
+    @override
+    async def Poll(self, request: pb.PollRequest, context: Context) -> pb.PollResponse:
+        return await self._calls.poll(self._attached(request.session), request, within_s(context))
+
+    @override
+    async def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
+        return await self._calls.commit(request, within_s(context))
+
+    @override
+    async def Seek(self, request: pb.SeekRequest, context: Context) -> pb.SeekResponse:
+        return await self._calls.seek(self._attachment, request, within_s(context))
+
+    @override
+    async def Position(self, request: pb.PositionRequest, context: Context) -> pb.PositionResponse:
+        return self._calls.position(request)
+
+    @override
+    async def Committed(self, request: pb.CommittedRequest, context: Context) -> pb.CommittedResponse:
+        return await self._calls.committed(request, within_s(context))
+
+    @override
+    async def Pause(self, request: pb.PauseRequest, context: Context) -> pb.PauseResponse:
+        return await self._calls.pause(request, within_s(context))
+
+    @override
+    async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.ResumeResponse:
+        return await self._calls.resume(request, within_s(context))
+
+    @override
+    async def Assignment(self, request: pb.AssignmentRequest, context: Context) -> pb.AssignmentResponse:
+        return self._calls.assignment(self._attachment)
+
+    @override
+    async def OffsetsForTimes(
+        self, request: pb.OffsetsForTimesRequest, context: Context
+    ) -> pb.OffsetsForTimesResponse:
+        return await self._calls.offsets_for_times(request, within_s(context))
+
+    @override
+    async def BeginningOffsets(
+        self, request: pb.BeginningOffsetsRequest, context: Context
+    ) -> pb.BeginningOffsetsResponse:
+        return await self._calls.beginning_offsets(request, within_s(context))
+
+    @override
+    async def EndOffsets(self, request: pb.EndOffsetsRequest, context: Context) -> pb.EndOffsetsResponse:
+        return await self._calls.end_offsets(request, within_s(context))
+
+    @override
+    async def Partitions(self, request: pb.PartitionsRequest, context: Context) -> pb.PartitionsResponse:
+        return await self._calls.partitions(request, within_s(context))
+
+    # --------------------------------------------------------------------------------------------
+
+    def _attached(self, session: int) -> Attachment:
+        """The attachment of that session. Raises a Refusal."""
+        if self._attachment is None or self._attachment.session != session:
+            raise out_of_turn(f"no application is attached under session {session}: open Attach first")
+        return self._attachment
+
+    def _detach(self, attachment: Attachment, name: str) -> None:
+        self._attachment = None
+        self._deliveries.detach(attachment.session, clean=attachment.is_clean)
+        sentence = "the Attach stream of this session ended: attach anew"
+        attachment.end(Refusal(grpc.StatusCode.ABORTED, sentence))
+        how = "said goodbye" if attachment.is_clean else "is gone without a goodbye"
+        self._say("detached", f"{name} {how}")
+
+
+def within_s(context: Context) -> float:
+    """How long the caller waits, and we at most."""
+    return min(context.time_remaining(), WITHIN_S_MAX)
+
+
+def make_server(service: ConsumerService) -> grpc.aio.Server:
+    """A server with the service in it, not started and not listening yet."""
+    server = grpc.aio.server(interceptors=[Gate()], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+    pb_grpc.add_ConsumerServicer_to_server(service, server)
+    return server

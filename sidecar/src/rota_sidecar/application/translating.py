@@ -1,0 +1,209 @@
+"""Between the contract's messages and what deliveries hear and do. Nothing is decided here."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+from rota_proto.coordinator.v1 import coordinator_pb2
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery.config import DeliveryConfig
+from rota_sidecar.ledger.batches import Ordering
+from rota_sidecar.ledger.marks import read_mark
+from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.member.partitions import Partition, Tenure
+
+Error: TypeAlias = coordinator_pb2.ErrorCode.ValueType
+NONE = coordinator_pb2.NONE
+NO_OFFSET = -1
+
+VERDICTS: Mapping[int, Verdict] = {
+    pb.ACK: Verdict.ACK,
+    pb.RETRY: Verdict.RETRY,
+    pb.DEAD_LETTER: Verdict.DEAD_LETTER,
+    pb.SKIP: Verdict.SKIP,
+}
+ORDERINGS: Mapping[Ordering, pb.Ordering.ValueType] = {
+    Ordering.PARTITION: pb.ORDERING_PARTITION,
+    Ordering.KEY: pb.ORDERING_KEY,
+    Ordering.UNORDERED: pb.ORDERING_UNORDERED,
+}
+KINDS: Mapping[do.Kind, pb.RebalanceEventKind.ValueType] = {
+    do.Kind.ASSIGNED: pb.ASSIGNED,
+    do.Kind.REVOKING: pb.REVOKING,
+    do.Kind.REVOKED: pb.REVOKED,
+    do.Kind.LOST: pb.LOST,
+}
+
+# ------------------------------------------------------------------------------------------------ what is heard
+
+
+def partition_of(message: pb.TopicPartition) -> Partition:
+    """As the core names it."""
+    return Partition(message.topic, message.partition)
+
+
+def partitions_of(messages: Iterable[pb.TopicPartition]) -> frozenset[Partition]:
+    """As the core names them."""
+    return frozenset(map(partition_of, messages))
+
+
+def judged_of(messages: Iterable[pb.DeliverRequest.Judgement]) -> on.Judged:
+    """Verdicts."""
+    return on.Judged([judgement_of(message) for message in messages])
+
+
+def judgement_of(message: pb.DeliverRequest.Judgement) -> on.Judgement:
+    """One verdict."""
+    return on.Judgement(
+        message.ledger,
+        partition_of(message.partition),
+        message.offset,
+        message.last_offset if message.HasField("last_offset") else message.offset,
+        VERDICTS[message.verdict],
+        message.retry_after_ms if message.HasField("retry_after_ms") else None,
+        message.reason,
+    )
+
+
+def reported_of(message: pb.AttachRequest.Report) -> on.Reported:
+    """How far an application is that reads by itself."""
+    return on.Reported(
+        [
+            on.ReportedPosition(
+                partition_of(each.partition),
+                each.tenure_number,
+                each.position,
+                each.timestamp_ms if each.HasField("timestamp_ms") else None,
+            )
+            for each in message.positions
+        ]
+    )
+
+
+def asked_of(messages: Iterable[pb.PartitionOffset]) -> Mapping[Partition, on.AskedOffset]:
+    """Offsets to commit."""
+    return {
+        partition_of(each.partition): on.AskedOffset(
+            each.offset, each.metadata, each.leader_epoch if each.HasField("leader_epoch") else -1
+        )
+        for each in messages
+    }
+
+
+# ------------------------------------------------------------------------------------------------ what is said
+
+
+def partition_to(partition: Partition) -> pb.TopicPartition:
+    """As the application reads it."""
+    return pb.TopicPartition(topic=partition.topic, partition=partition.number)
+
+
+def partitions_to(partitions: Iterable[Partition]) -> list[pb.TopicPartition]:
+    """In order."""
+    return [partition_to(partition) for partition in sorted(partitions)]
+
+
+def tenure_to(tenure: Tenure) -> pb.Tenure:
+    """As the application reads it."""
+    return pb.Tenure(
+        member_id=tenure.member_id,
+        generation_id=tenure.generation,
+        incarnation=tenure.incarnation,
+        number=tenure.number,
+    )
+
+
+def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
+    """What the sidecar is set to."""
+    return pb.AttachResponse(
+        attached=pb.AttachResponse.Attached(
+            session=session,
+            group_id=config.group_id,
+            ordering=ORDERINGS[config.rules.ordering],
+            concurrency=config.concurrency,
+            processing_timeout_ms=config.processing_timeout_ms,
+            commit_mode=config.commit_mode.value,
+        )
+    )
+
+
+def events_to(tell: do.Tell, now_ms: int, partitions_max: int) -> Iterator[pb.AttachResponse]:
+    """What happens to partitions: several events where there are too many of them for one. Their ids are to be given."""
+    remaining = iter(sorted(tell.partitions))
+    first = True
+    while (part := list(islice(remaining, partitions_max))) or first:
+        event = pb.AttachResponse.Event(
+            kind=KINDS[tell.kind], partitions=map(partition_to, part), reason=tell.reason
+        )
+        if tell.tenure is not None:
+            event.tenure.CopyFrom(tenure_to(tell.tenure))
+        if tell.deadline_ms is not None:
+            event.deadline_ms = max(tell.deadline_ms - now_ms, 0)
+        yield pb.AttachResponse(event=event)
+        first = False
+
+
+def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
+    """What the application was wrong about."""
+    return pb.DeliverResponse(
+        refusals=[
+            pb.DeliverResponse.Refusal(
+                partition=partition_to(each.partition),
+                ledger=each.ledger,
+                offset=each.offset,
+                sentence=each.sentence,
+            )
+            for each in refusals
+        ]
+    )
+
+
+def committed_to(answer: do.Answer, asked: Mapping[Partition, on.AskedOffset]) -> pb.CommitResponse:
+    """The outcome of a commit, for each partition that it was about."""
+    errors, offsets = answer.errors or {}, answer.offsets or {}
+    about = sorted({*errors, *offsets, *asked})
+    given = {partition: each.offset for partition, each in asked.items()}
+    return pb.CommitResponse(
+        error_code=error_of(answer),
+        sentence=answer.sentence,
+        offsets=[
+            pb.PartitionOffset(
+                partition=partition_to(each),
+                offset=offsets.get(each, given.get(each, NO_OFFSET)),
+                error_code=errors.get(each, answer.error),
+            )
+            for each in about
+        ],
+    )
+
+
+def error_of(answer: do.Answer) -> Error:
+    """That of all, or the first of one."""
+    errors = answer.errors or {}
+    return answer.error or next((error for _, error in sorted(errors.items()) if error), NONE)
+
+
+def stored_to(partition: Partition, stored: on.Stored) -> pb.PartitionOffset:
+    """What is committed. What Rota itself noted beside the offset is nothing to the application."""
+    is_ours = read_mark(stored.metadata).metadata == stored.metadata
+    return pb.PartitionOffset(
+        partition=partition_to(partition),
+        offset=stored.offset,
+        metadata="" if is_ours else stored.metadata,
+        error_code=stored.error,
+        leader_epoch=stored.leader_epoch if stored.leader_epoch >= 0 else None,
+    )
+
+
+def offset_to(
+    partition: Partition, offset: int | None, missing: Error, timestamp_ms: int = 0
+) -> pb.PartitionOffset:
+    """An offset, or this error where there is none."""
+    return pb.PartitionOffset(
+        partition=partition_to(partition),
+        offset=NO_OFFSET if offset is None else offset,
+        error_code=missing if offset is None else NONE,
+        timestamp_ms=timestamp_ms,
+    )

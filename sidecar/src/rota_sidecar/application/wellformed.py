@@ -1,0 +1,257 @@
+"""
+What no request of an application may be, whatever the state of things: beyond its bounds, or about what cannot be.
+
+Asked by `gate` for every call and by `streams` for every message, before anything happens.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
+from typing import Any
+
+from google.protobuf.message import Message
+
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_sidecar.options.problems import pattern_problem, topics_problem
+
+PARTITIONS_MAX = 10_000
+TOPICS_MAX = 10_000
+JUDGEMENTS_MAX = 10_000
+# Of a pattern, a reason, and every other text without a bound of its own.
+TEXT_LENGTH_MAX = 1_024
+# As Kafka counts: in UTF-16 units.
+METADATA_UNITS_MAX = 4_096
+CREDIT_MAX = 1_000_000
+POLL_RECORDS_MAX = 100_000
+WAIT_MS_MAX = 300_000
+RETRY_AFTER_MS_MAX = 24 * 3_600_000
+ABOUT_SEVERAL = (pb.ACK, pb.SKIP)
+
+Fault = Callable[[Any], str]
+
+
+def fault(request: Message) -> str:
+    """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
+    look = FAULTS.get(type(request))
+    return "" if look is None else look(request)
+
+
+# ------------------------------------------------------------------------------------------------ streams
+
+
+def attaching(request: pb.AttachRequest) -> str:
+    """What comes on Attach."""
+    match request.WhichOneof("request"):
+        case None:
+            return "the message has no request that this version knows"
+        case "hello":
+            return text("client_id", request.hello.client_id)
+        case "report":
+            return reporting(request.report)
+        case _:
+            return ""
+
+
+def reporting(report: pb.AttachRequest.Report) -> str:
+    """How far an application is that reads by itself."""
+    named = [each.partition for each in report.positions]
+    return partitions(named) or first(
+        f"position is {each.position}; it cannot be negative"
+        for each in report.positions
+        if each.position < 0 or each.timestamp_ms < 0
+    )
+
+
+def delivering(request: pb.DeliverRequest) -> str:
+    """What comes on Deliver."""
+    match request.WhichOneof("request"):
+        case None:
+            return "the message has no request that this version knows"
+        case "credit" if not 1 <= request.credit.records <= CREDIT_MAX:
+            return f"credit for {request.credit.records} records: give 1 to {CREDIT_MAX}"
+        case "judgements":
+            judgements = request.judgements.judgements
+            return number_of("judgements", judgements, JUDGEMENTS_MAX) or first(map(judgement, judgements))
+        case _:
+            return ""
+
+
+def judgement(judged: pb.DeliverRequest.Judgement) -> str:
+    """One verdict."""
+    return partition(judged.partition) or where(judged) or verdict(judged) or text("reason", judged.reason)
+
+
+def where(judged: pb.DeliverRequest.Judgement) -> str:
+    """What it is about."""
+    if judged.ledger < 1:
+        return "a judgement names no ledger: give back the one that its records came with"
+    if judged.offset < 0:
+        return f"a judgement is about offset {judged.offset}; it cannot be negative"
+    if judged.HasField("last_offset"):
+        if judged.verdict not in ABOUT_SEVERAL:
+            return "last_offset goes with ACK and SKIP: other verdicts are about one record"
+        if judged.last_offset < judged.offset:
+            return f"a judgement ends at {judged.last_offset}, before it begins at {judged.offset}"
+    return ""
+
+
+def verdict(judged: pb.DeliverRequest.Judgement) -> str:
+    """What was decided."""
+    if judged.verdict == pb.VERDICT_UNSPECIFIED or judged.verdict not in pb.Verdict.values():
+        return f"{judged.verdict} is no verdict: give ACK, RETRY, DEAD_LETTER or SKIP"
+    if not judged.HasField("retry_after_ms"):
+        return ""
+    if judged.verdict != pb.RETRY:
+        return "retry_after_ms goes with RETRY only"
+    if not 0 <= judged.retry_after_ms <= RETRY_AFTER_MS_MAX:
+        return f"retry_after_ms is {judged.retry_after_ms}: give 0 to {RETRY_AFTER_MS_MAX}"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ calls
+
+
+def subscribing(request: pb.SubscribeRequest) -> str:
+    """Other topics."""
+    if request.topics and request.pattern:
+        return "give either topics or a pattern, not both"
+    if len(set(request.topics)) < len(request.topics):
+        return "a topic is named twice"
+    return (
+        number_of("topics", request.topics, TOPICS_MAX)
+        or topics_problem(request.topics)
+        or text("pattern", request.pattern)
+        or pattern_problem(request.pattern)
+    )
+
+
+def polling(request: pb.PollRequest) -> str:
+    """Records without a stream."""
+    if not 1 <= request.max_records <= POLL_RECORDS_MAX:
+        return f"max_records is {request.max_records}: give 1 to {POLL_RECORDS_MAX}"
+    if not 0 <= request.max_wait_ms <= WAIT_MS_MAX:
+        return f"max_wait_ms is {request.max_wait_ms}: give 0 to {WAIT_MS_MAX}"
+    return ""
+
+
+def committing(request: pb.CommitRequest) -> str:
+    """Offsets to commit."""
+    tenure = request.tenure
+    if not tenure.number and (tenure.member_id or tenure.generation_id or tenure.incarnation):
+        return "the tenure has no number: give it back as it came with the records, or leave it out"
+    return partitions([each.partition for each in request.offsets]) or first(map(offset, request.offsets))
+
+
+def offset(asked: pb.PartitionOffset) -> str:
+    """One to commit."""
+    if asked.offset < 0:
+        return f"offset {asked.offset} of {named(asked.partition)}: it cannot be negative"
+    if len(asked.metadata.encode("utf-16-le")) // 2 > METADATA_UNITS_MAX:
+        return f"the metadata of {named(asked.partition)} is longer than {METADATA_UNITS_MAX} characters"
+    if asked.leader_epoch < 0:
+        return f"leader_epoch {asked.leader_epoch} of {named(asked.partition)}: leave it out where it is not known"
+    return ""
+
+
+def seeking(request: pb.SeekRequest) -> str:
+    """Where to read on."""
+    return (
+        some("offsets", request.offsets)
+        or partitions([each.partition for each in request.offsets])
+        or first(
+            f"offset {each.offset} of {named(each.partition)}: give an offset, -1 for the end or -2 for the start"
+            for each in request.offsets
+            if each.offset < -2
+        )
+    )
+
+
+def looking_up_times(request: pb.OffsetsForTimesRequest) -> str:
+    """Points in time."""
+    return partitions([each.partition for each in request.times]) or first(
+        f"timestamp_ms is {each.timestamp_ms}; it cannot be negative"
+        for each in request.times
+        if each.timestamp_ms < 0
+    )
+
+
+def about_partitions(request: pb.AssignRequest | pb.PositionRequest | pb.CommittedRequest) -> str:
+    """Requests that have nothing but a list of them."""
+    return partitions(request.partitions)
+
+
+def pausing(request: pb.PauseRequest | pb.ResumeRequest) -> str:
+    """Partitions to stop at, or to go on with."""
+    return some("partitions", request.partitions) or partitions(request.partitions)
+
+
+def counting(request: pb.PartitionsRequest) -> str:
+    """About one topic."""
+    return topics_problem([request.topic])
+
+
+# ------------------------------------------------------------------------------------------------ pieces
+
+
+def partitions(several: Collection[pb.TopicPartition]) -> str:
+    """Partitions that no topic has, twice the same, or too many."""
+    wrong = number_of("partitions", several, PARTITIONS_MAX) or first(map(partition, several))
+    if wrong:
+        return wrong
+    seen: set[tuple[str, int]] = set()
+    for each in several:
+        if (each.topic, each.partition) in seen:
+            return f"{named(each)} is named twice"
+        seen.add((each.topic, each.partition))
+    return ""
+
+
+def partition(one: pb.TopicPartition) -> str:
+    """A partition that no topic has."""
+    if one.partition < 0:
+        return f"{named(one)}: a partition's number is not negative"
+    return topics_problem([one.topic])
+
+
+def named(one: pb.TopicPartition) -> str:
+    """As people write it."""
+    return f"{one.topic}/{one.partition}"
+
+
+def some(name: str, values: Sized) -> str:
+    """None at all."""
+    return "" if values else f"{name} is empty: name at least one"
+
+
+def text(name: str, value: str) -> str:
+    """A text that is too long."""
+    if len(value) <= TEXT_LENGTH_MAX:
+        return ""
+    return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are taken"
+
+
+def number_of(name: str, values: Sized, most: int) -> str:
+    """Too many of something."""
+    return "" if len(values) <= most else f"{len(values)} {name} in one request; send at most {most}"
+
+
+def first(faults: Iterable[str]) -> str:
+    """The first of several faults; empty when there is none."""
+    return next(filter(None, faults), "")
+
+
+FAULTS: Mapping[type[Message], Fault] = {
+    pb.AttachRequest: attaching,
+    pb.DeliverRequest: delivering,
+    pb.SubscribeRequest: subscribing,
+    pb.AssignRequest: about_partitions,
+    pb.PollRequest: polling,
+    pb.CommitRequest: committing,
+    pb.SeekRequest: seeking,
+    pb.PositionRequest: about_partitions,
+    pb.CommittedRequest: about_partitions,
+    pb.PauseRequest: pausing,
+    pb.ResumeRequest: pausing,
+    pb.OffsetsForTimesRequest: looking_up_times,
+    pb.BeginningOffsetsRequest: about_partitions,
+    pb.EndOffsetsRequest: about_partitions,
+    pb.PartitionsRequest: counting,
+}

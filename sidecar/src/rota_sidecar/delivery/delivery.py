@@ -71,6 +71,11 @@ class Delivery:
         return views.positions(self._core)
 
     @property
+    def in_hand(self) -> int:
+        """How many records the application has."""
+        return self._core.in_hand
+
+    @property
     def readiness(self) -> str:
         """Why it is out of the group: one sentence; empty while it is not."""
         return progress.readiness(self._core)

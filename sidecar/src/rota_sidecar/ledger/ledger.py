@@ -251,7 +251,7 @@ class Ledger:
         if last >= self._shelf.position:
             return f"offset {last} was never handed out: reading has come to {self._shelf.position}"
         if first < self._shelf.floor:
-            return f"offset {first} has a verdict already: give one for each delivery"
+            return f"offset {first} is done already: give one verdict for each delivery"
         place, end = self._shelf.place(first), self._shelf.place(last + 1)
         if place == end:
             return f"there is no record at offset {first}: give verdicts on what was handed out"

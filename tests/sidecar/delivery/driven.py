@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
@@ -18,7 +18,7 @@ INTERVAL_MS = 5_000
 PROCESSING_MS = 60_000
 NOTHING_STORED = on.Stored(-1, "")
 Kind = TypeVar("Kind")
-Error = pb.ErrorCode.ValueType
+Error: TypeAlias = pb.ErrorCode.ValueType
 
 
 def some(*numbers: int, topic: str = "orders") -> frozenset[Partition]:
@@ -36,12 +36,17 @@ def batch(first: int, count: int, keys: Sequence[bytes | None] | None = None) ->
     return Batch(first, count, 10 * count, object(), keys)
 
 
+def with_settings(config: DeliveryConfig, **settings: object) -> DeliveryConfig:
+    """The same but for these."""
+    return replace(config, **settings)  # type: ignore[arg-type]
+
+
 class Driven:
     """Answers nothing by itself."""
 
-    def __init__(self, config: DeliveryConfig | None = None, **settings: object) -> None:
+    def __init__(self, **settings: object) -> None:
         usual = DeliveryConfig(GROUP, commit_interval_ms=INTERVAL_MS, processing_timeout_ms=PROCESSING_MS)
-        self.delivery = Delivery(config or replace(usual, **settings))  # type: ignore[arg-type]  # for tests' ease
+        self.delivery = Delivery(with_settings(usual, **settings))
         self.now_ms = 1_000_000
         self.done: list[do.Action] = []
         self.tenures = 0
@@ -122,7 +127,7 @@ class Driven:
         return self.step(on.ReadFailed(self.fetch_of(number).ledger, trouble, "it says so"))
 
     def answer_commit(
-        self, error: Error = pb.NONE, errors: Mapping[Partition, Error] | None = None
+        self, error: Error = pb.NONE, errors: dict[Partition, Error] | None = None
     ) -> list[do.Action]:
         commit = self.last(do.Commit)
         return self.step(on.Committed(commit.request, dict.fromkeys(commit.offsets, error) | (errors or {})))

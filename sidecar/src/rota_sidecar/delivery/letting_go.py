@@ -117,4 +117,7 @@ def _remove(core: Core, partitions: Iterable[Partition]) -> list[Place]:
         revocation.partitions.difference_update(place.partition for place in going)
         if not revocation.partitions:
             _end(core, number)
+    if not core.places:
+        # Before the next assignment there is no generation that anybody could be told of.
+        core.tenure = None
     return [place for place in going if place.told is not None]

@@ -137,6 +137,8 @@ def _begin_by(core: Core, place: Place, reset: Reset, why: str, book: Book | Non
     if reset is Reset.NONE:
         sentence = f"group {core.config.group_id} does not know where to read on: {why}; {REMEDY}"
         core.complain(place, Subject.BEGINNING, sentence)
+        if book is None:
+            core.drop_book(place)
         place.state = Stopped(sentence, book)
         core.take_turn_from(place)
     else:
@@ -229,7 +231,6 @@ def expire(core: Core, place: Place, book: Book) -> None:
 
 def begin_in_other_topic(core: Core, place: Place, why: str) -> None:
     """A topic was made again under the same name: its records are others."""
-    core.drop_book(place)
     place.durable = None
     _begin_by(core, place, core.config.on_offset_expired, why)
 

@@ -1,0 +1,199 @@
+"""Records that fail, dead letters, partitions that stand still, reads and commits that are refused."""
+
+from dataclasses import replace
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.ledger.batches import Ordering
+from rota_sidecar.ledger.rules import Backoff, Rules, Verdict
+from tests.sidecar.delivery.driven import (
+    INTERVAL_MS,
+    Driven,
+    committed,
+    delivered,
+    names,
+    one,
+)
+
+AT_ONCE = Rules(retries=1, backoff=Backoff.CONSTANT, backoff_ms=100)
+
+
+def test_a_retry_holds_up_no_other_partition() -> None:
+    driven = Driven().begin(0, 1)
+    driven.read(5, 0)
+    driven.judge(0, verdict=Verdict.RETRY, retry_after_ms=60_000)
+    assert delivered(driven.read(5, 1)) == [(1, 0, 5)]
+    driven.judge(0, 4, number=1)
+    driven.pass_time(INTERVAL_MS)
+    assert committed(driven.last(do.Commit))[1] == 5
+
+
+def test_a_dead_letter_is_written_before_the_commit_passes_it() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(5)
+    driven.judge(1, 4)
+    (_, letter) = driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    assert isinstance(letter, do.WriteLetter)
+    assert (letter.topic, letter.partition, letter.piece.first, letter.reason) == (
+        "orders.dlq",
+        one(),
+        0,
+        "because",
+    )
+    assert "Commit" not in names(driven.pass_time(INTERVAL_MS * 2))
+    driven.step(on.LetterWritten(letter.letter))
+    driven.pass_time(INTERVAL_MS)
+    assert committed(driven.last(do.Commit)) == {0: 5}
+
+
+def test_a_letter_that_cannot_be_written_is_tried_again_and_that_is_said_once() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    for _ in range(3):
+        failed = driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+        assert "WriteLetter" not in names(failed)
+        assert names(driven.pass_time(2_000)).count("WriteLetter") == 1
+    problems = [problem for problem in driven.all(do.Problem) if "no such topic" in problem.sentence]
+    assert len(problems) == 1
+    assert problems[0].partitions == [one()]
+
+
+def test_a_revocation_waits_for_the_letters() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    driven.revoke(0)
+    assert driven.acknowledge() == []
+    assert names(driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter))) == ["Commit"]
+    assert committed(driven.last(do.Commit)) == {0: 1}
+
+
+def test_a_letter_of_what_is_lost_changes_nothing() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    driven.lose(0)
+    assert driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter)) == []
+
+
+def test_after_its_last_retry_a_record_stops_its_partition_and_that_is_said() -> None:
+    driven = Driven(rules=AT_ONCE).begin(0, 1)
+    driven.read(5)
+    driven.judge(0, verdict=Verdict.RETRY)
+    driven.pass_time(100)
+    assert "Problem" in names(driven.judge(0, verdict=Verdict.RETRY))
+    sentence = driven.last(do.Problem).sentence
+    assert driven.delivery.partitions[one()].stopped == sentence
+    assert "offset 0" in sentence
+    assert delivered(driven.pass_time(100_000)) == []
+    assert delivered(driven.read(5, 1)) == [(1, 0, 5)]
+
+
+def test_a_stopped_partition_goes_on_when_the_application_decides() -> None:
+    for decides in ("skip", "commit", "seek"):
+        driven = Driven(rules=Rules(retries=0)).begin(0)
+        driven.read(5)
+        driven.judge(0, verdict=Verdict.RETRY)
+        assert driven.delivery.partitions[one()].stopped
+        if decides == "skip":
+            driven.judge(0, verdict=Verdict.SKIP)
+        elif decides == "commit":
+            driven.commit_asked({0: 1})
+            driven.answer_commit()
+        else:
+            driven.seek(1, 0)
+            driven.answer_commit()
+            driven.read(4)
+        assert not driven.delivery.partitions[one()].stopped
+        assert delivered(driven.done)[-1] == (0, 1, 5), decides
+
+
+def test_a_dead_letter_topic_that_is_named_later_is_used_for_what_stands_still() -> None:
+    driven = Driven(rules=Rules(retries=0)).begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.RETRY)
+    driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="orders.dlq")))
+    driven.answer_commit()
+    driven.read(1)
+    assert driven.all(do.Problem), "it was said why it stood still"
+    while not driven.all(do.WriteLetter):
+        driven.judge(0, verdict=Verdict.RETRY)
+    assert driven.last(do.WriteLetter).topic == "orders.dlq"
+
+
+def test_a_suspect_goes_out_when_nothing_else_is_in_hand_and_nothing_with_it() -> None:
+    driven = Driven(rules=Rules(ordering=Ordering.UNORDERED, retries=0)).begin(0, 1)
+    driven.read(1, 0)
+    driven.read(1, 1)
+    driven.detach(clean=False)
+    driven.pass_time(INTERVAL_MS)
+    driven.answer_commit()
+    driven.attach(credit=100)
+    driven.acknowledge()
+    before = len(driven.done)
+    for _ in range(10):
+        if driven.last(do.Commit) is driven.done[-1]:
+            driven.answer_commit()
+    first = delivered(driven.done[before:])
+    assert len(first) == 1
+    number = first[0][0]
+    driven.judge(0, number=number)
+    driven.answer_commit()
+    assert {each[0] for each in delivered(driven.done[before:])} == {0, 1}
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def test_reading_that_fails_is_tried_again_and_said_once() -> None:
+    for trouble in (on.Trouble.UNKNOWN_TOPIC, on.Trouble.DENIED, on.Trouble.UNREACHABLE, on.Trouble.CORRUPT):
+        driven = Driven().begin(0)
+        for _ in range(3):
+            assert "Fetch" not in names(driven.fail_read(trouble))
+            assert names(driven.pass_time(1_000)).count("Fetch") == 1
+        assert len(driven.all(do.Problem)) == 1
+        driven.read(0)
+        driven.fail_read(trouble)
+        assert len(driven.all(do.Problem)) == 2, "it was well in between"
+
+
+def test_partitions_with_the_same_problem_are_told_together() -> None:
+    driven = Driven()
+    driven.assign(0, 1)
+    driven.find(error=pb.GROUP_AUTHORIZATION_FAILED)
+    assert driven.last(do.Problem).partitions == [one(0), one(1)]
+
+
+def test_a_commit_that_is_refused_is_said_and_tried_again() -> None:
+    driven = Driven().begin(0)
+    driven.read(1)
+    driven.judge(0)
+    driven.pass_time(INTERVAL_MS)
+    assert "Problem" in names(driven.answer_commit(pb.TOPIC_AUTHORIZATION_FAILED))
+    assert "Commit" in names(driven.pass_time(INTERVAL_MS))
+
+
+def test_when_the_membership_is_over_commits_stop_until_the_member_says_so() -> None:
+    for error in (pb.ILLEGAL_GENERATION, pb.UNKNOWN_MEMBER_ID, pb.FENCED_INSTANCE_ID):
+        driven = Driven().begin(0)
+        driven.read(1)
+        driven.judge(0)
+        driven.pass_time(INTERVAL_MS)
+        assert driven.answer_commit(error) == []
+        assert "Commit" not in names(driven.pass_time(INTERVAL_MS * 3))
+        driven.revoke(0)
+        assert names(driven.acknowledge()) == ["GiveUp"]
+
+
+def test_one_partitions_error_concerns_no_other() -> None:
+    driven = Driven().begin(0, 1)
+    driven.read(1, 0)
+    driven.read(1, 1)
+    driven.judge(0, number=0)
+    driven.judge(0, number=1)
+    driven.pass_time(INTERVAL_MS)
+    driven.answer_commit(errors={one(0): pb.NOT_COORDINATOR})
+    driven.pass_time(INTERVAL_MS)
+    assert committed(driven.last(do.Commit)) == {0: 1}

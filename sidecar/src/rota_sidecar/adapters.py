@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rota_sidecar.assignors.model import Assignor
 from rota_sidecar.engines.port import Coordination, Hear, Topics
+from rota_sidecar.engines.records import Hear as HearRecords
+from rota_sidecar.engines.records import Letters, Records
 from rota_sidecar.leading import Leader
 from rota_sidecar.member.config import MemberConfig, Strategy, Subscription
 from rota_sidecar.member.member import Member
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rota_sidecar.engines.rota.connection import Credentials
 
 Strategies = Mapping[str, Assignor]
+Complain = Callable[[str], None]
 LookAtProtocol = Callable[[float], Awaitable[str]]
 
 
@@ -32,11 +35,12 @@ def open_state(options: argparse.Namespace) -> StateFile | None:
     return StateFile(Path(options.state_folder), Owner(options.group_id, options.group_instance_id or None))
 
 
-def member_for(options: argparse.Namespace, offers: Mapping[str, Strategy]) -> Member:
-    """The member, as it begins."""
-    return Member(
-        member_config(options), subscription(options), tuple(offers[name] for name in offered(options))
-    )
+def member_for(
+    options: argparse.Namespace, offers: Mapping[str, Strategy], wanted: Subscription | None = None
+) -> Member:
+    """The member, as it begins: with the topics of the options, or with others that are wanted since."""
+    strategies = tuple(offers[name] for name in offered(options))
+    return Member(member_config(options), wanted or subscription(options), strategies)
 
 
 def offers_of(strategies: Strategies) -> Mapping[str, Strategy]:
@@ -109,6 +113,24 @@ def coordination_for(options: argparse.Namespace, hear: Hear) -> tuple[Coordinat
     return brokers, brokers.protocol_of_group
 
 
+def records_for(options: argparse.Namespace, hear: HearRecords, complain: Complain) -> Records:
+    """Where records are read."""
+    read_committed = options.isolation_level == "read_committed"
+    with_keys = options.ordering == "key"
+    if asked.speaks_rota(options):
+        from rota_sidecar.engines.rota.fetched import Manner
+        from rota_sidecar.engines.rota.reading import RotaRecords
+
+        manner = Manner(read_committed=read_committed, with_keys=with_keys)
+        return RotaRecords(asked.rota_addresses(options), rota_credentials(options), hear, complain, manner)
+    raise NotImplementedError
+
+
+def letters_for(options: argparse.Namespace) -> Letters:
+    """Where dead letters are written."""
+    raise NotImplementedError
+
+
 def rota_credentials(options: argparse.Namespace) -> "Credentials":
     """What Rota's servers are shown."""
     from rota_sidecar.engines.rota.connection import Credentials
@@ -148,6 +170,11 @@ def file(name: str) -> Path | None:
     return Path(name) if name else None
 
 
-def wall_ms() -> int:
+def wall_s() -> float:
     """The time of day."""
-    return int(time.time() * 1000)  # noqa: TID251  given to all who need it from here
+    return time.time()  # noqa: TID251  given to all who need it from here
+
+
+def wall_ms() -> int:
+    """The same, in milliseconds."""
+    return int(wall_s() * 1000)

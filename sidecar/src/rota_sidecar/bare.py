@@ -14,7 +14,7 @@ from rota_sidecar.membership import Membership, Told
 from rota_sidecar.membership_only import Clocks, MembershipOnly, Settings
 
 
-async def serve(options: argparse.Namespace, strategies: Strategies, journal: Journal) -> str:
+async def serve_member(options: argparse.Namespace, strategies: Strategies, journal: Journal) -> str:
     """Be a member until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError."""
     state_file = open_state(options)
     remembered, forgotten = (None, "") if state_file is None else state_file.read()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from typing_extensions import override
 
@@ -31,6 +31,7 @@ from rota_sidecar.member.config import Subscription
 from rota_sidecar.member.partitions import Partition, Tenure
 from rota_sidecar.member_offsets import Fetched, MemberOffsets
 from rota_sidecar.membership import Membership, StateChanged, Told, happens
+from rota_sidecar.observer import Observer
 from rota_sidecar.presence import Presence
 
 # Far more than happens between two turns of the loop.
@@ -41,29 +42,13 @@ OFFSETS_RETRY_S = 0.2
 OFFSETS_LATER = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE, pb.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-class Observer(Protocol):
-    """Somebody who counts, or writes down. Quick, and never fails."""
-
-    def told(self, told: Told, now_ms: int) -> None:
-        """What the member says."""
-        ...
-
-    def happened(self, event: on.Event, now_ms: int) -> None:
-        """What deliveries are told, before they are."""
-        ...
-
-    def decided(self, action: do.Action, now_ms: int) -> None:
-        """What they want done, before it is."""
-        ...
-
-
 class Delivering(Deliveries):
     """To be made and used on a running loop; `connect` and `speak_for` come before `run`."""
 
-    def __init__(self, config: DeliveryConfig, observer: Observer, leave_timeout_ms: int) -> None:
+    def __init__(self, config: DeliveryConfig, observers: Sequence[Observer], leave_timeout_ms: int) -> None:
         self._delivery = Delivery(config)
         self._config = config
-        self._observer = observer
+        self._observers = observers
         self._leave_timeout_ms = leave_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
@@ -90,11 +75,11 @@ class Delivering(Deliveries):
         self._means = means
         self._errands = Errands(means, self.tell, self.broke)
 
-    def speak_for(self, membership: Membership, *, is_wanted: bool) -> None:
-        """This is the member from now on; wanted: whoever runs it starts it."""
+    def speak_for(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
+        """This is the member from now on; whether it is to be started."""
         self._membership = membership
         self._offsets.speak_for(membership)
-        self._presence.speak_for(membership, is_wanted=is_wanted)
+        return self._presence.speak_for(membership, is_wanted=is_wanted, is_held=is_held)
 
     async def run(self) -> None:
         """For ever; raises what nobody expected."""
@@ -139,12 +124,26 @@ class Delivering(Deliveries):
         """Whether there is an application."""
         return self._attachment.is_there
 
+    @property
+    def picked(self) -> frozenset[Partition]:
+        """What is assigned by hand."""
+        return self._hand_picked.partitions
+
+    async def put_back(self) -> None:
+        """Let go of what was picked by hand."""
+        async with self._changing:
+            await self._hand_picked.pick(frozenset(), self._offsets.own_tenure, self._leave_timeout_ms)
+
     async def drain(self, within_ms: int) -> int:
         """Hand out nothing more; how many records are still in hand when none is, or when time is up."""
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
         self.tell(on.Drain(self.now_ms() + within_ms))
         return await drained
+
+    def undrain(self) -> None:
+        """Go on."""
+        self.tell(on.Undrain())
 
     def configure(self, config: DeliveryConfig) -> None:
         """Other settings."""
@@ -157,7 +156,8 @@ class Delivering(Deliveries):
 
     def listen(self, told: Told) -> None:
         """The member says something."""
-        self._observer.told(told, self.now_ms())
+        for observer in self._observers:
+            observer.told(told, self.now_ms())
         match told:
             case StateChanged():
                 self._presence.hear_of(told.state)
@@ -191,13 +191,14 @@ class Delivering(Deliveries):
 
     def _step(self, event: on.Event) -> None:
         now_ms = self.now_ms()
-        self._observer.happened(event, now_ms)
+        for observer in self._observers:
+            observer.happened(event, now_ms)
         self._attachment.hear_of(event)
-        for kind, actions in groupby(self._delivery.step(event, now_ms), type):
-            together = list(actions)
-            for action in together:
-                self._observer.decided(action, now_ms)
-            self._perform(kind, together)
+        actions = self._delivery.step(event, now_ms)
+        for observer in self._observers:
+            observer.decided(actions, self._delivery.in_hand, now_ms)
+        for kind, together in groupby(actions, type):
+            self._perform(kind, list(together))
         self._set_timer()
 
     def _perform(self, kind: type[do.Action], actions: Sequence[do.Action]) -> None:
@@ -348,8 +349,8 @@ class Delivering(Deliveries):
 
     @override
     async def subscribe(self, topics: Sequence[str], pattern: str) -> None:
+        await self.put_back()
         async with self._changing:
-            await self._hand_picked.pick(frozenset(), self._offsets.own_tenure, self._leave_timeout_ms)
             if topics or pattern:
                 self._presence.subscribe(Subscription(tuple(topics), pattern))
             else:

@@ -30,17 +30,25 @@ class Presence:
         self._stood = stood
         self._leave_timeout_ms = leave_timeout_ms
         self._membership: Membership | None = None
+        # What the application wants, if it ever said so.
+        self.subscription: Subscription | None = None
         self._is_wanted = False
         self._stands_by = False
+        # It may not begin yet: a static member whose name is still to come.
+        self._is_held = False
         # It is no member, and has said so to its group.
         self._is_down = True
         self._went_down = asyncio.Event()
 
-    def speak_for(self, membership: Membership, *, is_wanted: bool) -> None:
-        """This is the member; wanted: somebody starts it."""
+    def speak_for(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
+        """This is the member from now on; whether it is to be started."""
         self._membership = membership
-        self._is_wanted = is_wanted
-        self._be_down(is_down=not is_wanted)
+        self._is_wanted, self._is_held = is_wanted, is_held
+        begins = is_wanted and not is_held and not self._stands_by
+        self._be_down(is_down=not begins)
+        if self._stands_by:
+            self._stood()
+        return begins
 
     def hear_of(self, state: str) -> None:
         """The member is in another state."""
@@ -73,6 +81,7 @@ class Presence:
     def subscribe(self, subscription: Subscription) -> None:
         """Want other topics."""
         self._is_wanted = True
+        self.subscription = subscription
         self._running.tell(on.Subscribe(subscription))
         self._look()
 
@@ -98,7 +107,7 @@ class Presence:
         self._look()
 
     def _look(self) -> None:
-        if self._is_wanted and not self._stands_by and self._is_down:
+        if self._is_wanted and not self._stands_by and not self._is_held and self._is_down:
             self._be_down(is_down=False)
             self._running.tell(on.Start())
 

@@ -24,13 +24,13 @@ async def serve(options: argparse.Namespace, strategies: "Strategies", arguments
     failed = "it broke"
     try:
         if options.membership_only:
-            from rota_sidecar import bare
+            from rota_sidecar.bare import serve_member
 
-            failed = await bare.serve(options, strategies, journal)
+            failed = await serve_member(options, strategies, journal)
         else:
-            from rota_sidecar import serving
+            from rota_sidecar.serving import serve_application
 
-            failed = await serving.serve(options, strategies, arguments, journal)
+            failed = await serve_application(options, strategies, arguments, journal)
     finally:
         insist_on_ending(1 if failed else 0)
     return failed

@@ -1,0 +1,142 @@
+"""
+A sidecar that delivers records, as a process: a member, deliveries, and the doors for application, probes and people.
+
+Called by `program`. It ends on SIGTERM: the application finishes what it has, the member commits and leaves, and the
+doors close.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Sequence
+from http import HTTPStatus
+
+from rota_sidecar import adapters
+from rota_sidecar.adapters import Strategies
+from rota_sidecar.by_hand import ByHand
+from rota_sidecar.counts import Counts
+from rota_sidecar.dead_letters import letter_of
+from rota_sidecar.delivering import Delivering
+from rota_sidecar.doors import Doors
+from rota_sidecar.draining import Draining
+from rota_sidecar.errands import Means
+from rota_sidecar.health import Page, Path, Paths, probes, sentence
+from rota_sidecar.journal import Journal
+from rota_sidecar.late_letters import LateLetters
+from rota_sidecar.lines import EndOfInput
+from rota_sidecar.member.actions import Ended
+from rota_sidecar.members import Members
+from rota_sidecar.observer import Witness
+from rota_sidecar.options.serving import delivery_config
+from rota_sidecar.readiness import missing
+from rota_sidecar.repacking import Repacking
+
+
+async def serve_application(
+    options: argparse.Namespace, strategies: Strategies, arguments: Sequence[str], journal: Journal
+) -> str:
+    """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, CannotListen."""
+    serving = Serving(options, strategies, journal)
+    return await serving.run()
+
+
+class Serving:
+    """One sidecar. To be made and used on a running loop."""
+
+    def __init__(self, options: argparse.Namespace, strategies: Strategies, journal: Journal) -> None:
+        self._options = options
+        self._journal = journal
+        self._counts = Counts(adapters.wall_s)
+        observers = (Witness(journal), self._counts)
+        self._delivering = Delivering(delivery_config(options), observers, options.leave_timeout_ms)
+        self._repacking = Repacking()
+        self._means = self._all_means()
+        self._delivering.connect(self._means)
+        self._members = Members(options, strategies, self._delivering, self._counts)
+        self._draining = Draining(self._delivering, options.drain_timeout_ms, journal.tell)
+        self._doors = Doors(options, self._delivering, journal)
+        self._ending: asyncio.Task[None] | None = None
+
+    async def run(self) -> str:
+        """Until it has ended; why it failed, or nothing."""
+        await self._doors.open(self._paths(), self._repacking)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._end, number.name)
+        try:
+            ended = await beside(self._members.run(), self._delivering.run(), self._minding_input())
+            return ended.reason if ended.failed else ""
+        finally:
+            await self._close()
+
+    def _end(self, reason: str) -> None:
+        """Drain, leave, and end; told again: wait for nobody any more."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._finish(reason))
+        else:
+            self._draining.hurry()
+
+    async def _finish(self, reason: str) -> None:
+        await self._draining.finish()
+        await self._delivering.put_back()
+        self._members.end(reason, leave_static=self._draining.is_scaled_away)
+
+    async def _minding_input(self) -> None:
+        """Whoever started this for itself is gone when standard input ends."""
+        if not self._options.ends_with_stdin:
+            return
+        await EndOfInput(sys.stdin.fileno()).wait()
+        self._end("whoever started the sidecar is gone")
+
+    async def _close(self) -> None:
+        self._delivering.end_attachment("the sidecar has stopped")
+        await self._doors.close()
+        await self._means.records.close()
+        await self._means.letters.close()
+        await self._means.by_hand.close()
+        await self._means.topics.close()
+
+    def _paths(self) -> Paths:
+        ready = probes(lambda: missing(self._delivering, self._members, self._draining))
+        return {**ready, "/drain": Path(self._drain, ("GET", "POST"))}
+
+    async def _drain(self) -> Page:
+        left = await self._draining.finish()
+        if left:
+            said = f"{left} records are still in the application's hands, and will come again"
+            return sentence(HTTPStatus.GATEWAY_TIMEOUT, said)
+        return sentence(HTTPStatus.OK, "drained")
+
+    def _all_means(self) -> Means:
+        options = self._options
+        group_id = options.group_id
+        return Means(
+            records=adapters.records_for(options, self._delivering.tell, self._complain),
+            letters=LateLetters(lambda: adapters.letters_for(options)),
+            letter_of=lambda due: letter_of(due, group_id, self._repacking),
+            topics=adapters.topics_for(options),
+            by_hand=ByHand(group_id, lambda hear: adapters.coordination_for(options, hear)[0]),
+        )
+
+    def _complain(self, problem: str) -> None:
+        """Nothing can be read for now; or, without words, it can again."""
+        if problem:
+            self._counts.last_problem = problem
+            self._journal.warn(problem)
+        else:
+            self._journal.tell("reading", "records can be read again")
+
+
+async def beside(members: Awaitable[Ended], *tending: Awaitable[None]) -> Ended:
+    """How the members ended; what breaks beside them breaks them too."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(waited(each)) for each in tending]
+        ended = await members
+        for task in tasks:
+            task.cancel()
+    return ended
+
+
+async def waited(work: Awaitable[None]) -> None:
+    """A coroutine of anything that can be awaited."""
+    await work

@@ -1,6 +1,6 @@
-"""`python -m tests.simulation SEED [COUNT]`: run seeds by hand; a failing one ends it with its story."""
+"""`python -m tests.simulation SEED [COUNT] [--deliver]`: run seeds by hand; a failing one ends it with its story."""
 
-import sys
+import argparse
 import time
 from collections import Counter
 
@@ -9,13 +9,17 @@ from tests.simulation.run import simulate
 
 def main() -> None:
     """Run one seed, or COUNT from there on."""
-    first = int(sys.argv[1])
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    parser = argparse.ArgumentParser(prog="tests.simulation")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int, nargs="?", default=1)
+    parser.add_argument("--deliver", action="store_true", help="with ledgers, and applications with hands")
+    asked = parser.parse_args()
+    first, count = asked.seed, asked.count
     met: Counter[str] = Counter()
     started = time.process_time()
     steps = 0
     for seed in range(first, first + count):
-        outcome = simulate(seed)
+        outcome = simulate(seed, delivers=asked.deliver)
         met.update(outcome.met)
         steps += outcome.steps
     seconds = time.process_time() - started

@@ -217,7 +217,7 @@ class Application:
             # Somebody who is confused about what it has.
             number = chance.randrange(self.world.plan.partitions)
             if Partition(TOPIC, number) not in self.member.core.held:
-                beyond = self.member.history.done.get(number, 0) + 1
+                beyond = self.member.history.done_to(number) + 1
                 self.member.say_late({number: beyond}, self.generation)
         if not self.lost.offsets or chance.random() >= self.world.plan.late_verdict_rate:
             return

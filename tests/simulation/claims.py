@@ -8,7 +8,7 @@ from rota_coordinator.group.answers import Request
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.simulation.history import Commit, History, Ticket
+from tests.simulation.history import Commit, History, Ticket, number_in
 from tests.simulation.invariants import Violation
 
 # These say nothing of what was written: after the second one not even the coordinator knows.
@@ -103,7 +103,7 @@ def commit_of(request: Request, history: History) -> Commit | None:
     if not isinstance(request, pb.CommitOffsetsRequest | admin.AlterOffsetsRequest):
         return None
     metadata = [each.metadata for topic in request.topics for each in topic.partitions]
-    return history.commits[int(metadata[0])] if metadata else None
+    return history.commits[number_in(metadata[0])] if metadata else None
 
 
 def group_named(record: Record) -> str:

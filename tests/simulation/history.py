@@ -14,9 +14,12 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupRecord, OffsetCommitted, Record
 from tests.simulation.invariants import Violation
 from tests.simulation.plan import SESSION_S
+from tests.simulation.topic import is_record
 
 # A timer comes a little after its time.
 WAKES_WITHIN_S = 0.1
+# Between the number of a commit and what its sender has to say.
+SEPARATOR = "|"
 # (incarnation, generation): rises as long as the group's name is used.
 Token = tuple[int, int]
 
@@ -57,6 +60,25 @@ class Ticket(NamedTuple):
     wrote: bool
 
 
+class Done:
+    """Which records of a partition were worked through, or passed over on purpose."""
+
+    def __init__(self) -> None:
+        # All before it.
+        self.end = 0
+        self._later: set[int] = set()
+
+    def add(self, begin: int, end: int) -> None:
+        """Those from `begin` on, before `end`, and gaps behind them."""
+        if begin <= self.end:
+            self.end = max(self.end, end)
+        else:
+            self._later.update(range(begin, end))
+        while self.end in self._later or not is_record(self.end):
+            self._later.discard(self.end)
+            self.end += 1
+
+
 @dataclass(slots=True)
 class History:
     """Facts in the order in which they came to be."""
@@ -77,8 +99,8 @@ class History:
     acknowledgements: "Counter[int]" = field(default_factory=Counter)
     # By partition and member's process: until when it owns it, by its own clock.
     holders: dict[int, dict[object, tuple[str, float]]] = field(default_factory=dict)
-    # By partition: up to where its records were worked through, and where its last owner stopped in good order.
-    done: dict[int, int] = field(default_factory=dict)
+    # By partition: which of its records were worked through, and where its last owner stopped in good order.
+    done: dict[int, Done] = field(default_factory=dict)
     releases: dict[int, int] = field(default_factory=dict)
     # The newest fencing token that a member was told, by the coordinator's own.
     fences: tuple[Token, Token] = ((0, 0), (0, 0))
@@ -141,30 +163,32 @@ class History:
 
     def begins(self, partition: int, start: int) -> None:
         """A tenure begins at this offset: not beyond what is done, and not below what was handed over."""
-        if start > self.done.get(partition, 0):
-            raise Violation(
-                "S8", f"{partition} begins at {start}, and {self.done.get(partition, 0)} is not done"
-            )
+        if start > self.done_to(partition):
+            raise Violation("S8", f"{partition} begins at {start}, and {self.done_to(partition)} is not done")
         left = self.releases.pop(partition, 0)
         if self.own_words and start < left:
             raise Violation("S9", f"{partition} begins at {start}, and was handed over at {left}")
 
     def did(self, partition: int, begin: int, end: int) -> None:
         """Records were worked through."""
-        self.done[partition] = max(self.done.get(partition, 0), end)
+        self.done.setdefault(partition, Done()).add(begin, end)
         self.releases.pop(partition, None)
+
+    def done_to(self, partition: int) -> int:
+        """The first record that nobody has worked through."""
+        return self.done[partition].end if partition in self.done else 0
 
     def check_done(self, commit: Commit) -> None:
         """A member commits nothing that is not done."""
         for partition, offset in commit.offsets.items():
-            if offset > self.done.get(partition, 0):
+            if offset > self.done_to(partition):
                 raise Violation(
-                    "S8", f"{partition}@{offset} is sent, and {self.done.get(partition, 0)} is not done"
+                    "S8", f"{partition}@{offset} is sent, and {self.done_to(partition)} is not done"
                 )
 
     def _set_from_outside(self, partition: int, offset: int) -> None:
         """Somebody else decided where to go on."""
-        self.done[partition] = max(self.done.get(partition, 0), offset)
+        self.done.setdefault(partition, Done()).add(0, offset)
         self.releases.pop(partition, None)
 
     def late_verdict(self, errors: Iterable[int]) -> None:
@@ -234,8 +258,9 @@ class History:
 
     def fetched(self, ticket: Ticket, found: pb.FetchedPartition) -> None:
         """A committed offset is read: a durable one, and none that is older than what was acknowledged before."""
-        place = self.places.get((int(found.metadata or 0), found.index), self.forgotten.get(found.index, 0))
-        if found.metadata and (int(found.metadata), found.index) not in self.places:
+        number = number_in(found.metadata)
+        place = self.places.get((number, found.index), self.forgotten.get(found.index, 0))
+        if number and (number, found.index) not in self.places:
             raise Violation("S12", f"{found.index}@{found.offset} is read and not written")
         if place < ticket.acknowledged.get(found.index, 0):
             raise Violation("S6", f"{found.index}@{found.offset} is read, and a later one was acknowledged")
@@ -284,7 +309,7 @@ class History:
 
     def _wrote_offset(self, written: OffsetCommitted, now_s: float) -> None:
         partition, offset = written.partition, written.offset
-        commit = self.commits.get(int(written.metadata or 0))
+        commit = self.commits.get(number_in(written.metadata))
         if commit is None or commit.offsets.get(partition) != offset:
             raise Violation("S7", f"nobody sent {partition}@{offset}")
         commit.applied[partition] += 1
@@ -350,6 +375,11 @@ class History:
         known = {partition: stored.offset for partition, stored in self.stored.items()}
         if read != known:
             raise Violation("S6", f"the log says {read}, and {known} was written")
+
+
+def number_in(metadata: str) -> int:
+    """The number of the commit; what its sender itself has to say stands behind it."""
+    return int(metadata.partition(SEPARATOR)[0] or 0)
 
 
 def instance_of(member_id: str) -> str:

@@ -17,6 +17,7 @@ from rota_sidecar.member.identity import Remembered
 from rota_sidecar.member.member import Member
 from tests.conformance.members import TOPIC
 from tests.simulation.application import Application
+from tests.simulation.desk import Desk
 from tests.simulation.history import Commit
 from tests.simulation.host import Host
 from tests.simulation.loop import Process
@@ -71,7 +72,7 @@ class SimulatedMember:
             Subscription((TOPIC,)),
             self._strategies(),
         )
-        self.app = Application(world, self)
+        self.app = Application(world, self) if world.deliveries is None else Desk(world, self)
 
     def _strategies(self) -> tuple[Strategy, ...]:
         names = self.world.plan.strategies

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+from rota_sidecar.ledger.batches import Ordering
 from tests.simulation.strategies import OFFERED
 
 SESSION_MS = 3_000
@@ -94,6 +95,39 @@ class Plan:
             strategies=chance.choice(OFFERED),
             strangers=chance.random() < 0.4,
             compact_running_above=chance.choice([0, 0, 50, 10_000]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPlan:
+    """One seed's share of what can happen to deliveries."""
+
+    ordering: Ordering
+    takes_many: bool
+    sync: bool
+    concurrency: int
+    work_s: float
+    processing_timeout_s: float
+    has_dead_letters: bool
+    crash_every_s: float
+    hang_rate: float
+    lie_rate: float
+    letter_error_rate: float
+
+    @classmethod
+    def draw(cls, chance: random.Random) -> "DeliveryPlan":
+        return cls(
+            ordering=chance.choice(list(Ordering)),
+            takes_many=chance.random() < 0.7,
+            sync=chance.random() < 0.4,
+            concurrency=chance.choice([1, 4, 64]),
+            work_s=chance.choice([0.005, 0.05, 0.2]),
+            processing_timeout_s=chance.choice([3.0, 6.0]),
+            has_dead_letters=True,
+            crash_every_s=chance.choice([0, 5, 15]),
+            hang_rate=chance.choice([0, 0.001, 0.004]),
+            lie_rate=chance.choice([0, 0.02]),
+            letter_error_rate=chance.choice([0, 0.3]),
         )
 
 

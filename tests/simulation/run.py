@@ -10,7 +10,7 @@ from tests.simulation.crew import Crew, Nemesis, Stranger
 from tests.simulation.invariants import Violation
 from tests.simulation.loop import VirtualLoop, run
 from tests.simulation.member import HEARTBEAT_MS, JOIN_S, REBALANCE_MS
-from tests.simulation.plan import LATE_S, SESSION_S, Plan
+from tests.simulation.plan import LATE_S, SESSION_S, DeliveryPlan, Plan
 from tests.simulation.world import World
 
 STEPS = 5_000
@@ -32,15 +32,22 @@ class Outcome:
     trace: str
 
 
-def simulate(seed: int, steps: int = STEPS) -> Outcome:
-    """Run a seed. Raises Violation; how to run it again is its last line."""
+def simulate(seed: int, steps: int = STEPS, *, delivers: bool = False) -> Outcome:
+    """
+    Run a seed; with `delivers` members have the shipping delivery core and its ledgers, and applications with hands.
+
+    Raises Violation; how to run it again is its last line.
+    """
     chance = random.Random(seed)
     loop = VirtualLoop()
-    world = World(loop, Plan.draw(chance, steps), chance)
+    plan = Plan.draw(chance, steps)
+    world = World(loop, plan, chance, DeliveryPlan.draw(random.Random(-seed)) if delivers else None)
     try:
         run(loop, _run(world))
     except Exception as broken:
-        broken.add_note(f"again: .venv/bin/python -m tests.simulation {seed}")
+        broken.add_note(
+            f"again: .venv/bin/python -m tests.simulation {seed}{' --deliver' if delivers else ''}"
+        )
         raise
     return Outcome(world.steps, loop.now_s, world.fired + world.situations.met, world.trace)
 

@@ -22,7 +22,7 @@ from tests.simulation.history import History
 from tests.simulation.host import Coordinator, Host
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.network import Network
-from tests.simulation.plan import Plan
+from tests.simulation.plan import DeliveryPlan, Plan
 from tests.simulation.shared_disk import Leases
 from tests.simulation.situations import Situations
 from tests.simulation.watch import Mirror
@@ -31,9 +31,13 @@ from tests.simulation.watch import Mirror
 class World:
     """Everything of a run."""
 
-    def __init__(self, loop: VirtualLoop, plan: Plan, chance: random.Random) -> None:
+    def __init__(
+        self, loop: VirtualLoop, plan: Plan, chance: random.Random, deliveries: DeliveryPlan | None = None
+    ) -> None:
         self.loop = loop
         self.plan = plan
+        # None: applications read and commit by themselves.
+        self.deliveries = deliveries
         self.chance = chance
         self.fired: Counter[str] = Counter()
         self.situations = Situations()

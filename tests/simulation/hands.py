@@ -1,0 +1,263 @@
+"""The application beside a simulated sidecar: it takes records, works on several at a time, and says what became of them."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.ledger.batches import Ordering
+from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.member.partitions import Partition
+from tests.simulation.invariants import Violation
+from tests.simulation.topic import is_record, key_of
+
+if TYPE_CHECKING:
+    from tests.simulation.desk import Desk
+
+CREDIT_MAX = 64
+FINAL = (Verdict.ACK, Verdict.SKIP)
+# After an event the application is back in time for the next one.
+ACKNOWLEDGES_WITHIN_S = 0.5
+COMES_BACK_WITHIN_S = 3.0
+NEVER_S = 1e6
+
+
+@dataclass(slots=True)
+class Held:
+    """A record in the application's hands."""
+
+    ledger: int
+    partition: Partition
+    offset: int
+    since_s: float
+
+
+@dataclass(slots=True)
+class Book:
+    """What the application knows of a ledger."""
+
+    ledger: int
+    partition: Partition
+    # In order of partitions: what it works through one after the other.
+    queue: list[int] = field(default_factory=list)
+    works: bool = False
+    seen: int = -1
+
+
+class Hands:
+    """One attachment after the other."""
+
+    def __init__(self, desk: "Desk") -> None:
+        self._desk = desk
+        self._world = desk.world
+        self._session = 0
+        self._credit = 0
+        self._held: dict[tuple[int, int], Held] = {}
+        self._books: dict[int, Book] = {}
+        # May be handed out: told of, and neither revoked nor lost.
+        self._mine: set[Partition] = set()
+        self._lies: set[tuple[int, int]] = set()
+        self.is_attached = False
+
+    async def run(self) -> None:
+        """Be there, and from time to time crash and come back."""
+        chance, plan = self._world.chance, self._desk.plan
+        while True:
+            await asyncio.sleep(chance.uniform(0, 0.5))
+            self._attach()
+            await asyncio.sleep(chance.expovariate(1 / (plan.crash_every_s or NEVER_S)))
+            if self._world.calm:
+                return
+            self.crash()
+            await asyncio.sleep(chance.uniform(0, COMES_BACK_WITHIN_S))
+
+    def _attach(self) -> None:
+        self._session += 1
+        self.is_attached = True
+        self._credit = 0
+        self._desk.feed(on.Attached(self._session, takes_many=self._desk.plan.takes_many))
+        self._grant(self._world.chance.randint(1, CREDIT_MAX))
+
+    def crash(self) -> None:
+        """All that it held is forgotten; nobody gets a verdict on it from here."""
+        self._world.situations.met["an application crashes with records in its hands"] += bool(self._held)
+        self.is_attached = False
+        self._held.clear()
+        self._books.clear()
+        self._mine.clear()
+        self._desk.feed(on.Detached(self._session, clean=False))
+
+    def _grant(self, records: int) -> None:
+        self._credit += records
+        self._desk.feed(on.Credit(records))
+
+    # What it is told.
+
+    def tell(self, told: do.Tell) -> None:
+        """Something happens to partitions."""
+        if told.kind is do.Kind.ASSIGNED:
+            self._mine |= told.partitions
+        else:
+            self._mine -= told.partitions
+        if told.kind is do.Kind.REVOKING:
+            self._spawn(self._finish, told)
+        elif told.kind is not do.Kind.REVOKED:
+            self._spawn(self._acknowledge, told.event_id)
+        if told.kind is do.Kind.LOST and self._world.chance.random() < 0.5:
+            # Else it goes on with what it has, and its verdicts come late.
+            self._drop(told.partitions)
+
+    async def _acknowledge(self, event_id: int) -> None:
+        await asyncio.sleep(self._world.chance.uniform(0, ACKNOWLEDGES_WITHIN_S))
+        self._desk.feed(on.Acknowledged(event_id))
+
+    async def _finish(self, told: do.Tell) -> None:
+        """Finish what it works on, or stop in the midst of it; what it has not begun goes back."""
+        for book in self._books.values():
+            if book.partition in told.partitions:
+                for offset in book.queue[1:]:
+                    del self._held[book.ledger, offset]
+                del book.queue[1:]
+        patience_s = self._world.chance.choice([0, 0.2, 10])
+        while patience_s > 0 and any(self.holds(partition) for partition in told.partitions):
+            await asyncio.sleep(0.02)
+            patience_s -= 0.02
+        self._drop(told.partitions)
+        await self._acknowledge(told.event_id)
+
+    def _drop(self, partitions: frozenset[Partition]) -> None:
+        for key in [key for key, held in self._held.items() if held.partition in partitions]:
+            del self._held[key]
+        for book in self._books.values():
+            if book.partition in partitions:
+                book.queue.clear()
+
+    def deliver(self, delivered: do.Deliver) -> None:
+        """Records: its own, in order, and no more than it has room for."""
+        self._check_right(delivered)
+        book = self._books.setdefault(delivered.ledger, Book(delivered.ledger, delivered.partition))
+        for piece in delivered.handover.pieces:
+            for offset in range(piece.first, piece.end):
+                self._take(delivered, book, offset)
+        self._credit -= delivered.handover.count
+        if self._credit < 0:
+            raise Violation("S14", f"{-self._credit} records are handed out without credit")
+        if self._desk.plan.ordering is Ordering.PARTITION and not book.works:
+            book.works = True
+            self._spawn(self._work_through, delivered.ledger)
+
+    def _check_right(self, delivered: do.Deliver) -> None:
+        if not self.is_attached:
+            raise Violation("S9", f"{delivered.partition} is handed out, and nobody is there")
+        if delivered.partition not in self._mine:
+            raise Violation(
+                "S9", f"{delivered.partition} is handed out after it was taken, or before it was given"
+            )
+
+    def _take(self, delivered: do.Deliver, book: Book, offset: int) -> None:
+        ledger = delivered.ledger
+        if not is_record(offset) or (ledger, offset) in self._held:
+            raise Violation(
+                "S8", f"{delivered.partition}@{offset} is handed out, and is in hand or no record"
+            )
+        self._check_order(ledger, book, offset)
+        self._held[ledger, offset] = Held(ledger, delivered.partition, offset, self._world.loop.now_s)
+        book.seen = max(book.seen, offset)
+        if self._desk.plan.ordering is Ordering.PARTITION:
+            book.queue.append(offset)
+        else:
+            self._spawn(self._work_on, ledger, offset)
+
+    def _check_order(self, ledger: int, book: Book, offset: int) -> None:
+        ordering = self._desk.plan.ordering
+        if ordering is Ordering.PARTITION and book.queue and offset < book.queue[-1]:
+            raise Violation("S8", f"{book.partition}@{offset} is handed out behind {book.queue[-1]}")
+        if ordering is Ordering.KEY and key_of(offset) is not None:
+            others = [
+                each for number, each in self._held if number == ledger and key_of(each) == key_of(offset)
+            ]
+            if others:
+                raise Violation("S8", f"{book.partition}@{offset} does not wait for {others} of its key")
+
+    # What it does.
+
+    async def _work_through(self, ledger: int) -> None:
+        book = self._books[ledger]
+        while book.queue:
+            await self._work_on(ledger, book.queue[0])
+        book.works = False
+
+    async def _work_on(self, ledger: int, offset: int) -> None:
+        session = self._session
+        await asyncio.sleep(self._duration_s())
+        held = self._held.pop((ledger, offset), None)
+        if held is None or session != self._session:
+            return
+        book = self._books[ledger]
+        verdict = self._verdict()
+        dropped = [offset]
+        if self._desk.plan.ordering is Ordering.PARTITION:
+            book.queue.remove(offset)
+            if verdict is Verdict.RETRY:
+                dropped += book.queue
+                for behind in book.queue:
+                    del self._held[ledger, behind]
+                book.queue.clear()
+        if verdict in FINAL:
+            self._desk.did(held.partition, offset)
+        self._judge(held, verdict)
+        self._grant(len(dropped))
+
+    def _judge(self, held: Held, verdict: Verdict) -> None:
+        judgement = on.Judgement(held.ledger, held.partition, held.offset, held.offset, verdict)
+        if held.partition not in self._mine:
+            self._world.situations.met["a verdict comes after its tenure"] += 1
+        self._desk.feed(on.Judged((judgement,)))
+        chance = self._world.chance
+        if not self._world.calm and chance.random() < self._desk.plan.lie_rate:
+            # Of a record that it does not have: it was judged just now, or is in the future.
+            wrong = held.offset + chance.choice([0, 0, 1000])
+            self._lies.add((held.ledger, wrong))
+            lie = on.Judgement(held.ledger, held.partition, wrong, wrong, Verdict.ACK)
+            self._world.situations.met["an application lies"] += 1
+            self._desk.feed(on.Judged((lie,)))
+
+    def refuse(self, refused: do.Refuse) -> None:
+        """It was wrong about a record, and must have meant to be."""
+        if (refused.ledger, refused.offset) not in self._lies:
+            raise Violation(
+                "S8", f"a verdict on {refused.partition}@{refused.offset} is refused: {refused.sentence}"
+            )
+
+    def _duration_s(self) -> float:
+        chance, plan = self._world.chance, self._desk.plan
+        if not self._world.calm and chance.random() < plan.hang_rate:
+            self._world.situations.met["an application hangs over a record"] += 1
+            return chance.uniform(0.5, 3) * plan.processing_timeout_s
+        return chance.expovariate(1 / plan.work_s)
+
+    def _verdict(self) -> Verdict:
+        if self._world.calm:
+            return Verdict.ACK
+        return self._world.chance.choices(list(Verdict), [90, 6, 2, 2])[0]
+
+    def oldest_s(self, partitions: set[Partition]) -> float | None:
+        """Since when it has held a record of these."""
+        return min(
+            (each.since_s for each in self._held.values() if each.partition in partitions), default=None
+        )
+
+    def holds(self, partition: Partition) -> bool:
+        """Whether it has records of it in its hands."""
+        return any(each.partition == partition for each in self._held.values())
+
+    def _spawn(self, work: Callable[..., object], *arguments: object) -> None:
+        session = self._session
+
+        async def while_attached() -> None:
+            if session == self._session:
+                await work(*arguments)  # type: ignore[misc]
+
+        self._desk.member.process.spawn(while_attached())

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rota import errors
     from rota.connection import Credentials
+    from rota.consumer.api import Consumer
+    from rota.consumer.asking import OffsetAndTimestamp
+    from rota.consumer.async_api import AsyncConsumer
+    from rota.consumer.listeners import AsyncRebalanceListener, ConsumerInterceptor, RebalanceListener
+    from rota.handlers.handler import DeadLetter, Handler, Retry, Skip, handler
+    from rota.handlers.running import run
     from rota.log_reader import AsyncLogReader, LogReader, Records
     from rota.metadata import GroupMetadata
     from rota.offsets import OffsetAndMetadata
@@ -19,43 +25,69 @@ if TYPE_CHECKING:
     from rota.topics import Topics, create_topics
 
 __all__ = [
+    "AsyncConsumer",
     "AsyncLogReader",
     "AsyncProducer",
+    "AsyncRebalanceListener",
+    "Consumer",
+    "ConsumerInterceptor",
     "Credentials",
+    "DeadLetter",
     "GroupMetadata",
+    "Handler",
     "LogReader",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "OutgoingRecord",
     "Producer",
+    "RebalanceListener",
     "Record",
     "RecordMetadata",
     "Records",
+    "Retry",
+    "Skip",
     "TopicPartition",
     "Topics",
     "create_topics",
     "errors",
+    "handler",
+    "run",
 ]
 
+# Modules that are used by their own names.
+MODULES = ("errors", "serializers", "stores", "testing")
 _HOMES = {
+    "AsyncConsumer": "rota.consumer.async_api",
     "AsyncLogReader": "rota.log_reader",
     "AsyncProducer": "rota.producer.async_api",
+    "AsyncRebalanceListener": "rota.consumer.listeners",
+    "Consumer": "rota.consumer.api",
+    "ConsumerInterceptor": "rota.consumer.listeners",
     "Credentials": "rota.connection",
+    "DeadLetter": "rota.handlers.handler",
     "GroupMetadata": "rota.metadata",
+    "Handler": "rota.handlers.handler",
     "LogReader": "rota.log_reader",
     "OffsetAndMetadata": "rota.offsets",
+    "OffsetAndTimestamp": "rota.consumer.asking",
     "OutgoingRecord": "rota.records",
     "Producer": "rota.producer.api",
+    "RebalanceListener": "rota.consumer.listeners",
     "Record": "rota.records",
     "RecordMetadata": "rota.records",
     "Records": "rota.log_reader",
+    "Retry": "rota.handlers.handler",
+    "Skip": "rota.handlers.handler",
     "TopicPartition": "rota.records",
     "Topics": "rota.topics",
     "create_topics": "rota.topics",
+    "handler": "rota.handlers.handler",
+    "run": "rota.handlers.running",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in ("errors", "stores"):
+    if name in MODULES:
         return importlib.import_module(f"rota.{name}")
     home = _HOMES.get(name)
     if home is None:

@@ -78,6 +78,22 @@ class ProducerClosed(_Said):
     """The producer was closed."""
 
 
+class ConsumerClosed(_Said):
+    """The consumer was closed."""
+
+
+class WokenUp(_Said):
+    """Somebody called `wakeup`."""
+
+
+class SidecarFailed(_Said):
+    """The sidecar is not there, has ended, or is not set as the application needs it."""
+
+
+class DeserializationFailed(_Said):
+    """A deserializer raised."""
+
+
 class InvalidArgument(_Said):
     """What the caller gave cannot be sent."""
 

@@ -2,10 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple
+
+from typing_extensions import TypeVar
 
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
+
+
+Key = TypeVar("Key", default=bytes | None)
+Value = TypeVar("Value", default=bytes | None)
 
 
 class TopicPartition(NamedTuple):
@@ -27,15 +33,15 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-class Record(NamedTuple):
-    """A record as it was read."""
+class Record(NamedTuple, Generic[Key, Value]):
+    """A record as it was read. Key and value are bytes or None, or what a consumer's deserializers make of them."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: Key
+    value: Value
     headers: Headers
 
 

@@ -1,0 +1,435 @@
+"""`rota.Consumer`: reads records as a member of a group, with the methods that Kafka's users know."""
+
+import math
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from rota import errors
+from rota.connection import background
+from rota.consumer.asking import OffsetAndTimestamp
+from rota.consumer.calls import (
+    Given,
+    Making,
+    Records,
+    by_partition,
+    given_offsets,
+    listed,
+    of_consumer,
+    sidecar_of,
+    subscription_of,
+    unreadable,
+)
+from rota.consumer.core import Kind, Rebalance
+from rota.consumer.engine import Engine, OnCommit
+from rota.consumer.listeners import RebalanceListener
+from rota.consumer.options import Options, Settings, options_of
+from rota.consumer.portions import Portion
+from rota.consumer.sidecars import Sidecar
+from rota.metadata import GroupMetadata
+from rota.offsets import OffsetAndMetadata, Offsets
+from rota.producer.clocks import clocks
+from rota.records import Record, TopicPartition
+
+Answer = TypeVar("Answer")
+
+
+class Consumer:
+    """
+    Reads topics as a member of a group; one for each thread.
+
+    >>> with rota.Consumer("orders", group_id="billing", bootstrap_servers="rota://127.0.0.1:7070") as consumer:
+    ...     for record in consumer:                                                       # doctest: +SKIP
+    ...         print(record.topic, record.partition, record.offset, record.value)
+
+    The methods mean what they mean in Kafka's consumer: docs/consumer-api.md has both side by side. Records and rebalances
+    come to the application in `poll` and in iteration, and nowhere else: an application that does not poll keeps its
+    partitions until the sidecar's deadlines take them.
+
+    Beside a sidecar, in a pod, neither group nor servers are given: the sidecar has them, and ROTA_SIDECAR says where it is.
+    `rota.consumer.options.Options` lists all settings. A consumer belongs to one thread at a time; only `wakeup` may be
+    called from others, and from signal handlers.
+    """
+
+    def __init__(
+        self, *topics: str, listener: RebalanceListener | None = None, **settings: Unpack[Settings]
+    ) -> None:
+        self._set_up(options_of(settings), sidecar_of)
+        if topics:
+            self.subscribe(topics, listener=listener)
+
+    @classmethod
+    def over(cls, sidecar: Sidecar, options: Options) -> Self:
+        """One that reaches its sidecar otherwise; `rota.testing` has one in memory."""
+        consumer = cls.__new__(cls)
+        consumer._set_up(options, lambda _: sidecar)
+        return consumer
+
+    def _set_up(self, options: Options, sidecar: Callable[[Options], Sidecar]) -> None:
+        self._options = options
+        self._making = Making(options)
+        self._listener = RebalanceListener()
+        self._using = threading.RLock()
+        self._closed = False
+        self._background = background()
+        self._clock = clocks().monotonic_s
+        self._engine = self._background.run(_made(options, sidecar, self._clock))
+        # The portion that is iterated over.
+        self._portion: Portion | None = None
+        self._records: Iterator[Record[Any, Any]] = iter(())
+        self._next_offset = 0
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        pattern: str = "",
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """
+        Read topics, or all whose whole name matches a pattern, as a member of the group; instead of those before.
+
+        >>> consumer.subscribe(["orders", "payments"])        # doctest: +SKIP
+        >>> consumer.subscribe(pattern=r"orders-.*")          # doctest: +SKIP
+        """
+        subscription = subscription_of(topics, pattern)
+        with self._alone():
+            if self._engine.by_hand:
+                raise errors.IllegalState(
+                    "this consumer has partitions by assign(): call unsubscribe() before subscribe()"
+                )
+            self._listener = listener or RebalanceListener()
+            self._run(self._engine.subscribe(subscription, self._within_s(None)))
+
+    def subscription(self) -> set[str]:
+        """The topics it has subscribed to."""
+        return set(self._engine.subscription.topics)
+
+    def assign(self, partitions: Iterable[Given]) -> None:
+        """Read these partitions and no others, with no group that shares them out; instead of those before."""
+        wanted = listed(partitions)
+        with self._alone():
+            if self._engine.subscription:
+                raise errors.IllegalState("this consumer has subscribed: call unsubscribe() before assign()")
+            self._run(self._engine.assign(wanted, self._within_s(None)))
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that it has."""
+        return set(self._engine.core.held)
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions: commit what is done where the consumer commits by itself, and leave the group."""
+        with self._alone():
+            self._run(self._engine.finish(self._within_s(None), commits=self._options.enable_auto_commit))
+            self._let_go()
+            self._run(self._engine.unsubscribe(self._within_s(None)))
+
+    def _let_go(self) -> None:
+        if self._engine.core.held and not self._engine.by_hand:
+            self._listener.on_partitions_revoked(sorted(self._engine.core.held))
+
+    # Reading
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """
+        The next records, by partition; waits up to `timeout_ms` for the first ones.
+
+        With this call the application says that it is done with what earlier polls returned, and hears of rebalances.
+
+        >>> for partition, records in consumer.poll(timeout_ms=500).items():    # doctest: +SKIP
+        ...     print(partition, len(records))
+        """
+        with self._alone():
+            portions = self._next(timeout_ms, max_records)
+            made: list[tuple[Portion, list[Record[Any, Any]]]] = []
+            for index, portion in enumerate(portions):
+                records, failed = self._making.made(portion)
+                if records:
+                    made.append((portion, records))
+                if failed is not None:
+                    self._return_later(portions[index:], portion.base_offset + len(records))
+                    if not made:
+                        raise unreadable(portion, portion.base_offset, failed) from failed
+                    break
+            return self._making.intercepted(by_partition(made))
+
+    def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[Portion]:
+        """
+        As `poll`, and the records stay columns: the fast way. Deserializers and interceptors see nothing of them.
+
+        >>> for batch in consumer.poll_batches(timeout_ms=500, max_records=10_000):    # doctest: +SKIP
+        ...     total += sum(map(len, batch.values))
+        """
+        with self._alone():
+            return self._next(timeout_ms, max_records)
+
+    def _next(self, timeout_ms: float, records_max: int | None) -> list[Portion]:
+        deadline_s = self._clock() + timeout_ms / 1000
+        self._run(self._engine.poll_begins())
+        while True:
+            step = self._run(self._engine.step(records_max or self._options.max_poll_records, deadline_s))
+            self._engine.arrived()
+            self._making.tell_outcomes(self._engine)
+            if not isinstance(step, Rebalance):
+                return step
+            self._tell(step)
+            self._run(self._engine.told(step))
+
+    def _tell(self, event: Rebalance) -> None:
+        partitions = list(event.partitions)
+        if event.kind is Kind.ASSIGNED:
+            self._listener.on_partitions_assigned(partitions)
+        elif event.kind is Kind.REVOKING:
+            self._listener.on_partitions_revoked(partitions)
+        else:
+            self._listener.on_partitions_lost(partitions)
+
+    def _return_later(self, portions: list[Portion], offset: int) -> None:
+        for portion in reversed(portions[1:]):
+            self._call(self._engine.settle, portion, portion.base_offset)
+        self._call(self._engine.settle, portions[0], offset)
+
+    def __iter__(self) -> Iterator[Record[Any, Any]]:
+        """Record by record: an auto commit covers those before the one that the application has."""
+        return self
+
+    def __next__(self) -> Record[Any, Any]:
+        with self._alone(settles=False):
+            while True:
+                try:
+                    record = next(self._records, None)
+                except Exception as error:
+                    portion, offset = self._portion, self._next_offset
+                    self._settle()
+                    assert portion is not None
+                    raise unreadable(portion, offset, error) from error
+                if record is not None:
+                    self._next_offset = record.offset + 1
+                    return record
+                if not self._begin_portion():
+                    raise StopIteration
+
+    def _begin_portion(self) -> bool:
+        self._portion = None
+        timeout_ms = self._options.consumer_timeout_ms
+        portions = self._next(timeout_ms, None)
+        while not portions and timeout_ms == math.inf:
+            portions = self._next(timeout_ms, None)
+        if not portions:
+            return False
+        self._portion = portions[0]
+        self._next_offset = portions[0].base_offset
+        if len(portions) > 1:
+            self._return_later(portions[1:], portions[1].base_offset)
+        self._records = self._making.records(self._portion)
+        if self._options.interceptors:
+            records = self._making.intercepted({self._portion.place: list(self._records)})
+            self._records = iter([record for some in records.values() for record in some])
+        return True
+
+    def _settle(self) -> None:
+        """What was not iterated over yet counts as not returned."""
+        portion, self._portion, self._records = self._portion, None, iter(())
+        if portion is not None:
+            self._call(self._engine.settle, portion, self._next_offset)
+
+    def wakeup(self) -> None:
+        """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; from any thread."""
+        self._background.loop.call_soon_threadsafe(self._engine.wake)
+
+    # Offsets
+
+    def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+        """
+        Commit offsets, each the next one to read; without any: all that was returned. Durable when it returns.
+
+        Asked again while that may help. `rota.errors.IllegalGeneration` when a partition is another's by now.
+
+        >>> consumer.commit({("orders", 0): record.offset + 1})    # doctest: +SKIP
+        """
+        wanted = given_offsets(offsets)
+        with self._alone():
+            self._run(self._engine.commit(wanted, self._within_s(timeout_ms)))
+            self._making.tell_outcomes(self._engine)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
+        """
+        Commit, and go on; not asked again, because a later commit may have overtaken it then.
+
+        A later call of this consumer calls back with the offsets and None, or the error; in the order of the commits.
+        """
+        wanted = given_offsets(offsets)
+        with self._alone():
+            self._call(self._engine.commit_later, wanted, callback)
+            self._making.tell_outcomes(self._engine)
+
+    def committed(
+        self,
+        partition: Given,
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> int | OffsetAndMetadata | None:
+        """What the group has committed for a partition, with its text if `metadata`; None: nothing."""
+        (place,) = listed([partition])
+        with self._alone():
+            found = self._run(self._engine.asking.committed([place], self._within_s(timeout_ms)))
+        offset = found.get(place)
+        return offset if metadata or offset is None else offset.offset
+
+    def position(self, partition: Given, timeout_ms: float | None = None) -> int:
+        """The offset of the next record that is returned; waits until that is known."""
+        (place,) = listed([partition])
+        with self._alone():
+            of_consumer(self._engine.core, [place])
+            return self._run(self._engine.position(place, self._within_s(timeout_ms)))
+
+    def seek(self, partition: Given, offset: int) -> None:
+        """Return records from this offset on. What it commits next may be lower than before: that is its own wish."""
+        (place,) = listed([partition])
+        if offset < 0:
+            raise errors.InvalidArgument(f"{offset} is no offset: give 0 or more, or use seek_to_end")
+        self._seek({place: offset})
+
+    def seek_to_beginning(self, *partitions: Given) -> None:
+        """Return records from the first one on; of all partitions if none is named."""
+        with self._alone():
+            wanted = of_consumer(self._engine.core, listed(partitions))
+            self._seek(self._run(self._engine.asking.beginnings(wanted, self._within_s(None))))
+
+    def seek_to_end(self, *partitions: Given) -> None:
+        """Return only what comes from now on; of all partitions if none is named."""
+        with self._alone():
+            wanted = of_consumer(self._engine.core, listed(partitions))
+            self._seek(self._run(self._engine.asking.ends(wanted, self._within_s(None))))
+
+    def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        with self._alone():
+            of_consumer(self._engine.core, list(offsets))
+            if offsets:
+                self._run(self._engine.seek(offsets, self._within_s(None)))
+
+    # Flow
+
+    def pause(self, *partitions: Given) -> None:
+        """Return nothing of these until `resume`; they stay the consumer's own, and polls go on for the others."""
+        with self._alone():
+            if wanted := listed(partitions):
+                of_consumer(self._engine.core, wanted)
+                self._run(self._engine.pause(wanted, self._within_s(None)))
+
+    def resume(self, *partitions: Given) -> None:
+        """Return records of these again."""
+        with self._alone():
+            if wanted := listed(partitions):
+                of_consumer(self._engine.core, wanted)
+                self._run(self._engine.resume(wanted, self._within_s(None)))
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return set(self._engine.core.paused)
+
+    # Looking things up
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The partitions of a topic; None if there is no such topic."""
+        with self._alone():
+            return self._run(self._engine.asking.partitions_for_topic(topic, self._within_s(None)))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition at or after a time in milliseconds; None where there is none."""
+        times = {TopicPartition(*partition): time for partition, time in timestamps.items()}
+        with self._alone():
+            found = self._run(self._engine.asking.offsets_for_times(times, self._within_s(timeout_ms)))
+        return {partition: found.get(partition) for partition in times}
+
+    def beginning_offsets(
+        self, partitions: Iterable[Given], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        with self._alone():
+            asked = self._engine.asking.beginnings(listed(partitions), self._within_s(timeout_ms))
+            return dict(self._run(asked))
+
+    def end_offsets(
+        self, partitions: Iterable[Given], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition that readers may see."""
+        with self._alone():
+            asked = self._engine.asking.ends(listed(partitions), self._within_s(timeout_ms))
+            return dict(self._run(asked))
+
+    def group_metadata(self) -> GroupMetadata:
+        """
+        What this member is to its group, for those who fence on it.
+
+        >>> producer.send_offsets_to_transaction(offsets, consumer.group_metadata())    # doctest: +SKIP
+        """
+        with self._alone():
+            return self._run(self._engine.group_metadata(self._within_s(None)))
+
+    # The end
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit what was returned, where the consumer commits by itself; let go of the partitions; detach."""
+        if self._closed:
+            return
+        with self._alone():
+            within_s = self._within_s(timeout_ms)
+            commits = autocommit and self._options.enable_auto_commit
+            try:
+                self._run(self._engine.finish(within_s, commits=commits))
+                self._let_go()
+            finally:
+                self._closed = True
+                self._run(self._engine.close(within_s))
+                self._making.tell_outcomes(self._engine)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # How it is done
+
+    @contextmanager
+    def _alone(self, *, settles: bool = True) -> Iterator[None]:
+        """No other thread uses it meanwhile; what is iterated over is settled before anything else is done."""
+        if not self._using.acquire(blocking=False):
+            raise errors.IllegalState(
+                "another thread uses this consumer: give each thread its own; only wakeup() may come from others"
+            )
+        try:
+            if self._closed:
+                raise errors.ConsumerClosed("the consumer is closed: make a new one")
+            if settles and self._portion is not None:
+                self._settle()
+            yield
+        finally:
+            self._using.release()
+
+    def _within_s(self, timeout_ms: float | None) -> float:
+        return (self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return self._background.run(work)
+
+    def _call(self, function: Callable[..., object], *given: object) -> None:
+        self._run(_called(function, *given))
+
+
+async def _made(
+    options: Options, sidecar: Callable[[Options], Sidecar], clock: Callable[[], float]
+) -> Engine:
+    return Engine(options, sidecar(options), clock)
+
+
+async def _called(function: Callable[..., object], *given: object) -> None:
+    function(*given)

@@ -1,0 +1,162 @@
+"""The sidecar's unary calls, as values of this package. Each is asked again while that may help."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rota.connection import until
+from rota.consumer import words
+from rota.consumer.core import Tenure
+from rota.consumer.link import Link
+from rota.consumer.sidecars import Subscription
+from rota.errors import UnknownTopicOrPartition
+from rota.offsets import UNKNOWN_EPOCH, OffsetAndMetadata
+from rota.records import TopicPartition
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+
+Partitions = Collection[TopicPartition]
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record, by where and when it is."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+class Asking:
+    """`open_link` gives the link, and starts a sidecar where that has not been done."""
+
+    def __init__(self, open_link: Callable[[], Awaitable[Link]], clock: Callable[[], float]) -> None:
+        self._open = open_link
+        self._clock = clock
+
+    async def _ask(self, call: str, request: Any, within_s: float) -> Any:  # noqa: ANN401  one of many calls
+        deadline_s = self._clock() + within_s
+
+        async def once() -> Any:  # noqa: ANN401  as above
+            link = await self._open()
+            response = await link.ask(call, request, deadline_s - self._clock())
+            if "error_code" in response.DESCRIPTOR.fields_by_name:
+                words.check(response.error_code, call, getattr(response, "sentence", ""))
+            return response
+
+        return await until(once, deadline_s=deadline_s, clock=self._clock)
+
+    async def subscribe(self, subscription: Subscription, within_s: float) -> None:
+        """Want other topics; nothing: be no member."""
+        request = pb.SubscribeRequest(topics=subscription.topics, pattern=subscription.pattern)
+        await self._ask("Subscribe", request, within_s)
+
+    async def assign(self, partitions: Partitions, within_s: float) -> None:
+        """Read these outside of the group's assignment."""
+        await self._ask("Assign", pb.AssignRequest(partitions=words.partitions(partitions)), within_s)
+
+    async def seek(self, offsets: Mapping[TopicPartition, int], within_s: float) -> int:
+        """Read on from there; the last ledger that is void."""
+        wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+        response: pb.SeekResponse = await self._ask(
+            "Seek", pb.SeekRequest(offsets=words.offsets(wanted)), within_s
+        )
+        return response.void_ledger
+
+    async def pause(self, partitions: Partitions, within_s: float) -> None:
+        """Hand out nothing of these."""
+        await self._ask("Pause", pb.PauseRequest(partitions=words.partitions(partitions)), within_s)
+
+    async def resume(self, partitions: Partitions, within_s: float) -> None:
+        """Go on with these."""
+        await self._ask("Resume", pb.ResumeRequest(partitions=words.partitions(partitions)), within_s)
+
+    async def positions(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
+        """The next offset that each hands out, where that is known yet."""
+        response: pb.PositionResponse = await self._ask(
+            "Position", pb.PositionRequest(partitions=words.partitions(partitions)), within_s
+        )
+        return {
+            words.partition_of(each.partition): each.offset
+            for each in response.offsets
+            if each.offset >= 0 and not each.error_code
+        }
+
+    async def tenure(self, within_s: float) -> Tenure | None:
+        """The newest of what is assigned."""
+        response: pb.AssignmentResponse = await self._ask("Assignment", pb.AssignmentRequest(), within_s)
+        return words.tenure_of(response.tenure) if response.HasField("tenure") else None
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], tenure: int, within_s: float
+    ) -> None:
+        """Commit durably, once, in a tenure; raises the first error."""
+        request = pb.CommitRequest(offsets=words.offsets(offsets), tenure=pb.Tenure(number=tenure))
+        link = await self._open()
+        response: pb.CommitResponse = await link.ask("Commit", request, within_s)
+        words.check_each(response.offsets, response.sentence)
+        words.check(response.error_code, "the commit", response.sentence)
+
+    async def committed(
+        self, partitions: Partitions, within_s: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What is committed; partitions without a commit are left out."""
+        response: pb.CommittedResponse = await self._ask(
+            "Committed", pb.CommittedRequest(partitions=words.partitions(partitions)), within_s
+        )
+        words.check_each(response.offsets)
+        return {
+            words.partition_of(each.partition): OffsetAndMetadata(each.offset, each.metadata, _epoch(each))
+            for each in response.offsets
+            if each.offset >= 0
+        }
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], within_s: float
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp]:
+        """The first records at or after these times; left out where there is none."""
+        request = pb.OffsetsForTimesRequest(
+            times=[
+                pb.OffsetsForTimesRequest.Time(
+                    partition=pb.TopicPartition(topic=topic, partition=partition), timestamp_ms=time
+                )
+                for (topic, partition), time in times.items()
+            ]
+        )
+        response: pb.OffsetsForTimesResponse = await self._ask("OffsetsForTimes", request, within_s)
+        words.check_each(response.offsets)
+        return {
+            words.partition_of(each.partition): OffsetAndTimestamp(
+                each.offset, each.timestamp_ms, _epoch(each)
+            )
+            for each in response.offsets
+            if each.offset >= 0
+        }
+
+    async def beginnings(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
+        """Where the first records lie."""
+        request = pb.BeginningOffsetsRequest(partitions=words.partitions(partitions))
+        response: pb.BeginningOffsetsResponse = await self._ask("BeginningOffsets", request, within_s)
+        return _bounds(response.offsets)
+
+    async def ends(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
+        """Where the next records will lie."""
+        request = pb.EndOffsetsRequest(partitions=words.partitions(partitions))
+        response: pb.EndOffsetsResponse = await self._ask("EndOffsets", request, within_s)
+        return _bounds(response.offsets)
+
+    async def partitions_for_topic(self, topic: str, within_s: float) -> set[int] | None:
+        """The partitions; None where there is no such topic."""
+        try:
+            response: pb.PartitionsResponse = await self._ask(
+                "Partitions", pb.PartitionsRequest(topic=topic), within_s
+            )
+        except UnknownTopicOrPartition:
+            return None
+        return set(response.partitions)
+
+
+def _epoch(offset: pb.PartitionOffset) -> int:
+    return offset.leader_epoch if offset.HasField("leader_epoch") else UNKNOWN_EPOCH
+
+
+def _bounds(offsets: Sequence[pb.PartitionOffset]) -> Mapping[TopicPartition, int]:
+    words.check_each(offsets)
+    return {words.partition_of(each.partition): each.offset for each in offsets}

@@ -1,0 +1,371 @@
+"""`rota.AsyncConsumer`: the same consumer for asyncio."""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from rota import errors
+from rota.consumer.asking import OffsetAndTimestamp
+from rota.consumer.calls import (
+    Given,
+    Making,
+    Records,
+    by_partition,
+    given_offsets,
+    listed,
+    of_consumer,
+    sidecar_of,
+    subscription_of,
+    unreadable,
+)
+from rota.consumer.core import Kind, Rebalance
+from rota.consumer.engine import Engine, OnCommit
+from rota.consumer.listeners import AsyncRebalanceListener, Partitions, RebalanceListener
+from rota.consumer.options import Options, Settings, options_of
+from rota.consumer.portions import Portion
+from rota.consumer.sidecars import Sidecar
+from rota.metadata import GroupMetadata
+from rota.offsets import OffsetAndMetadata, Offsets
+from rota.producer.clocks import clocks
+from rota.records import Record, TopicPartition
+
+Listener = AsyncRebalanceListener | RebalanceListener
+
+
+class AsyncConsumer:
+    """
+    `Consumer` on an application's own event loop; to be entered there. Methods mean the same, and are awaited.
+
+    >>> async with rota.AsyncConsumer("orders", sidecar="127.0.0.1:7080") as consumer:    # doctest: +SKIP
+    ...     async for record in consumer:
+    ...         print(record.offset, record.value)
+
+    It belongs to one task at a time. A listener's methods may be asynchronous.
+    """
+
+    def __init__(self, *topics: str, listener: Listener | None = None, **settings: Unpack[Settings]) -> None:
+        options = options_of(settings)
+        self._set_up(options, sidecar_of(options), topics, listener)
+
+    @classmethod
+    def over(cls, sidecar: Sidecar, options: Options) -> Self:
+        """One that reaches its sidecar otherwise; `rota.testing` has one in memory."""
+        consumer = cls.__new__(cls)
+        consumer._set_up(options, sidecar, (), None)
+        return consumer
+
+    def _set_up(
+        self, options: Options, sidecar: Sidecar, topics: tuple[str, ...], listener: Listener | None
+    ) -> None:
+        self._first = (topics, listener)
+        self._options = options
+        self._making = Making(options)
+        self._listener: Listener = RebalanceListener()
+        self._closed = False
+        self._is_used = False
+        self._clock = clocks().monotonic_s
+        self._engine = Engine(options, sidecar, self._clock)
+        self._portion: Portion | None = None
+        self._records: Iterator[Record[Any, Any]] = iter(())
+        self._next_offset = 0
+
+    async def start(self) -> None:
+        """Subscribe to the topics that it was made with; `async with` does it."""
+        topics, listener = self._first
+        if topics:
+            await self.subscribe(topics, listener=listener)
+
+    # What to read
+
+    async def subscribe(
+        self, topics: str | Iterable[str] = (), pattern: str = "", listener: Listener | None = None
+    ) -> None:
+        """Read topics, or all whose whole name matches a pattern, as a member of the group."""
+        subscription = subscription_of(topics, pattern)
+        self._check()
+        if self._engine.by_hand:
+            raise errors.IllegalState(
+                "this consumer has partitions by assign(): call unsubscribe() before subscribe()"
+            )
+        self._listener = listener or RebalanceListener()
+        await self._engine.subscribe(subscription, self._within_s(None))
+
+    def subscription(self) -> set[str]:
+        """The topics it has subscribed to."""
+        return set(self._engine.subscription.topics)
+
+    async def assign(self, partitions: Iterable[Given]) -> None:
+        """Read these partitions and no others, with no group that shares them out."""
+        self._check()
+        if self._engine.subscription:
+            raise errors.IllegalState("this consumer has subscribed: call unsubscribe() before assign()")
+        await self._engine.assign(listed(partitions), self._within_s(None))
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that it has."""
+        return set(self._engine.core.held)
+
+    async def unsubscribe(self) -> None:
+        """Give up all partitions, and leave the group."""
+        self._check()
+        await self._engine.finish(self._within_s(None), commits=self._options.enable_auto_commit)
+        await self._let_go()
+        await self._engine.unsubscribe(self._within_s(None))
+
+    async def _let_go(self) -> None:
+        if self._engine.core.held and not self._engine.by_hand:
+            await _told(self._listener.on_partitions_revoked, sorted(self._engine.core.held))
+
+    # Reading
+
+    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """The next records, by partition; waits up to `timeout_ms` for the first ones."""
+        portions = await self.poll_batches(timeout_ms, max_records)
+        made: list[tuple[Portion, list[Record[Any, Any]]]] = []
+        for index, portion in enumerate(portions):
+            records, failed = self._making.made(portion)
+            if records:
+                made.append((portion, records))
+            if failed is not None:
+                self._return_later(portions[index:], portion.base_offset + len(records))
+                if not made:
+                    raise unreadable(portion, portion.base_offset, failed) from failed
+                break
+        return self._making.intercepted(by_partition(made))
+
+    async def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[Portion]:
+        """As `poll`, and the records stay columns. Deserializers and interceptors see nothing of them."""
+        self._check()
+        return await self._next(timeout_ms, max_records)
+
+    async def _next(self, timeout_ms: float, records_max: int | None) -> list[Portion]:
+        if self._is_used:
+            raise errors.IllegalState("another task polls this consumer: give each task its own")
+        self._is_used = True
+        try:
+            deadline_s = self._clock() + timeout_ms / 1000
+            await self._engine.poll_begins()
+            while True:
+                step = await self._engine.step(records_max or self._options.max_poll_records, deadline_s)
+                self._engine.arrived()
+                self._making.tell_outcomes(self._engine)
+                if not isinstance(step, Rebalance):
+                    return step
+                await self._tell(step)
+                await self._engine.told(step)
+        finally:
+            self._is_used = False
+
+    async def _tell(self, event: Rebalance) -> None:
+        partitions = list(event.partitions)
+        if event.kind is Kind.ASSIGNED:
+            await _told(self._listener.on_partitions_assigned, partitions)
+        elif event.kind is Kind.REVOKING:
+            await _told(self._listener.on_partitions_revoked, partitions)
+        else:
+            await _told(self._listener.on_partitions_lost, partitions)
+
+    def _return_later(self, portions: list[Portion], offset: int) -> None:
+        for portion in reversed(portions[1:]):
+            self._engine.settle(portion, portion.base_offset)
+        self._engine.settle(portions[0], offset)
+
+    def __aiter__(self) -> Self:
+        """Record by record: an auto commit covers those before the one that the application has."""
+        return self
+
+    async def __anext__(self) -> Record[Any, Any]:
+        while True:
+            try:
+                record = next(self._records, None)
+            except Exception as error:
+                portion, offset = self._portion, self._next_offset
+                self._settle()
+                assert portion is not None
+                raise unreadable(portion, offset, error) from error
+            if record is not None:
+                self._next_offset = record.offset + 1
+                return record
+            if not await self._begin_portion():
+                raise StopAsyncIteration
+
+    async def _begin_portion(self) -> bool:
+        self._portion = None
+        timeout_ms = self._options.consumer_timeout_ms
+        portions = await self.poll_batches(timeout_ms)
+        while not portions and timeout_ms == math.inf:
+            portions = await self.poll_batches(timeout_ms)
+        if not portions:
+            return False
+        self._portion = portions[0]
+        self._next_offset = portions[0].base_offset
+        if len(portions) > 1:
+            self._return_later(portions[1:], portions[1].base_offset)
+        self._records = self._making.records(self._portion)
+        if self._options.interceptors:
+            records = self._making.intercepted({self._portion.place: list(self._records)})
+            self._records = iter([record for some in records.values() for record in some])
+        return True
+
+    def _settle(self) -> None:
+        portion, self._portion, self._records = self._portion, None, iter(())
+        if portion is not None:
+            self._engine.settle(portion, self._next_offset)
+
+    def wakeup(self) -> None:
+        """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; on the consumer's loop."""
+        self._engine.wake()
+
+    # Offsets
+
+    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+        """Commit offsets, each the next one to read; without any: all that was returned. Durable when it returns."""
+        wanted = given_offsets(offsets)
+        self._check()
+        await self._engine.commit(wanted, self._within_s(timeout_ms))
+        self._making.tell_outcomes(self._engine)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
+        """Commit, and go on; not asked again. A later call of this consumer calls back, in order."""
+        wanted = given_offsets(offsets)
+        self._check()
+        self._engine.commit_later(wanted, callback)
+
+    async def committed(
+        self, partition: Given, metadata: bool = False, timeout_ms: float | None = None
+    ) -> int | OffsetAndMetadata | None:
+        """What the group has committed for a partition, with its text if `metadata`; None: nothing."""
+        (place,) = listed([partition])
+        self._check()
+        found = await self._engine.asking.committed([place], self._within_s(timeout_ms))
+        offset = found.get(place)
+        return offset if metadata or offset is None else offset.offset
+
+    async def position(self, partition: Given, timeout_ms: float | None = None) -> int:
+        """The offset of the next record that is returned; waits until that is known."""
+        (place,) = listed([partition])
+        self._check()
+        of_consumer(self._engine.core, [place])
+        return await self._engine.position(place, self._within_s(timeout_ms))
+
+    async def seek(self, partition: Given, offset: int) -> None:
+        """Return records from this offset on."""
+        (place,) = listed([partition])
+        if offset < 0:
+            raise errors.InvalidArgument(f"{offset} is no offset: give 0 or more, or use seek_to_end")
+        await self._seek({place: offset})
+
+    async def seek_to_beginning(self, *partitions: Given) -> None:
+        """Return records from the first one on; of all partitions if none is named."""
+        self._check()
+        wanted = of_consumer(self._engine.core, listed(partitions))
+        await self._seek(await self._engine.asking.beginnings(wanted, self._within_s(None)))
+
+    async def seek_to_end(self, *partitions: Given) -> None:
+        """Return only what comes from now on; of all partitions if none is named."""
+        self._check()
+        wanted = of_consumer(self._engine.core, listed(partitions))
+        await self._seek(await self._engine.asking.ends(wanted, self._within_s(None)))
+
+    async def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._check()
+        of_consumer(self._engine.core, list(offsets))
+        if offsets:
+            await self._engine.seek(offsets, self._within_s(None))
+
+    # Flow
+
+    async def pause(self, *partitions: Given) -> None:
+        """Return nothing of these until `resume`."""
+        self._check()
+        if wanted := listed(partitions):
+            of_consumer(self._engine.core, wanted)
+            await self._engine.pause(wanted, self._within_s(None))
+
+    async def resume(self, *partitions: Given) -> None:
+        """Return records of these again."""
+        self._check()
+        if wanted := listed(partitions):
+            of_consumer(self._engine.core, wanted)
+            await self._engine.resume(wanted, self._within_s(None))
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return set(self._engine.core.paused)
+
+    # Looking things up
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The partitions of a topic; None if there is no such topic."""
+        self._check()
+        return await self._engine.asking.partitions_for_topic(topic, self._within_s(None))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition at or after a time in milliseconds; None where there is none."""
+        times = {TopicPartition(*partition): time for partition, time in timestamps.items()}
+        self._check()
+        found = await self._engine.asking.offsets_for_times(times, self._within_s(timeout_ms))
+        return {partition: found.get(partition) for partition in times}
+
+    async def beginning_offsets(
+        self, partitions: Iterable[Given], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        self._check()
+        return dict(await self._engine.asking.beginnings(listed(partitions), self._within_s(timeout_ms)))
+
+    async def end_offsets(
+        self, partitions: Iterable[Given], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition that readers may see."""
+        self._check()
+        return dict(await self._engine.asking.ends(listed(partitions), self._within_s(timeout_ms)))
+
+    async def group_metadata(self) -> GroupMetadata:
+        """What this member is to its group, for those who fence on it."""
+        self._check()
+        return await self._engine.group_metadata(self._within_s(None))
+
+    # The end
+
+    async def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit what was returned, where the consumer commits by itself; let go of the partitions; detach."""
+        if self._closed:
+            return
+        self._check()
+        within_s = self._within_s(timeout_ms)
+        commits = autocommit and self._options.enable_auto_commit
+        try:
+            await self._engine.finish(within_s, commits=commits)
+            await self._let_go()
+        finally:
+            self._closed = True
+            await self._engine.close(within_s)
+            self._making.tell_outcomes(self._engine)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _check(self) -> None:
+        """It is open; what is iterated over is settled before anything else is done."""
+        if self._closed:
+            raise errors.ConsumerClosed("the consumer is closed: make a new one")
+        self._settle()
+
+    def _within_s(self, timeout_ms: float | None) -> float:
+        return (self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+
+async def _told(listen: Callable[[Partitions], Awaitable[None] | None], partitions: Partitions) -> None:
+    waiting = listen(partitions)
+    if waiting is not None:
+        await waiting

@@ -1,0 +1,158 @@
+"""
+A sidecar of the consumer's own: a child process on a private socket.
+
+It ends with this process, however that ends: its standard input is a pipe of ours, and it stops when that is closed.
+"""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from typing_extensions import override
+
+from rota import errors
+from rota.consumer.link import GrpcLink, Link
+from rota.consumer.options import FLAGS, Options
+from rota.consumer.sidecars import Sidecar, Subscription
+
+log = logging.getLogger("rota.sidecar")
+MODULE = "rota_sidecar"
+# Longer than a sidecar takes to leave its group.
+END_S = 15.0
+LINES_MAX = 20
+
+
+class ChildSidecar(Sidecar):
+    """One for one consumer; to be used on one running loop."""
+
+    def __init__(self, options: Options, address: str, module: str = MODULE) -> None:
+        if importlib.util.find_spec(module) is None:
+            raise errors.SidecarFailed(
+                "a consumer with bootstrap_servers= runs a sidecar, and there is none: install rota-sidecar, or give "
+                "the address of one that runs with sidecar="
+            )
+        self._options = options
+        self._address = address
+        self._module = module
+        self._folder: Path | None = None
+        self._link: Link | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        # The last that it said.
+        self._lines: deque[str] = deque(maxlen=LINES_MAX)
+        self._is_subscribed = False
+
+    @override
+    async def open(self, subscription: Subscription) -> Link:
+        async with self._starting:
+            if self._link is None:
+                self._link = await self._start(subscription)
+        return self._link
+
+    async def _start(self, subscription: Subscription) -> Link:
+        # Private to this user, as `mkdtemp` makes it.
+        self._folder = Path(tempfile.mkdtemp(prefix="rota-"))
+        socket = self._folder / "app.sock"
+        self._is_subscribed = bool(subscription)
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            self._module,
+            *flags(self._options, self._address, subscription),
+            f"--listen-socket={socket}",
+            "--listen=",
+            "--http-listen=",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(self._options),
+        )
+        self._reading = asyncio.create_task(self._read())
+        return GrpcLink(f"unix:{socket}")
+
+    async def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            text = line.decode(errors="replace").rstrip()
+            self._lines.append(text)
+            log.info("%s", text)
+        await self._process.wait()
+
+    @property
+    @override
+    def begins_subscribed(self) -> bool:
+        return self._is_subscribed
+
+    @override
+    def ended(self) -> str:
+        if self._process is None or self._process.returncode is None:
+            return ""
+        said = self._lines[-1].removeprefix("rota-sidecar: ") if self._lines else "it has said nothing"
+        return f"the consumer's own sidecar has ended with exit code {self._process.returncode}: {said}"
+
+    @override
+    async def close(self) -> None:
+        if self._link is not None:
+            await self._link.close()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            try:
+                await asyncio.wait_for(self._process.wait(), END_S)
+            except TimeoutError:
+                log.warning("the consumer's own sidecar did not end in %s s, and is killed", END_S)
+                self._process.kill()
+                await self._process.wait()
+        if self._reading is not None:
+            await self._reading
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def flags(options: Options, address: str, subscription: Subscription) -> Iterator[str]:
+    """What the sidecar is told; nothing of it is secret."""
+    yield "--ends-with-stdin"
+    yield f"--bootstrap-servers={address}"
+    yield f"--group-id={options.group_id}"
+    yield f"--client-id={options.client_id}"
+    if subscription.topics:
+        yield f"--topics={','.join(subscription.topics)}"
+    if subscription.pattern:
+        yield f"--topic-pattern={subscription.pattern}"
+    for name, flag in FLAGS.items():
+        if (value := getattr(options, name)) is not None:
+            yield f"{flag}={value}"
+    strategy = options.partition_assignment_strategy
+    if strategy is not None:
+        yield f"--assignors={strategy if isinstance(strategy, str) else ','.join(strategy)}"
+    if options.credentials is not None:
+        yield from credential_flags(options)
+    yield from options.sidecar_flags
+
+
+def credential_flags(options: Options) -> Iterator[str]:
+    """Files only."""
+    credentials = options.credentials
+    assert credentials is not None
+    for flag, file in (
+        ("--tls-ca", credentials.ca_file),
+        ("--tls-cert", credentials.certificate_file),
+        ("--tls-key", credentials.key_file),
+        ("--token-file", credentials.token_file),
+    ):
+        if file is not None:
+            yield f"{flag}={file}"
+
+
+def environment(options: Options) -> Mapping[str, str]:
+    """That of this process, and the login: everybody on a machine can read arguments."""
+    login = {"ROTA_SASL_USERNAME": options.sasl_username, "ROTA_SASL_PASSWORD": options.sasl_password}
+    return {**os.environ, **{name: value for name, value in login.items() if value}}

@@ -1,0 +1,401 @@
+"""
+What a consumer does on its event loop: keeps attached, feeds the core, waits for what comes, asks the sidecar.
+
+`Consumer` calls it from its thread, `AsyncConsumer` from the loop that it is on. What the application's own code does,
+listeners and deserializers above all, is called by those two.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+
+from typing_extensions import override
+
+from rota import errors
+from rota.connection import until
+from rota.consumer import words
+from rota.consumer.asking import Asking
+from rota.consumer.attaching import Attaching
+from rota.consumer.core import NONE, Core, Kind, Rebalance, Tenure
+from rota.consumer.link import Attachment, Hearer, Link
+from rota.consumer.options import Options
+from rota.consumer.portions import Portion
+from rota.consumer.sidecars import Sidecar, Subscription
+from rota.metadata import GroupMetadata
+from rota.offsets import OffsetAndMetadata
+from rota.records import TopicPartition
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+
+log = logging.getLogger("rota.consumer")
+POSITIONS_S = 5.0
+COMMITS_MAX = 1_000
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+OnCommit = Callable[[Offsets, errors.RotaError | None], object]
+
+
+class Engine(Hearer):
+    """One consumer; to be made and used on a running loop."""
+
+    def __init__(self, options: Options, sidecar: Sidecar, clock: Callable[[], float]) -> None:
+        self._options = options
+        self._sidecar = sidecar
+        self._clock = clock
+        self.core = Core(options.max_buffered_records)
+        hello = pb.AttachRequest.Hello(
+            client_id=options.client_id, commits_itself=not options.enable_auto_commit
+        )
+        self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
+        self.asking = Asking(self._open, clock)
+        self.subscription = Subscription()
+        self.by_hand = False
+        self._was_attached = False
+        self._group_id = options.group_id
+        self._tenure: Tenure | None = None
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._is_woken = False
+        self._ends = False
+        self._on_the_way: list[Portion] = []
+        self._away_since_s = clock()
+        self._trouble: errors.RotaError | None = None
+        self._committing = asyncio.Lock()
+        self._commits_waiting: set[asyncio.Task[None]] = set()
+        # Commits with an outcome, of which the application was not told yet.
+        self.outcomes: deque[tuple[OnCommit | None, Offsets, errors.RotaError | None]] = deque()
+
+    async def _open(self) -> Link:
+        return await self._sidecar.open(self.subscription)
+
+    # What the sidecar says
+
+    async def _greet(self, attachment: Attachment, link: Link) -> None:
+        settings = attachment.settings
+        self._check(settings)
+        self._group_id = settings.group_id
+        within_s = self._options.default_api_timeout_ms / 1000
+        if self.by_hand and self._was_attached:
+            await self._read_by_hand(link, within_s)
+        elif self.subscription and (self._was_attached or not self._sidecar.begins_subscribed):
+            await self.asking.subscribe(self.subscription, within_s)
+        self._was_attached = True
+        self._trouble = None
+        await self._grant()
+
+    def _check(self, settings: pb.AttachResponse.Attached) -> None:
+        if self._group_id and settings.group_id != self._group_id:
+            raise errors.SidecarFailed(
+                f"the sidecar is a member of group {settings.group_id!r}, and group_id is {self._group_id!r}: "
+                "leave group_id out, or use the sidecar of that group"
+            )
+        if settings.ordering not in (pb.ORDERING_PARTITION, pb.ORDERING_UNSPECIFIED):
+            raise errors.SidecarFailed(
+                f"the sidecar delivers with {pb.Ordering.Name(settings.ordering)}, and a consumer reads partitions in "
+                "order: set the ordering of the group to 'partition', or use @rota.handler"
+            )
+
+    async def _read_by_hand(self, link: Link, within_s: float) -> None:
+        """A sidecar that was started anew knows nothing of what this consumer assigned to itself."""
+        partitions = list(self.core.held)
+        await self.asking.assign(partitions, within_s)
+        if self.core.paused:
+            await self.asking.pause(self.core.paused, within_s)
+        positions = self.core.reached()
+        if positions:
+            void = await self.asking.seek(positions, within_s)
+            for partition, offset in positions.items():
+                self.core.sought(partition, offset, void)
+
+    @override
+    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
+        rebalance = words.rebalance_of(event, self._clock())
+        if rebalance.tenure is not None:
+            self._tenure = rebalance.tenure
+        self.core.heard(rebalance)
+        for event_id in self.core.silent():
+            await self._attaching.send(words.acknowledgement(event_id))
+        self._news.set()
+
+    @override
+    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+        for part in delivery.partitions:
+            for portion in words.portions_of(part):
+                self.core.received(portion, part.tenure.number)
+        for refusal in delivery.refusals:
+            log.warning("the sidecar refuses a verdict: %s", refusal.sentence)
+        self._news.set()
+        while self.core.buffer.size >= self._options.buffer_memory and not self._ends:
+            self._room.clear()
+            await self._room.wait()
+
+    def _gone(self, error: errors.RotaError) -> None:
+        if self._trouble is None:
+            self._away_since_s = self._clock()
+        self._trouble = error
+        self.core.disconnected(str(error))
+        self._room.set()
+        self._news.set()
+
+    # Polling
+
+    async def poll_begins(self) -> None:
+        """What was returned is finished; what waits of paused partitions goes back."""
+        self._begin()
+        await self._finish()
+        if surplus := self.core.surplus():
+            await self.seek(surplus, self._options.default_api_timeout_ms / 1000, moved=False)
+        await self._grant()
+
+    async def step(self, records_max: int, deadline_s: float) -> Rebalance | list[Portion]:
+        """What the application is told next, or the next records; none when there are none before the deadline."""
+        while True:
+            self._raise_trouble()
+            event = self.core.due()
+            if event is not None:
+                await self._begin_telling(event)
+                return event
+            if taken := self.core.take(records_max):
+                self._room.set()
+                self._on_the_way = taken
+                return taken
+            left_s = deadline_s - self._clock()
+            if left_s <= 0:
+                return []
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), left_s)
+            except TimeoutError:
+                return []
+
+    def _raise_trouble(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise errors.WokenUp("somebody called wakeup() on this consumer")
+        if self._attaching.failed is not None:
+            raise self._attaching.failed.with_traceback(None)
+        away_s = self._clock() - self._away_since_s
+        if self._trouble is not None and away_s >= self._options.default_api_timeout_ms / 1000:
+            raise self._trouble.with_traceback(None)
+
+    async def _begin_telling(self, event: Rebalance) -> None:
+        positions: Mapping[TopicPartition, int] = {}
+        if event.kind is Kind.ASSIGNED and event.partitions:
+            try:
+                positions = await self.asking.positions(event.partitions, POSITIONS_S)
+            except errors.RotaError as error:
+                log.debug(
+                    "where the partitions begin is asked for again when somebody wants to know: %s", error
+                )
+        self.core.begin(event, positions)
+
+    async def told(self, event: Rebalance) -> None:
+        """The listener has returned: let the sidecar go on."""
+        if self.core.end(event):
+            await self._attaching.send(words.acknowledgement(event.event_id))
+        await self._grant()
+
+    def arrived(self) -> None:
+        """What the last step gave is in the application's hands. An interrupt between the two must not count as that."""
+        self._on_the_way = []
+
+    def settle(self, portion: Portion | None = None, offset: int = 0) -> None:
+        """What has not arrived was not returned; nor was what was taken of this portion from this offset on."""
+        for each in reversed(self._on_the_way):
+            self.core.put_back(each, each.base_offset)
+        self._on_the_way = []
+        if portion is not None and offset < portion.next_offset:
+            self.core.put_back(portion, offset)
+
+    def wake(self) -> None:
+        """The poll that waits, or else the next one, raises WokenUp."""
+        self._is_woken = True
+        self._news.set()
+
+    async def _grant(self) -> None:
+        if self._attaching.runs and (more := self.core.credit()):
+            await self._attaching.send(words.credit(more))
+
+    def _begin(self) -> None:
+        if not self._attaching.runs:
+            self._away_since_s = self._clock()
+            self._attaching.begin(self.subscription)
+
+    # What the application wants
+
+    async def subscribe(self, subscription: Subscription, within_s: float) -> None:
+        """Read these as a member of the group."""
+        self.subscription = subscription
+        self.core.subscribe()
+        if self._attaching.runs:
+            await self.asking.subscribe(subscription, within_s)
+        else:
+            self._begin()
+
+    async def assign(self, partitions: Collection[TopicPartition], within_s: float) -> None:
+        """Read these, outside of the group's assignment."""
+        self.subscription = Subscription()
+        self.by_hand = True
+        await self._finish()
+        gone = self.core.held.keys() - set(partitions)
+        self.core.assign(partitions)
+        self._begin()
+        if partitions or gone:
+            await self.asking.assign(list(partitions), within_s)
+
+    async def unsubscribe(self, within_s: float) -> None:
+        """Be no member, read nothing."""
+        was_by_hand, self.by_hand, self.subscription = self.by_hand, False, Subscription()
+        self.core.assign(())
+        if not self._attaching.runs:
+            return
+        if was_by_hand:
+            await self.asking.assign((), within_s)
+        else:
+            await self.asking.subscribe(self.subscription, within_s)
+
+    async def _finish(self) -> None:
+        self.settle()
+        if finished := self.core.finish():
+            await self._attaching.send(words.acknowledged(finished))
+
+    async def seek(
+        self, offsets: Mapping[TopicPartition, int], within_s: float, *, moved: bool = True
+    ) -> None:
+        """Return records from there on."""
+        void = await self.asking.seek(offsets, within_s)
+        for partition, offset in offsets.items():
+            self.core.sought(partition, offset, void, moved=moved)
+        self._room.set()
+        await self._grant()
+
+    async def pause(self, partitions: Collection[TopicPartition], within_s: float) -> None:
+        """Return nothing of these."""
+        await self.asking.pause(partitions, within_s)
+        self.core.paused.update(partitions)
+
+    async def resume(self, partitions: Collection[TopicPartition], within_s: float) -> None:
+        """Return what comes of these again."""
+        await self.asking.resume(partitions, within_s)
+        self.core.paused.difference_update(partitions)
+        self._news.set()
+
+    async def position(self, partition: TopicPartition, within_s: float) -> int:
+        """The next offset that is returned."""
+        self._begin()
+
+        async def look() -> int:
+            if (known := self.core.position(partition)) is not None:
+                return known
+            found = await self.asking.positions([partition], within_s)
+            # Records that came meanwhile know better.
+            if (known := self.core.position(partition, found.get(partition))) is not None:
+                return known
+            raise errors.CoordinatorNotAvailable(
+                f"{partition.topic}[{partition.partition}] has no position yet"
+            )
+
+        return await until(look, deadline_s=self._clock() + within_s, clock=self._clock)
+
+    async def group_metadata(self, within_s: float) -> GroupMetadata:
+        """What this member is to its group now."""
+        tenure = None
+        if self._attaching.runs and self._trouble is None and not self.by_hand:
+            tenure = await self.asking.tenure(within_s)
+        known = [each for each in (tenure, self._tenure) if each is not None and not self.by_hand]
+        newest = max(
+            known,
+            key=lambda each: (each.incarnation, each.generation_id),
+            default=Tenure(NONE, "", NONE, NONE),
+        )
+        return GroupMetadata(
+            group_id=self._group_id,
+            incarnation=newest.incarnation,
+            generation_id=newest.generation_id,
+            member_id=newest.member_id,
+        )
+
+    # Commits
+
+    async def commit(self, offsets: Offsets | None, within_s: float) -> None:
+        """Commit these, or as far as the application has come; asked again while that may help."""
+        wanted = self.wanted(offsets)
+        deadline_s = self._clock() + within_s
+        async with self._committing:
+            tenures = self._tenures(wanted)
+            for tenure, some in tenures.items():
+
+                async def ask(tenure: int = tenure, some: Offsets = some) -> None:
+                    if self._tenures(some).keys() != {tenure}:
+                        raise errors.IllegalGeneration(", ".join(f"{each[0]}[{each[1]}]" for each in some))
+                    await self.asking.commit(some, tenure, max(deadline_s - self._clock(), 0))
+
+                await until(ask, deadline_s=deadline_s, clock=self._clock)
+        if wanted:
+            self.outcomes.append((None, wanted, None))
+
+    def wanted(self, offsets: Offsets | None) -> Offsets:
+        """What a commit is about."""
+        self.settle()
+        if offsets is not None:
+            return dict(offsets)
+        return {partition: OffsetAndMetadata(offset) for partition, offset in self.core.reached().items()}
+
+    def _tenures(self, offsets: Offsets) -> Mapping[int, Offsets]:
+        """By the tenure in which their partitions were received; 0 = whatever the sidecar has now."""
+        found: dict[int, dict[TopicPartition, OffsetAndMetadata]] = {}
+        for partition, offset in offsets.items():
+            held = self.core.held.get(partition)
+            if held is None or self.by_hand:
+                number = 0
+            elif held.tenure == NONE:
+                raise errors.IllegalGeneration(f"{partition.topic}[{partition.partition}]")
+            else:
+                number = held.tenure
+            found.setdefault(number, {})[partition] = offset
+        return found
+
+    def commit_later(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
+        """Commit once, behind the commits before; the outcome is told by a later call."""
+        if len(self._commits_waiting) >= COMMITS_MAX:
+            raise errors.BufferExhausted(
+                f"{COMMITS_MAX:,} commits wait for their outcome: commit less often, or with commit()"
+            )
+        wanted = self.wanted(offsets)
+        task = asyncio.create_task(self._commit_once(wanted, callback))
+        self._commits_waiting.add(task)
+        task.add_done_callback(self._commits_waiting.discard)
+
+    async def _commit_once(self, wanted: Offsets, callback: OnCommit | None) -> None:
+        failed: errors.RotaError | None = None
+        async with self._committing:
+            try:
+                within_s = self._options.default_api_timeout_ms / 1000
+                for tenure, some in self._tenures(wanted).items():
+                    await self.asking.commit(some, tenure, within_s)
+            except errors.RotaError as error:
+                failed = error
+        self.outcomes.append((callback, wanted, failed))
+        self._news.set()
+
+    # The end
+
+    async def finish(self, within_s: float, *, commits: bool) -> None:
+        """What was returned is done; where the consumer commits by itself, that is committed. Nothing else is returned."""
+        await self._finish()
+        if commits and self.core.reached() and self._trouble is None and self._attaching.runs:
+            try:
+                await self.commit(None, within_s)
+            except errors.RotaError as error:
+                log.warning(
+                    "the last offsets could not be committed, and their records come again: %s", error
+                )
+
+    async def close(self, within_s: float) -> None:
+        """Wait for commits, go in good order, end the consumer's own sidecar."""
+        self._ends = True
+        self._room.set()
+        if self._commits_waiting:
+            await asyncio.wait(self._commits_waiting, timeout=within_s)
+        await self._attaching.end()
+        await self._sidecar.close()

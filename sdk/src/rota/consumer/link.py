@@ -1,0 +1,229 @@
+"""
+How a sidecar is reached. The engines of consumers and handlers speak through a `Link`: gRPC in earnest, memory in
+`rota.testing`.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from rota import errors
+from rota.connection import OPTIONS
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
+
+if TYPE_CHECKING:
+    from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
+
+Code = grpc.StatusCode
+ATTACH_S = 10.0
+
+
+class Hearer(Protocol):
+    """Whom an attachment tells what the sidecar says."""
+
+    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
+        """Something happens to partitions."""
+        ...
+
+    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+        """Records, or refusals; nothing more is read before this returns."""
+        ...
+
+
+class Attachment(Protocol):
+    """The application is attached to its sidecar, and hears it."""
+
+    @property
+    def settings(self) -> pb.AttachResponse.Attached:
+        """What the sidecar is set to."""
+        ...
+
+    async def send(self, request: pb.DeliverRequest) -> None:
+        """Verdicts, credit and acknowledgements arrive in the order in which they are sent. Raises Disconnected."""
+        ...
+
+    async def lasting(self) -> errors.RotaError:
+        """Waits until it has ended; why."""
+        ...
+
+    async def detach(self) -> None:
+        """Go in good order: what was received and has no verdict was not begun."""
+        ...
+
+
+class Link(Protocol):
+    """A sidecar."""
+
+    async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
+        """Become its application. Raises Disconnected, or what the sidecar says against it."""
+        ...
+
+    async def ask(self, call: str, request: Any, within_s: float) -> Any:  # noqa: ANN401  one of many calls
+        """The answer to one of its unary calls, once; raises one of `rota.errors` when there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Give up the connection."""
+        ...
+
+
+class GrpcLink(Link):
+    """By gRPC; to be made and used on a running loop."""
+
+    def __init__(self, address: str) -> None:
+        """`unix:/path` or `host:port`."""
+        self._address = address
+        self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+        self._stub: ConsumerAsyncStub = ConsumerStub(self._channel)
+
+    @override
+    async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
+        attachment = GrpcAttachment(self._address, self._stub, hearer)
+        try:
+            await asyncio.wait_for(attachment.begin(hello), ATTACH_S)
+        except BaseException as error:
+            await attachment.give_up()
+            if isinstance(error, grpc.aio.AioRpcError):
+                raise error_of(error, self._address) from error
+            if isinstance(error, TimeoutError):
+                raise errors.Disconnected(
+                    f"the sidecar at {self._address} did not take this application in {ATTACH_S:.0f} s: "
+                    "see its log"
+                ) from error
+            raise
+        return attachment
+
+    @override
+    async def ask(self, call: str, request: Any, within_s: float) -> Any:
+        try:
+            return await getattr(self._stub, call)(request, timeout=max(within_s, 0.001))
+        except grpc.aio.AioRpcError as error:
+            raise error_of(error, self._address) from error
+
+    @override
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class GrpcAttachment(Attachment):
+    """The two streams. When one of them ends, so does the other."""
+
+    def __init__(self, address: str, stub: "ConsumerAsyncStub", hearer: Hearer) -> None:
+        self._address = address
+        self._stub = stub
+        self._hearer = hearer
+        self._attached = pb.AttachResponse.Attached()
+        self._sending = asyncio.Lock()
+        self._events = stub.Attach()
+        self._deliveries: Any = None
+        self._reading: list[asyncio.Task[None]] = []
+
+    async def begin(self, hello: pb.AttachRequest.Hello) -> None:
+        """Raises AioRpcError."""
+        await self._events.write(pb.AttachRequest(hello=hello))
+        first = await self._events.read()
+        if not isinstance(first, pb.AttachResponse):
+            await _raise_status(self._events)
+            raise errors.Disconnected(f"the sidecar at {self._address} ended the attachment: see its log")
+        self._attached = first.attached
+        self._deliveries = self._stub.Deliver()
+        await self._deliveries.write(
+            pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=first.attached.session))
+        )
+        self._reading = [
+            asyncio.create_task(self._read_events()),
+            asyncio.create_task(self._read_records()),
+        ]
+
+    @property
+    @override
+    def settings(self) -> pb.AttachResponse.Attached:
+        return self._attached
+
+    async def _read_events(self) -> None:
+        async for response in self._events:
+            if response.HasField("event"):
+                await self._hearer.hear_event(response.event)
+
+    async def _read_records(self) -> None:
+        async for response in self._deliveries:
+            await self._hearer.hear_records(response)
+
+    @override
+    async def send(self, request: pb.DeliverRequest) -> None:
+        try:
+            async with self._sending:
+                await self._deliveries.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
+
+    @override
+    async def lasting(self) -> errors.RotaError:
+        try:
+            ended, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self.give_up()
+        failed = next((task.exception() for task in ended if task.exception() is not None), None)
+        if isinstance(failed, grpc.aio.AioRpcError):
+            return error_of(failed, self._address)
+        if failed is not None:
+            raise failed
+        return errors.Disconnected(f"the sidecar at {self._address} ended the attachment: see its log")
+
+    @override
+    async def detach(self) -> None:
+        # First all that was said about records, then the goodbye: the two streams could overtake each other.
+        try:
+            await self._deliveries.done_writing()
+            await self._reading[1]
+            await self._events.write(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
+            await self._events.done_writing()
+            await self._reading[0]
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
+
+    async def give_up(self) -> None:
+        """End both streams, whatever they do."""
+        for task in self._reading:
+            task.cancel()
+        self._events.cancel()
+        if self._deliveries is not None:
+            self._deliveries.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+
+async def _raise_status(call: Any) -> None:  # noqa: ANN401  a call of any kind
+    code = await call.code()
+    if code is not Code.OK:
+        raise grpc.aio.AioRpcError(
+            code, await call.initial_metadata(), await call.trailing_metadata(), await call.details()
+        )
+
+
+def error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
+    """Transport, and refusals of a call as a whole."""
+    said = error.details() or error.code().name
+    match error.code():
+        case Code.DEADLINE_EXCEEDED:
+            return errors.TimedOut(
+                f"the sidecar at {address} did not answer in time: see whether it reaches its servers"
+            )
+        case Code.UNIMPLEMENTED:
+            return errors.NotSupported(f"the sidecar at {address} is too old for this call: update it")
+        case Code.ALREADY_EXISTS:
+            # Perhaps this application itself, before its connection broke.
+            return errors.Disconnected(f"the sidecar at {address} refuses: {said}")
+        case Code.FAILED_PRECONDITION | Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE:
+            return errors.SidecarFailed(f"the sidecar at {address} refuses: {said}")
+        case Code.RESOURCE_EXHAUSTED:
+            return errors.ThrottlingQuotaExceeded.saying(f"the sidecar at {address}: {said}")
+        case Code.PERMISSION_DENIED | Code.UNAUTHENTICATED:
+            return errors.ClusterAuthorizationFailed.saying(f"the sidecar at {address} forbids it: {said}")
+        case _:
+            return errors.Disconnected(
+                f"the sidecar at {address} cannot be reached ({said}): see whether it runs"
+            )

@@ -1,0 +1,180 @@
+"""The settings of a consumer: names, defaults, which of them are the sidecar's, and what does not go together."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from rota import errors
+from rota.consumer.listeners import ConsumerInterceptor
+from rota.consumer.portions import Deserializer
+
+if TYPE_CHECKING:
+    from rota.connection import Credentials
+
+SIDECAR = "ROTA_SIDECAR"
+MIB = 1 << 20
+
+
+class Settings(TypedDict, total=False):
+    """What may be given by name to a consumer. What each is for: `Options`."""
+
+    group_id: str
+    bootstrap_servers: str | Sequence[str]
+    sidecar: str
+    client_id: str
+    enable_auto_commit: bool
+    max_poll_records: int
+    max_buffered_records: int
+    buffer_memory: int
+    default_api_timeout_ms: float
+    consumer_timeout_ms: float
+    key_deserializer: Deserializer
+    value_deserializer: Deserializer
+    interceptors: Sequence[ConsumerInterceptor]
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    auto_commit_interval_ms: int
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    group_instance_id: str
+    partition_assignment_strategy: str | Sequence[str]
+    coordination: Literal["auto", "kafka", "rota"]
+    coordinator_address: str
+    credentials: "Credentials"
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    sidecar_flags: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings that go together."""
+
+    # The group; a sidecar that is there already knows its own.
+    group_id: str = ""
+    # `rota://host:port` for Rota's log, `host:port` for Kafka: the consumer then starts a sidecar of its own.
+    bootstrap_servers: str | Sequence[str] = ""
+    # The sidecar that is there: `unix:/path` or `host:port`. Else the variable ROTA_SIDECAR.
+    sidecar: str = ""
+    # What people see of the consumer in tools and logs.
+    client_id: str = "rota"
+    # Commit what polls have returned, once the application polls again. Else only `commit` and `commit_async` do.
+    enable_auto_commit: bool = True
+    # What one poll returns, at most.
+    max_poll_records: int = 500
+    # What may wait in the consumer: records, and about so many bytes.
+    max_buffered_records: int = 10_000
+    buffer_memory: int = 16 * MIB
+    # How long calls wait for the sidecar that have no time of their own.
+    default_api_timeout_ms: float = 60_000
+    # Iteration ends when nothing came for so long.
+    consumer_timeout_ms: float = math.inf
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    interceptors: Sequence[ConsumerInterceptor] = field(default_factory=tuple)
+    # All below are settings of the consumer's own sidecar; None: as the sidecar has it.
+    # Where to begin without a commit.
+    auto_offset_reset: Literal["earliest", "latest", "none"] | None = None
+    auto_commit_interval_ms: int | None = None
+    isolation_level: Literal["read_uncommitted", "read_committed"] | None = None
+    # How long records may be in the application's hands before others get its partitions.
+    max_poll_interval_ms: int | None = None
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    # A static member: its partitions wait for it over a restart.
+    group_instance_id: str | None = None
+    # `range`, `roundrobin`, `sticky`, `cooperative-sticky`, `load-aware-sticky`, or one's own.
+    partition_assignment_strategy: str | Sequence[str] | None = None
+    # `rota` and an address where Rota coordinates groups over Kafka's records.
+    coordination: Literal["auto", "kafka", "rota"] | None = None
+    coordinator_address: str | None = None
+    # Files: certificates, and a token for rota:// addresses.
+    credentials: "Credentials | None" = None
+    # The login to Kafka. Name and password go to the sidecar by its environment.
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+    # Further flags of `python -m rota_sidecar`.
+    sidecar_flags: Sequence[str] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        for sentence in self._faults():
+            raise errors.InvalidArgument(sentence)
+
+    def _faults(self) -> list[str]:
+        faults = [
+            f"{name} is {value}, and has to be more than 0"
+            for name in POSITIVE
+            if not isinstance(value := getattr(self, name), int | float) or value <= 0
+        ]
+        if self.sidecar and self.bootstrap_servers:
+            faults.append(
+                "both a sidecar and bootstrap_servers are given: the sidecar knows its servers, leave one of them out"
+            )
+        if not self.own_sidecar:
+            faults += [
+                f"{name} is a setting of the sidecar, and this consumer uses one that is there: set it there"
+                for name in SIDECAR_SETTINGS
+                if getattr(self, name) not in (None, ())
+            ]
+        if not self.own_sidecar and not self.address:
+            faults.append(
+                f"there is no sidecar: give sidecar= or {SIDECAR}, or bootstrap_servers= for one of the consumer's own"
+            )
+        if self.own_sidecar and not self.group_id:
+            faults.append("group_id is missing: name the group to be a member of")
+        return faults
+
+    @property
+    def own_sidecar(self) -> bool:
+        """Whether the consumer starts one."""
+        return bool(self.bootstrap_servers) and not self.sidecar
+
+    @property
+    def address(self) -> str:
+        """Of the sidecar that is there."""
+        return self.sidecar or os.environ.get(SIDECAR, "")
+
+
+FLAGS: Mapping[str, str] = {
+    "auto_offset_reset": "--initial-offset",
+    "auto_commit_interval_ms": "--commit-interval-ms",
+    "isolation_level": "--isolation-level",
+    "max_poll_interval_ms": "--processing-timeout-ms",
+    "session_timeout_ms": "--session-timeout-ms",
+    "heartbeat_interval_ms": "--heartbeat-interval-ms",
+    "group_instance_id": "--group-instance-id",
+    "coordination": "--coordination",
+    "coordinator_address": "--coordinator-address",
+    "sasl_mechanism": "--sasl-mechanism",
+}
+"""Settings that a sidecar takes as they are."""
+
+SIDECAR_SETTINGS = (
+    *FLAGS,
+    "partition_assignment_strategy",
+    "credentials",
+    "sasl_username",
+    "sasl_password",
+    "sidecar_flags",
+)
+POSITIVE = (
+    "max_poll_records",
+    "max_buffered_records",
+    "buffer_memory",
+    "default_api_timeout_ms",
+    "consumer_timeout_ms",
+)
+NAMES = frozenset(each.name for each in fields(Options))
+
+
+def options_of(settings: Settings) -> Options:
+    """The options; a setting that is not known is refused by name."""
+    for name in settings:
+        if name not in NAMES:
+            raise errors.InvalidArgument(f"a consumer has no setting {name!r}: see rota.consumer.options")
+    return Options(**settings)

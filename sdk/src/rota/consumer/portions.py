@@ -1,0 +1,132 @@
+"""Records on their way through a consumer: consecutive ones of a partition, as columns that are unpacked when asked for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+from rota.records import Headers, Record, TopicPartition
+
+Deserializer = Callable[[str, bytes | None], Any]
+"""Of topic and bytes: the object."""
+
+
+class Columns(Protocol):
+    """A whole batch, as `rota.Records` reads one."""
+
+    @property
+    def values(self) -> Sequence[bytes | None]: ...
+    @property
+    def keys(self) -> Sequence[bytes | None]: ...
+    @property
+    def timestamps_ms(self) -> Sequence[int]: ...
+    @property
+    def headers(self) -> Sequence[Headers]: ...
+
+
+class Portion:
+    """
+    Consecutive records of one partition; columns when asked for, records when iterated over.
+
+    >>> for batch in consumer.poll_batches(timeout_ms=500):     # doctest: +SKIP
+    ...     store(batch.topic, batch.partition, batch.base_offset, batch.values)
+    """
+
+    __slots__ = (
+        "_record_size",
+        "_whole",
+        "_whole_offset",
+        "base_offset",
+        "deliveries",
+        "ledger",
+        "next_offset",
+        "place",
+    )
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        ledger: int,
+        whole: Columns,
+        offsets: range,
+        *,
+        deliveries: int = 1,
+        size: float = 0,
+    ) -> None:
+        """All of `whole`, whose records have these offsets. `ledger` is what verdicts on them name."""
+        self.place = place
+        self.ledger = ledger
+        self.deliveries = deliveries
+        self._record_size = size / max(len(offsets), 1)
+        self.base_offset = offsets.start
+        self.next_offset = offsets.stop
+        self._whole = whole
+        self._whole_offset = offsets.start
+
+    @property
+    def topic(self) -> str:
+        return self.place.topic
+
+    @property
+    def partition(self) -> int:
+        return self.place.partition
+
+    def __len__(self) -> int:
+        return self.next_offset - self.base_offset
+
+    @property
+    def size(self) -> float:
+        """About how many bytes it takes."""
+        return self._record_size * len(self)
+
+    def between(self, first: int, end: int) -> "Portion":
+        """Those from one offset to before another one; what was unpacked is shared."""
+        part = Portion(self.place, self.ledger, self._whole, range(first, end), deliveries=self.deliveries)
+        part._record_size, part._whole_offset = self._record_size, self._whole_offset
+        return part
+
+    @property
+    def values(self) -> Sequence[bytes | None]:
+        """All values."""
+        return self._cut(self._whole.values)
+
+    @property
+    def keys(self) -> Sequence[bytes | None]:
+        """All keys."""
+        return self._cut(self._whole.keys)
+
+    @property
+    def timestamps_ms(self) -> Sequence[int]:
+        """All timestamps."""
+        return self._cut(self._whole.timestamps_ms)
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers of each."""
+        return self._cut(self._whole.headers)
+
+    def _cut(self, column: Sequence[Any]) -> Sequence[Any]:
+        first, end = self.base_offset - self._whole_offset, self.next_offset - self._whole_offset
+        return column if first == 0 and end == len(column) else column[first:end]
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records(None, None)
+
+    def records(
+        self, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
+    ) -> Iterator[Record[Any, Any]]:
+        """One by one; each is made when it is asked for, and raises what its deserializer raises."""
+        topic = self.topic
+        return map(
+            Record,
+            repeat(topic),
+            repeat(self.partition),
+            range(self.base_offset, self.next_offset),
+            self.timestamps_ms,
+            _each(key_deserializer, topic, self.keys),
+            _each(value_deserializer, topic, self.values),
+            self.headers,
+        )
+
+
+def _each(deserializer: Deserializer | None, topic: str, column: Sequence[bytes | None]) -> Any:  # noqa: ANN401  whatever it makes
+    return column if deserializer is None else map(deserializer, repeat(topic), column)

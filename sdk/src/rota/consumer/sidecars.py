@@ -1,0 +1,67 @@
+"""Where a consumer's or handler's sidecar comes from: one that is there, or one that is started here."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from typing_extensions import override
+
+from rota.consumer.link import GrpcLink, Link
+
+
+class Subscription(NamedTuple):
+    """What an application wants to read: topics, or all whose whole name matches the pattern; nothing = not said yet."""
+
+    topics: Sequence[str] = ()
+    pattern: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.pattern)
+
+
+class Sidecar(Protocol):
+    """What engines reach through a link."""
+
+    async def open(self, subscription: Subscription) -> Link:
+        """The link; a sidecar that is started begins with this subscription. Raises SidecarFailed."""
+        ...
+
+    @property
+    def begins_subscribed(self) -> bool:
+        """Whether it was started with that subscription, so that nobody has to tell it."""
+        ...
+
+    def ended(self) -> str:
+        """Why there is no sidecar any more and never will be, in a sentence; empty while there may be one."""
+        ...
+
+    async def close(self) -> None:
+        """Give up the link, and end what was started."""
+        ...
+
+
+class GivenSidecar(Sidecar):
+    """One that is there already, and stays."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._link: Link | None = None
+
+    @override
+    async def open(self, subscription: Subscription) -> Link:
+        if self._link is None:
+            self._link = GrpcLink(self._address)
+        return self._link
+
+    @property
+    @override
+    def begins_subscribed(self) -> bool:
+        return False
+
+    @override
+    def ended(self) -> str:
+        return ""
+
+    @override
+    async def close(self) -> None:
+        if self._link is not None:
+            await self._link.close()

@@ -1,0 +1,111 @@
+"""Between what travels to and from a sidecar and the values of this package."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rota import errors
+from rota.consumer.core import Finished, Kind, Rebalance, Tenure
+from rota.consumer.portions import Portion
+from rota.log_reader import Records
+from rota.offsets import OffsetAndMetadata
+from rota.records import TopicPartition
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+
+KINDS = {pb.ASSIGNED: Kind.ASSIGNED, pb.REVOKING: Kind.REVOKING, pb.REVOKED: Kind.REVOKED, pb.LOST: Kind.LOST}
+
+
+def partition_of(partition: pb.TopicPartition) -> TopicPartition:
+    """As users have it."""
+    return TopicPartition(partition.topic, partition.partition)
+
+
+def tenure_of(tenure: pb.Tenure) -> Tenure:
+    """As the core has it."""
+    return Tenure(tenure.number, tenure.member_id, tenure.generation_id, tenure.incarnation)
+
+
+def rebalance_of(event: pb.AttachResponse.Event, now_s: float) -> Rebalance:
+    """As the core has it."""
+    return Rebalance(
+        event.event_id,
+        KINDS[event.kind],
+        tuple(partition_of(each) for each in event.partitions),
+        tenure_of(event.tenure) if event.HasField("tenure") else None,
+        now_s + event.deadline_ms / 1000 if event.kind == pb.REVOKING else None,
+        event.reason,
+    )
+
+
+def portions_of(part: pb.PartitionRecords) -> Iterator[Portion]:
+    """Each batch by itself."""
+    place = partition_of(part.partition)
+    for batch in part.batches:
+        records = Records(place.topic, place.partition, batch, part.first_offset)
+        yield Portion(
+            place,
+            part.ledger,
+            records,
+            range(records.base_offset, records.next_offset),
+            deliveries=part.deliveries,
+            size=len(batch.payload),
+        )
+
+
+def partitions(given: Iterable[tuple[str, int]]) -> Sequence[pb.TopicPartition]:
+    """As requests have them."""
+    return [pb.TopicPartition(topic=topic, partition=partition) for topic, partition in given]
+
+
+def offsets(given: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[pb.PartitionOffset]:
+    """As requests have them."""
+    return [
+        pb.PartitionOffset(
+            partition=pb.TopicPartition(topic=topic, partition=partition),
+            offset=each.offset,
+            metadata=each.metadata,
+            leader_epoch=each.leader_epoch if each.leader_epoch >= 0 else None,
+        )
+        for (topic, partition), each in given.items()
+    ]
+
+
+def acknowledged(finished: Sequence[Finished]) -> pb.DeliverRequest:
+    """The application is done with these."""
+    return pb.DeliverRequest(
+        judgements=pb.DeliverRequest.Judgements(
+            judgements=[
+                pb.DeliverRequest.Judgement(
+                    partition=pb.TopicPartition(
+                        topic=each.partition.topic, partition=each.partition.partition
+                    ),
+                    ledger=each.ledger,
+                    offset=each.first,
+                    last_offset=each.last,
+                    verdict=pb.ACK,
+                )
+                for each in finished
+            ]
+        )
+    )
+
+
+def credit(records: int) -> pb.DeliverRequest:
+    """So many more may come."""
+    return pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=records))
+
+
+def acknowledgement(event_id: int) -> pb.DeliverRequest:
+    """What the event asked for is done; what is still in hand of partitions that go was not begun."""
+    return pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event_id))
+
+
+def check(code: int, where: str, sentence: str = "") -> None:
+    """Raise the error of an answer, if it has one."""
+    if code:
+        error = errors.error_of(code, where)
+        raise type(error).saying(f"{where}: {sentence}") if sentence else error
+
+
+def check_each(offsets: Iterable[pb.PartitionOffset], sentence: str = "") -> None:
+    """Raise the error of the first part of an answer that has one."""
+    for each in offsets:
+        check(each.error_code, f"{each.partition.topic}[{each.partition.partition}]", sentence)

@@ -1,0 +1,123 @@
+"""Handlers: functions of one record, and the verdicts that they give."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rota import errors
+from rota.consumer.portions import Deserializer
+from rota.records import Record
+
+Function = Callable[[Record[Any, Any]], object] | Callable[[Record[Any, Any]], Awaitable[object]]
+Ordering = Literal["partition", "key", "unordered"]
+ORDERINGS: tuple[Ordering, ...] = ("partition", "key", "unordered")
+
+
+class Verdict(Exception):
+    """What a handler raises to say something else than that it is done."""
+
+
+class Retry(Verdict):
+    """
+    Deliver the record again: after so many seconds, or by the group's backoff.
+
+    >>> raise rota.Retry(after=30, reason="the shop is closed")    # doctest: +SKIP
+    """
+
+    def __init__(self, after: float | None = None, reason: str = "") -> None:
+        super().__init__(reason)
+        if after is not None and after < 0:
+            raise errors.InvalidArgument(f"Retry(after={after}): give 0 or more seconds")
+        self.after = after
+        self.reason = reason
+
+
+class DeadLetter(Verdict):
+    """
+    The record will never work: put it aside, into the dead-letter topic.
+
+    >>> raise rota.DeadLetter("no such customer")    # doctest: +SKIP
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Skip(Verdict):
+    """Go on without the record; it is counted as skipped."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function and the records it is for. Made by `rota.handler`; it can still be called as a function."""
+
+    function: Function
+    topics: Sequence[str]
+    ordering: Ordering
+    concurrency: int
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+
+    def __call__(self, record: Record[Any, Any]) -> object:
+        return self.function(record)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether what it gives is to be awaited."""
+        return inspect.iscoroutinefunction(self.function)
+
+
+def handler(
+    *topics: str,
+    ordering: Ordering = "partition",
+    concurrency: int = 64,
+    key_deserializer: Deserializer | None = None,
+    value_deserializer: Deserializer | None = None,
+) -> Callable[[Function], Handler]:
+    """
+    Make a function the handler of topics.
+
+    It gets one record. When it returns the record is done; it may raise `Retry`, `DeadLetter` or `Skip`; any other
+    exception is a retry with the exception as its reason. With `ordering="key"` the records of a key come one after
+    the other, and others beside them, up to `concurrency` at a time; with "partition" those of a partition; with
+    "unordered" none waits for another. A function that is not asynchronous runs in a thread.
+
+    >>> @rota.handler("orders", ordering="key")     # doctest: +SKIP
+    ... def bill(record):
+    ...     send_invoice(record.value)
+    >>> rota.run(bill, group_id="billing", bootstrap_servers="rota://127.0.0.1:7070")    # doctest: +SKIP
+    """
+    if not topics:
+        raise errors.InvalidArgument("a handler needs a topic: @rota.handler('orders')")
+    if ordering not in ORDERINGS:
+        raise errors.InvalidArgument(f"ordering is {ordering!r}: use one of {', '.join(ORDERINGS)}")
+    if concurrency < 1:
+        raise errors.InvalidArgument(f"concurrency is {concurrency}: give 1 or more")
+
+    def made(function: Function) -> Handler:
+        return Handler(function, topics, ordering, concurrency, key_deserializer, value_deserializer)
+
+    return made
+
+
+def check_together(handlers: Sequence[Handler]) -> None:
+    """They share one member of the group, and its settings."""
+    if not handlers:
+        raise errors.InvalidArgument("there is no handler to run: give one made by @rota.handler")
+    for each in handlers:
+        if not isinstance(each, Handler):
+            raise errors.InvalidArgument(f"{each!r} is no handler: put @rota.handler('topic') over it")
+    if len({(each.ordering, each.concurrency) for each in handlers}) > 1:
+        raise errors.InvalidArgument(
+            "handlers of one process share a member of the group: give all the same ordering and concurrency"
+        )
+    topics = [topic for each in handlers for topic in each.topics]
+    twice = sorted({topic for topic in topics if topics.count(topic) > 1})
+    if twice:
+        raise errors.InvalidArgument(f"{twice[0]} has two handlers: give each topic one")

@@ -1,0 +1,105 @@
+"""
+Which record a handler gets next, and what is said of it afterwards: decided here, performed by the runner.
+
+With the ordering `partition` several records of a partition are in hand, and wait here for each other; else the sidecar
+sends only what may begin at once.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rota.records import Record, TopicPartition
+
+
+class Job(NamedTuple):
+    """A record to be worked on, under the ledger in which it was delivered."""
+
+    place: TopicPartition
+    ledger: int
+    record: Record[Any, Any]
+    deliveries: int
+
+
+@dataclass(slots=True)
+class Lane:
+    """One partition in one ledger."""
+
+    ledger: int
+    waiting: deque[Job] = field(default_factory=deque)
+    running: int = 0
+
+
+class Lanes:
+    """Of one application."""
+
+    def __init__(self, *, in_order: bool, room: int) -> None:
+        self._in_order = in_order
+        self._room = room
+        self._credit = 0
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self.running = 0
+
+    def received(self, jobs: Iterable[Job]) -> list[Job]:
+        """Records came; those to be begun now."""
+        begun: list[Job] = []
+        for job in jobs:
+            self._credit -= 1
+            lane = self._lanes.get(job.place)
+            if lane is None or lane.ledger < job.ledger:
+                # What runs of an earlier ledger is judged there, and changes nothing.
+                lane = self._lanes[job.place] = Lane(job.ledger)
+            elif job.ledger < lane.ledger:
+                continue
+            lane.waiting.append(job)
+            begun += self._next(lane)
+        return begun
+
+    def _next(self, lane: Lane) -> list[Job]:
+        begun: list[Job] = []
+        while lane.waiting and not (self._in_order and lane.running):
+            begun.append(lane.waiting.popleft())
+            lane.running += 1
+        self.running += len(begun)
+        return begun
+
+    def judged(self, job: Job, *, comes_again: bool) -> list[Job]:
+        """A record has its verdict; those to be begun now. In order, all behind one that comes again come again too."""
+        self.running -= 1
+        lane = self._lanes.get(job.place)
+        if lane is None or lane.ledger != job.ledger:
+            return []
+        lane.running -= 1
+        if self._in_order and comes_again:
+            lane.waiting.clear()
+        return self._next(lane)
+
+    def stop(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Begin nothing more of these, or of anything; what runs goes on."""
+        for place, lane in self._lanes.items():
+            if partitions is None or place in partitions:
+                lane.waiting.clear()
+
+    def is_idle(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether nothing of these runs."""
+        return not any(lane.running for place, lane in self._lanes.items() if place in partitions)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """They are gone."""
+        for place in partitions:
+            self._lanes.pop(place, None)
+
+    def credit(self) -> int:
+        """How many more records the sidecar may send, to be told now."""
+        held = self.running + sum(len(lane.waiting) for lane in self._lanes.values())
+        more = self._room - held - self._credit
+        if more * 2 < self._room:
+            return 0
+        self._credit += more
+        return more
+
+    def lost_connection(self) -> None:
+        """The sidecar is gone, and will send everything anew."""
+        self._lanes.clear()
+        self._credit = 0

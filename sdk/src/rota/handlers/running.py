@@ -1,0 +1,66 @@
+"""`rota.run`: handlers as a whole process, until it is told to stop."""
+
+import asyncio
+import signal
+import threading
+from dataclasses import replace
+from typing import Unpack
+
+from rota import errors
+from rota.consumer.calls import sidecar_of
+from rota.consumer.options import Options, Settings, options_of
+from rota.handlers.handler import Handler, check_together
+from rota.handlers.runner import Runner
+from rota.producer.clocks import clocks
+
+# Settings of a consumer that polls; a handler says such things by itself, or has no use for them.
+OF_POLLING = (
+    "consumer_timeout_ms",
+    "enable_auto_commit",
+    "interceptors",
+    "key_deserializer",
+    "max_buffered_records",
+    "max_poll_records",
+    "value_deserializer",
+)
+
+
+def run(*handlers: Handler, dead_letter_topic: str = "", **settings: Unpack[Settings]) -> None:
+    """
+    Run handlers until SIGTERM or SIGINT: what is being worked on is finished first, and nothing else is begun.
+
+    Settings are those of a consumer. With `bootstrap_servers=` it starts a sidecar of its own, which is set as the
+    handlers want it; a sidecar that is there must be set so already. `dead_letter_topic` takes the records that have
+    failed for good; without it they stop their partition.
+
+    >>> rota.run(bill, group_id="billing", bootstrap_servers="rota://127.0.0.1:7070")    # doctest: +SKIP
+    """
+    check_together(handlers)
+    options = _options(handlers[0], settings, dead_letter_topic)
+    asyncio.run(_run(handlers, options))
+
+
+def _options(like: Handler, settings: Settings, dead_letter_topic: str) -> Options:
+    for name in OF_POLLING:
+        if name in settings:
+            raise errors.InvalidArgument(f"{name} is for consumers that poll: leave it out of rota.run")
+    options = options_of(settings)
+    if options.own_sidecar:
+        flags = [*options.sidecar_flags, f"--ordering={like.ordering}", f"--concurrency={like.concurrency}"]
+        if dead_letter_topic:
+            flags.append(f"--dead-letter-topic={dead_letter_topic}")
+        return replace(options, sidecar_flags=flags)
+    if dead_letter_topic:
+        raise errors.InvalidArgument(
+            "dead_letter_topic is a setting of the sidecar, and this process uses one that is there: set it there"
+        )
+    return options
+
+
+async def _run(handlers: tuple[Handler, ...], options: Options) -> None:
+    runner = Runner(handlers, sidecar_of(options), options.client_id, clocks().monotonic_s)
+    if threading.current_thread() is threading.main_thread():
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, runner.stop)
+    await runner.run()

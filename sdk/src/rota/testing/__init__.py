@@ -1,0 +1,6 @@
+"""A group in memory, for tests of an application's own consumers and handlers: no server, no waiting."""
+
+from rota.testing.group import Group
+from rota.testing.partition import DeadLetter
+
+__all__ = ["DeadLetter", "Group"]

@@ -1,0 +1,167 @@
+"""`rota.testing.Group`: topics and one group in memory, as an application's tests use them."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self, Unpack
+
+from rota.connection import background
+from rota.consumer.api import Consumer
+from rota.consumer.async_api import AsyncConsumer
+from rota.consumer.options import Options, Settings, options_of
+from rota.handlers.handler import Handler, check_together
+from rota.handlers.runner import ORDERINGS, Runner
+from rota.producer.clocks import clocks
+from rota.producer.partitioner import hash_of
+from rota.records import Headers, Record, RecordMetadata, TopicPartition
+from rota.testing.link import MemoryLink
+from rota.testing.partition import DeadLetter, Stored
+from rota.testing.sidecar import MemorySidecar
+
+PARTITIONS = 3
+RUN_S = 60.0
+Given = tuple[str, int]
+
+
+class Group:
+    """
+    A group with one member, and the topics that it reads.
+
+    >>> @rota.handler("orders")
+    ... def bill(record):
+    ...     if record.value == b"bad":
+    ...         raise rota.DeadLetter("it is bad")
+    >>> with rota.testing.Group() as group:
+    ...     _ = group.send("orders", b"good"), group.send("orders", b"bad")
+    ...     group.run(bill)
+    ...     [letter.reason for letter in group.dead_letters]
+    ['it is bad']
+
+    Verdicts mean what they mean in earnest. Time is virtual: a retry waits for nobody, and moves `now_ms`.
+    """
+
+    def __init__(self, group_id: str = "test", *, partitions: int = PARTITIONS, retries: int = 5) -> None:
+        """Topics are made when they are first used, with so many partitions."""
+        self.group_id = group_id
+        self._partitions = partitions
+        self._sidecar = MemorySidecar(group_id, retries=retries)
+        self._sent = 0
+        self._consumers: list[Consumer] = []
+
+    # Records
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Make a topic of so many partitions, or give it more."""
+        self._sidecar.make_topic(topic, partitions)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
+        """Put a record into a topic, as a producer would: by partition, else by key, else in turn."""
+        self._make(topic)
+        count = len(self._sidecar.topics[topic])
+        if partition is None:
+            partition = self._sent % count if key is None else hash_of(key) % count
+        self._sent += 1
+        time = self._sidecar.now_ms if timestamp_ms is None else timestamp_ms
+        place = TopicPartition(topic, partition)
+        offset = self._sidecar.append(place, Stored(key, value, time, tuple(headers or ())))
+        return RecordMetadata(topic, partition, offset, time)
+
+    def _make(self, topic: str) -> None:
+        if topic not in self._sidecar.topics:
+            self._sidecar.make_topic(topic, self._partitions)
+
+    def records(self, topic: str) -> list[Record]:
+        """All that is in a topic, partition by partition."""
+        return [record for each in self._sidecar.topics.get(topic, ()) for record in each.records()]
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """What was given up, why, and after how many deliveries."""
+        return [letter for each in self._sidecar.all_partitions() for letter in each.dead]
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        """The group's offsets."""
+        return dict(self._sidecar.committed())
+
+    @property
+    def now_ms(self) -> int:
+        """The time, which only retries move."""
+        return self._sidecar.now_ms
+
+    # Those who read
+
+    def run(self, *handlers: Handler) -> None:
+        """Run handlers until every record has its verdict. What they raise counts as it does in earnest."""
+        check_together(handlers)
+        for each in handlers:
+            for topic in each.topics:
+                self._make(topic)
+        self._sidecar.ordering = ORDERINGS[handlers[0].ordering]
+        self._sidecar.concurrency = handlers[0].concurrency
+        background().run(self._run(handlers), RUN_S)
+
+    async def _run(self, handlers: tuple[Handler, ...]) -> None:
+        runner = Runner(handlers, MemoryLink(self._sidecar), self.group_id, clocks().monotonic_s)
+        runner.is_done = lambda: self._sidecar.is_done
+        await runner.run()
+
+    def consumer(self, *topics: str, **settings: Unpack[Settings]) -> Consumer:
+        """A `rota.Consumer` of this group; one at a time. It is closed with the group."""
+        consumer = Consumer.over(MemoryLink(self._sidecar), self._options(topics, settings))
+        self._consumers.append(consumer)
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
+
+    def async_consumer(self, **settings: Unpack[Settings]) -> AsyncConsumer:
+        """A `rota.AsyncConsumer` of this group; close it yourself."""
+        return AsyncConsumer.over(MemoryLink(self._sidecar), self._options((), settings))
+
+    def _options(self, topics: Iterable[str], settings: Settings) -> Options:
+        for topic in topics:
+            self._make(topic)
+        return options_of({"sidecar": "memory", "group_id": self.group_id, **settings})
+
+    # Rebalances
+
+    def take_away(self, *partitions: Given) -> None:
+        """
+        Somebody else joins the group and gets these: the member is asked to let them go.
+
+        >>> group.take_away(("orders", 0))                  # doctest: +SKIP
+        >>> consumer.poll()         # calls on_partitions_revoked                             # doctest: +SKIP
+        """
+        with self._sidecar.lock:
+            self._sidecar.elsewhere.update(TopicPartition(*each) for each in partitions)
+            self._sidecar.rebalance()
+
+    def give_back(self, *partitions: Given) -> None:
+        """Somebody else leaves the group: the member gets these again."""
+        with self._sidecar.lock:
+            self._sidecar.elsewhere.difference_update(TopicPartition(*each) for each in partitions)
+            self._sidecar.rebalance()
+
+    def lose(self, *partitions: Given, reason: str = "the session has ended") -> None:
+        """The member is taken for dead, and somebody else gets these: nobody asks it."""
+        self._sidecar.lose([TopicPartition(*each) for each in partitions], reason)
+
+    def expire(self) -> None:
+        """The deadline of what is being revoked has come."""
+        self._sidecar.expire()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for consumer in self._consumers:
+            consumer.close()

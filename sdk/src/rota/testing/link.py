@@ -1,0 +1,107 @@
+"""From engines to a sidecar in memory: what gRPC does in earnest."""
+
+import asyncio
+from typing import Any
+
+from typing_extensions import override
+
+from rota import errors
+from rota.consumer.link import Attachment, Hearer, Link
+from rota.consumer.sidecars import Sidecar, Subscription
+from rota.testing.sidecar import MemorySidecar, Voice
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+
+
+class MemoryLink(Link, Sidecar):
+    """A sidecar that is there; to be used on one running loop."""
+
+    def __init__(self, sidecar: MemorySidecar) -> None:
+        self._sidecar = sidecar
+
+    @override
+    async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
+        attachment = MemoryAttachment(self._sidecar, hearer)
+        attachment.begin(hello)
+        return attachment
+
+    @override
+    async def ask(self, call: str, request: Any, within_s: float) -> Any:
+        return self._sidecar.ask(call, request)
+
+    @override
+    async def open(self, subscription: Subscription) -> Link:
+        return self
+
+    @property
+    @override
+    def begins_subscribed(self) -> bool:
+        return False
+
+    @override
+    def ended(self) -> str:
+        return ""
+
+    @override
+    async def close(self) -> None:
+        """There is nothing to give up."""
+
+
+class MemoryAttachment(Attachment, Voice):
+    """What the sidecar says comes through a queue for each stream, as long as its credit and its events."""
+
+    def __init__(self, sidecar: MemorySidecar, hearer: Hearer) -> None:
+        self._sidecar = sidecar
+        self._hearer = hearer
+        self._loop = asyncio.get_running_loop()
+        self._attached = pb.AttachResponse.Attached()
+        self._events: asyncio.Queue[pb.AttachResponse.Event] = asyncio.Queue()
+        self._records: asyncio.Queue[pb.DeliverResponse] = asyncio.Queue()
+        self._ended: asyncio.Future[errors.RotaError] = self._loop.create_future()
+        self._reading: list[asyncio.Task[None]] = []
+
+    def begin(self, hello: pb.AttachRequest.Hello) -> None:
+        """Raises SidecarFailed where there is another application."""
+        self._attached = self._sidecar.attach(hello, self)
+        self._reading = [
+            asyncio.create_task(self._read_events()),
+            asyncio.create_task(self._read_records()),
+        ]
+        self._sidecar.begin()
+
+    @property
+    @override
+    def settings(self) -> pb.AttachResponse.Attached:
+        return self._attached
+
+    @override
+    def tell(self, event: pb.AttachResponse.Event) -> None:
+        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    @override
+    def deliver(self, response: pb.DeliverResponse) -> None:
+        self._loop.call_soon_threadsafe(self._records.put_nowait, response)
+
+    async def _read_events(self) -> None:
+        while True:
+            await self._hearer.hear_event(await self._events.get())
+
+    async def _read_records(self) -> None:
+        while True:
+            await self._hearer.hear_records(await self._records.get())
+
+    @override
+    async def send(self, request: pb.DeliverRequest) -> None:
+        self._sidecar.hear(request)
+
+    @override
+    async def lasting(self) -> errors.RotaError:
+        return await asyncio.shield(self._ended)
+
+    @override
+    async def detach(self) -> None:
+        self._sidecar.detach(self._attached.session)
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+        if not self._ended.done():
+            self._ended.set_result(errors.Disconnected("the application has said goodbye"))

@@ -1,0 +1,201 @@
+"""One partition of a group in memory: its records, and what became of each. `rota.testing.sidecar` keeps them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from rota.records import Headers, Record, TopicPartition
+from rota_proto.log.columns import CODEC, Columns, pack
+from rota_proto.log.v1 import log_pb2
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+
+
+class Stored(NamedTuple):
+    """A record of the log."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers
+
+
+class DeadLetter(NamedTuple):
+    """A record that was given up, why, and how often it was delivered until then."""
+
+    record: Record
+    reason: str
+    deliveries: int
+
+
+class State(Enum):
+    """Of one record."""
+
+    IN_HAND = 1
+    # To be delivered again, not before its time.
+    WAITS = 2
+    DONE = 3
+
+
+@dataclass(slots=True)
+class Delivered:
+    """A record that was handed out at least once since the last seek."""
+
+    state: State
+    deliveries: int = 1
+    due_ms: int = 0
+
+
+class MemoryPartition:
+    """All records, and those that were handed out in the present ledger."""
+
+    def __init__(self, place: TopicPartition) -> None:
+        self.place = place
+        self.log: list[Stored] = []
+        self.committed: tuple[int, str] | None = None
+        self.dead: list[DeadLetter] = []
+        self.ledger = 0
+        self.tenure = 0
+        self.is_paused = False
+        # Whether the application has acknowledged that it has it, and has not been asked to let it go.
+        self.is_open = False
+        # The first record that was not handed out.
+        self.handed = 0
+        # The lowest record without a verdict.
+        self.position = 0
+        self._delivered: dict[int, Delivered] = {}
+        # How many of them are to be delivered again.
+        self._waits = 0
+
+    def read_from(self, offset: int, ledger: int) -> None:
+        """Everything that is in hand is void."""
+        self._delivered.clear()
+        self._waits = 0
+        self.handed, self.position, self.ledger = offset, offset, ledger
+
+    @property
+    def in_hand(self) -> int:
+        """Records that the application has."""
+        return sum(each.state is State.IN_HAND for each in self._delivered.values())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every record has its verdict."""
+        return self.position >= len(self.log)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the first record that waits may be delivered again."""
+        waiting = [each.due_ms for each in self._delivered.values() if each.state is State.WAITS]
+        return min(waiting, default=None)
+
+    def next(self, ordering: pb.Ordering.ValueType, now_ms: int) -> int | None:
+        """The next record that may be handed out in this order."""
+        if not self.is_open or self.is_paused:
+            return None
+        held_up: set[bytes] = set()
+        for offset in self._candidates(ordering):
+            delivered = self._delivered.get(offset)
+            state = None if delivered is None else delivered.state
+            if state is State.DONE:
+                continue
+            key = self.log[offset].key
+            waits = delivered is not None and state is State.WAITS and delivered.due_ms > now_ms
+            if state is not State.IN_HAND and not waits and key not in held_up:
+                return offset
+            if ordering == pb.ORDERING_KEY and key is not None:
+                held_up.add(key)
+        return None
+
+    def _candidates(self, ordering: pb.Ordering.ValueType) -> range:
+        """What may come next, as far as the order of the partition goes."""
+        if ordering != pb.ORDERING_PARTITION:
+            return range(self.position, len(self.log))
+        waiting = (at for at, each in self._delivered.items() if each.state is State.WAITS)
+        first = min(waiting, default=self.handed) if self._waits else self.handed
+        return range(first, min(first + 1, len(self.log)))
+
+    def hand_out(self, offset: int) -> pb.PartitionRecords:
+        """The record, as it travels."""
+        delivered = self._delivered.setdefault(offset, Delivered(State.IN_HAND, 0))
+        self._waits -= delivered.state is State.WAITS
+        delivered.state = State.IN_HAND
+        delivered.deliveries += 1
+        self.handed = max(self.handed, offset + 1)
+        return pb.PartitionRecords(
+            partition=pb.TopicPartition(topic=self.place.topic, partition=self.place.partition),
+            tenure=pb.Tenure(number=self.tenure),
+            ledger=self.ledger,
+            deliveries=delivered.deliveries,
+            batches=[batch_of(offset, [self.log[offset]])],
+            first_offset=offset,
+        )
+
+    def has(self, first: int, last: int) -> bool:
+        """Whether all of these are in the application's hands."""
+        found = [self._delivered.get(offset) for offset in range(first, last + 1)]
+        return all(each is not None and each.state is State.IN_HAND for each in found)
+
+    def settle(self, first: int, last: int) -> None:
+        """These have their verdict."""
+        for offset in range(first, last + 1):
+            self._delivered[offset].state = State.DONE
+        while (next_one := self._delivered.get(self.position)) and next_one.state is State.DONE:
+            del self._delivered[self.position]
+            self.position += 1
+
+    def retry(self, offset: int, due_ms: int, ordering: pb.Ordering.ValueType) -> None:
+        """Deliver it again, in partition order with all that came behind it."""
+        delivered = self._delivered[offset]
+        delivered.state, delivered.due_ms = State.WAITS, due_ms
+        self._waits += 1
+        if ordering == pb.ORDERING_PARTITION:
+            self._give_back(offset + 1)
+
+    def give_back(self) -> None:
+        """The application has not begun what it has."""
+        self._give_back(0)
+
+    def _give_back(self, first: int) -> None:
+        for offset, each in self._delivered.items():
+            if offset >= first and each.state is State.IN_HAND:
+                each.state, each.due_ms = State.WAITS, 0
+                each.deliveries -= 1
+                self._waits += 1
+
+    def deliveries(self, offset: int) -> int:
+        """How often a record was handed out."""
+        return self._delivered[offset].deliveries
+
+    def bury(self, offset: int, reason: str) -> None:
+        """Give a record up."""
+        letter = DeadLetter(self._record(offset), reason, self.deliveries(offset))
+        self.dead.append(letter)
+        self.settle(offset, offset)
+
+    def records(self) -> Iterator[Record]:
+        """The whole log."""
+        return map(self._record, range(len(self.log)))
+
+    def _record(self, offset: int) -> Record:
+        key, value, timestamp_ms, headers = self.log[offset]
+        return Record(self.place.topic, self.place.partition, offset, timestamp_ms, key, value, headers)
+
+
+def batch_of(offset: int, records: Sequence[Stored]) -> log_pb2.RecordBatch:
+    """Consecutive records, as they travel."""
+    columns = Columns(
+        [each.value for each in records],
+        [each.key for each in records],
+        [each.timestamp_ms for each in records],
+        [each.headers for each in records],
+    )
+    base_ms = records[0].timestamp_ms
+    return log_pb2.RecordBatch(
+        base_offset=offset,
+        base_timestamp_ms=base_ms,
+        max_timestamp_ms=max(each.timestamp_ms for each in records),
+        count=len(records),
+        codec=CODEC,
+        payload=pack(columns, len(records), base_ms),
+    )

@@ -167,7 +167,9 @@ class ConsumerService(pb_grpc.ConsumerServicer):
 
 def within_s(context: Context) -> float:
     """How long the caller waits, and we at most."""
-    return min(context.time_remaining(), WITHIN_S_MAX)
+    # Its types do not say so, but without a deadline there is none.
+    remaining_s: float | None = context.time_remaining()
+    return WITHIN_S_MAX if remaining_s is None else min(remaining_s, WITHIN_S_MAX)
 
 
 def make_server(service: ConsumerService) -> grpc.aio.Server:

@@ -1,0 +1,175 @@
+"""The service on a real unix socket, and an application's side of its streams."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from rota_proto.log.columns import unpack
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
+from rota_sidecar.application.listening import listen_on_socket
+from rota_sidecar.application.service import ConsumerService, make_server
+from rota_sidecar.repacking import Repacking
+from tests.sidecar.application.fakes import FakeDeliveries
+
+if TYPE_CHECKING:
+    from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
+
+    AttachStream = grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]
+    DeliverStream = grpc.aio.StreamStreamCall[pb.DeliverRequest, pb.DeliverResponse]
+    Stream = grpc.aio.StreamStreamCall[Any, Any]
+else:
+    AttachStream = DeliverStream = Stream = grpc.aio.StreamStreamCall
+
+STORY_S = 10
+SOCKET = "app.sock"
+Code = grpc.StatusCode
+# The client's side takes any size, so that it is the server that keeps the bound.
+OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+
+
+@dataclass
+class Talk:
+    """An application, the service, and the deliveries behind it."""
+
+    deliveries: FakeDeliveries
+    channel: grpc.aio.Channel
+    said: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def stub(self) -> "ConsumerAsyncStub":
+        return ConsumerStub(self.channel)
+
+    async def attach(self, client_id: str = "", *, reads_itself: bool = False) -> AttachStream:
+        """An Attach stream that is open, after its Attached."""
+        stream = self.stub.Attach()
+        hello = pb.AttachRequest.Hello(client_id=client_id, reads_itself=reads_itself)
+        await stream.write(pb.AttachRequest(hello=hello))
+        response = await stream.read()
+        assert isinstance(response, pb.AttachResponse)
+        assert response.attached.session
+        return stream
+
+    async def deliver(self, session: int = 1) -> DeliverStream:
+        """A Deliver stream that has said hello."""
+        stream = self.stub.Deliver()
+        await stream.write(pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=session)))
+        return stream
+
+    async def raw(self, method: str, *messages: bytes) -> tuple[Code, str]:
+        """How a stream ends on which bytes are sent as they are."""
+        stream: Stream = self.channel.stream_stream(f"/rota.sidecar.v1.Consumer/{method}")()
+        return await ended(stream, *messages)
+
+
+async def ended(stream: Stream, *messages: object) -> tuple[Code, str]:
+    """Send what is still to be sent; the status and the words with which the stream ends."""
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await to_the_end(stream, *messages)
+    return refusal.value.code(), refusal.value.details() or ""
+
+
+async def to_the_end(stream: Stream, *messages: object) -> None:
+    """Send these, and read all that comes."""
+    try:
+        for message in messages:
+            await stream.write(message)
+    except asyncio.InvalidStateError:
+        # The other side has ended it meanwhile; reading says how.
+        pass
+    while await stream.read() is not grpc.aio.EOF:
+        pass
+
+
+async def refused(call: Awaitable[object]) -> tuple[Code, str]:
+    """The status and the words of a call that is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await call
+    return refusal.value.code(), refusal.value.details() or ""
+
+
+@asynccontextmanager
+async def talking(folder: Path, deliveries: FakeDeliveries | None = None) -> AsyncIterator[Talk]:
+    """A service that runs."""
+    said: list[tuple[str, str]] = []
+    heard = deliveries or FakeDeliveries()
+    service = ConsumerService(heard, Repacking(), lambda event, sentence: said.append((event, sentence)))
+    server = make_server(service)
+    target = listen_on_socket(server, folder / SOCKET)
+    await server.start()
+    async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
+        yield Talk(heard, channel, said)
+    await server.stop(None)
+
+
+def play(folder: Path, story: Callable[[Talk], Coroutine[Any, Any, None]]) -> None:
+    """Run a story with a service of its own."""
+
+    async def run() -> None:
+        async with asyncio.timeout(STORY_S), talking(folder) as talk:
+            await story(talk)
+
+    asyncio.run(run())
+
+
+def credit(records: int) -> pb.DeliverRequest:
+    return pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=records))
+
+
+def judged(*judgements: pb.DeliverRequest.Judgement) -> pb.DeliverRequest:
+    return pb.DeliverRequest(judgements=pb.DeliverRequest.Judgements(judgements=judgements))
+
+
+def judgement(
+    offset: int,
+    verdict: int = pb.ACK,
+    *,
+    last_offset: int | None = None,
+    retry_after_ms: int | None = None,
+    reason: str = "",
+    about: tuple[str, int, int] = ("orders", 0, 1),
+) -> pb.DeliverRequest.Judgement:
+    """About a partition, and a ledger of it."""
+    topic, partition, ledger = about
+    return pb.DeliverRequest.Judgement(
+        partition=at(topic, partition),
+        ledger=ledger,
+        offset=offset,
+        last_offset=last_offset,
+        verdict=verdict,  # type: ignore[arg-type]  # any number
+        retry_after_ms=retry_after_ms,
+        reason=reason,
+    )
+
+
+def at(topic: str, partition: int) -> pb.TopicPartition:
+    return pb.TopicPartition(topic=topic, partition=partition)
+
+
+def goodbye() -> pb.AttachRequest:
+    return pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye())
+
+
+def acknowledge(event_id: int) -> pb.AttachRequest:
+    return pb.AttachRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event_id))
+
+
+def values(groups: Iterable[pb.PartitionRecords]) -> Sequence[tuple[int, bytes | None]]:
+    """The records that are meant: offsets and values."""
+    found: list[tuple[int, bytes | None]] = []
+    for group in groups:
+        for batch in group.batches:
+            columns = unpack(batch.payload, batch.count, batch.base_timestamp_ms)
+            assert columns.values is not None
+            offsets = range(batch.base_offset, batch.base_offset + batch.count)
+            found += [
+                pair for pair in zip(offsets, columns.values, strict=True) if pair[0] >= group.first_offset
+            ]
+    return found

@@ -1,0 +1,330 @@
+"""Attach: who is there, what it is told, and how it goes."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_sidecar.application import streams, telling
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery.config import CommitMode, DeliveryConfig
+from rota_sidecar.ledger.batches import Ordering
+from rota_sidecar.ledger.rules import Rules
+from rota_sidecar.member.partitions import Partition
+from tests.sidecar.application.fakes import NOW_MS, P0, P1, TENURE, told
+from tests.sidecar.application.talking import (
+    AttachStream,
+    Code,
+    Talk,
+    acknowledge,
+    at,
+    credit,
+    ended,
+    goodbye,
+    judged,
+    judgement,
+    play,
+)
+
+pytestmark = pytest.mark.process
+
+Story = Callable[[Talk], Coroutine[Any, Any, None]]
+
+
+async def event_of(stream: AttachStream) -> pb.AttachResponse.Event:
+    response = await stream.read()
+    assert isinstance(response, pb.AttachResponse)
+    return response.event
+
+
+def test_an_application_learns_what_the_sidecar_is_set_to(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        talk.deliveries.set_to = DeliveryConfig(
+            "shop.orders", Rules(Ordering.KEY), concurrency=7, commit_mode=CommitMode.SYNC
+        )
+        stream = talk.stub.Attach()
+        await stream.write(
+            pb.AttachRequest(hello=pb.AttachRequest.Hello(client_id="app", commits_itself=True))
+        )
+        response = await stream.read()
+        assert response == pb.AttachResponse(
+            attached=pb.AttachResponse.Attached(
+                session=1,
+                group_id="shop.orders",
+                ordering=pb.ORDERING_KEY,
+                concurrency=7,
+                processing_timeout_ms=120_000,
+                commit_mode="sync",
+            )
+        )
+        assert talk.deliveries.attached == [(True, False, True)]
+        assert talk.said == [("attached", "app is attached")]
+
+    play(tmp_path, story)
+
+
+def test_a_second_application_is_refused_and_the_first_one_stays(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        first = await talk.attach()
+        hello = pb.AttachRequest(hello=pb.AttachRequest.Hello())
+        code, words = await ended(talk.stub.Attach(), hello)
+        assert code is Code.ALREADY_EXISTS
+        assert "attached already" in words
+        talk.deliveries.there.tell(told(3, do.Kind.ASSIGNED, P0))
+        assert (await event_of(first)).kind == pb.ASSIGNED
+        assert talk.deliveries.detached == []
+
+    play(tmp_path, story)
+
+
+def test_an_event_says_what_happens_to_which_partitions_and_for_how_long(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.tell(told(8, do.Kind.REVOKING, P1, P0, deadline_ms=NOW_MS + 1_500))
+        assert await event_of(stream) == pb.AttachResponse.Event(
+            event_id=1,
+            kind=pb.REVOKING,
+            partitions=[at("orders", 0), at("orders", 1)],
+            tenure=pb.Tenure(member_id="member-1", generation_id=4, incarnation=77, number=1),
+            deadline_ms=1_500,
+        )
+
+    play(tmp_path, story)
+
+
+def test_a_deadline_that_has_passed_is_now(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.tell(told(8, do.Kind.REVOKING, P0, deadline_ms=NOW_MS - 1))
+        assert (await event_of(stream)).deadline_ms == 0
+
+    play(tmp_path, story)
+
+
+def test_an_acknowledgement_is_heard_once(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.tell(told(40, do.Kind.ASSIGNED, P0))
+        event = await event_of(stream)
+        await stream.write(acknowledge(event.event_id))
+        await stream.write(acknowledge(event.event_id))
+        await stream.write(goodbye())
+        await talk.deliveries.until(lambda: talk.deliveries.detached)
+        assert talk.deliveries.all(on.Acknowledged) == [on.Acknowledged(40)]
+
+    play(tmp_path, story)
+
+
+def test_revoked_may_be_acknowledged_and_is_not_waited_for(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.tell(told(41, do.Kind.REVOKED, P0))
+        await stream.write(acknowledge((await event_of(stream)).event_id))
+        await stream.write(goodbye())
+        await talk.deliveries.until(lambda: talk.deliveries.detached)
+        assert talk.deliveries.heard == []
+
+    play(tmp_path, story)
+
+
+def test_an_event_that_never_was_cannot_be_acknowledged(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        code, words = await ended(stream, acknowledge(1))
+        assert code is Code.FAILED_PRECONDITION
+        assert words == "there was no event 1: acknowledge the event_id of an event"
+        await talk.deliveries.until(lambda: talk.deliveries.detached)
+        assert talk.deliveries.detached == [(1, False)]
+
+    play(tmp_path, story)
+
+
+def test_an_event_on_deliver_is_acknowledged_after_the_judgements_before_it(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        records = await talk.deliver()
+        talk.deliveries.there.tell(told(9, do.Kind.REVOKING, P0))
+        event = await event_of(stream)
+        await records.write(judged(judgement(5)))
+        await records.write(
+            pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event.event_id))
+        )
+        await talk.deliveries.until(lambda: len(talk.deliveries.heard) == 2)
+        assert isinstance(talk.deliveries.heard[0], on.Judged)
+        assert talk.deliveries.heard[1] == on.Acknowledged(9)
+
+    play(tmp_path, story)
+
+
+def test_very_many_partitions_come_in_several_events_and_are_acknowledged_by_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "PARTITIONS_PER_EVENT", 2)
+    partitions = [Partition("orders", number) for number in range(5)]
+
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.tell(told(7, do.Kind.ASSIGNED, *partitions))
+        events = [await event_of(stream) for _ in range(3)]
+        assert [len(event.partitions) for event in events] == [2, 2, 1]
+        assert [event.event_id for event in events] == [1, 2, 3]
+        for event in (events[2], events[0]):
+            await stream.write(acknowledge(event.event_id))
+        talk.deliveries.there.tell(told(8, do.Kind.ASSIGNED, P0))
+        await stream.write(acknowledge((await event_of(stream)).event_id))
+        await stream.write(acknowledge(events[1].event_id))
+        await talk.deliveries.until(lambda: len(talk.deliveries.heard) == 2)
+        assert talk.deliveries.heard == [on.Acknowledged(8), on.Acknowledged(7)]
+
+    play(tmp_path, story)
+
+
+def test_ten_thousand_partitions_with_the_longest_names_fit_into_a_message() -> None:
+    names = (f"{number:05}".ljust(249, "x") for number in range(telling.PARTITIONS_PER_EVENT))
+    partitions = [Partition(name, 100_000) for name in names]
+    book = telling.Telling()
+    book.tell(told(1, do.Kind.ASSIGNED, *partitions), NOW_MS)
+    message = book._waiting.get_nowait()
+    assert message.ByteSize() < 4 << 20
+
+
+def test_an_application_that_reads_no_events_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "EVENTS_MAX", 3)
+
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        for number in range(4):
+            talk.deliveries.there.tell(told(number, do.Kind.ASSIGNED, P0))
+        code, words = await ended(stream)
+        assert code is Code.RESOURCE_EXHAUSTED
+        assert words.startswith("3 events wait for the application")
+
+    play(tmp_path, story)
+
+
+def test_a_goodbye_is_a_clean_end(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach(client_id="app")
+        await stream.write(goodbye())
+        assert await stream.read() is grpc.aio.EOF
+        assert await stream.code() is Code.OK
+        assert talk.deliveries.detached == [(1, True)]
+        assert talk.said[-1] == ("detached", "app said goodbye")
+
+    play(tmp_path, story)
+
+
+def test_an_application_that_vanishes_is_gone_and_not_clean(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        (await talk.attach()).cancel()
+        await talk.deliveries.until(lambda: talk.deliveries.detached)
+        assert talk.deliveries.detached == [(1, False)]
+        await talk.attach()
+
+    play(tmp_path, story)
+
+
+def test_closing_the_stream_without_a_goodbye_is_not_clean(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF
+        assert talk.deliveries.detached == [(1, False)]
+
+    play(tmp_path, story)
+
+
+def test_the_sidecars_end_is_said_to_the_application(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        records = await talk.deliver()
+        await records.write(credit(1))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        talk.deliveries.there.close("the sidecar stops")
+        assert await ended(stream) == (Code.UNAVAILABLE, "the sidecar stops")
+        assert await ended(records) == (Code.UNAVAILABLE, "the sidecar stops")
+
+    play(tmp_path, story)
+
+
+def test_a_report_is_heard_of_who_reads_by_itself(tmp_path: Path) -> None:
+    position = pb.AttachRequest.Report.Position(partition=at("orders", 1), tenure_number=3, position=9)
+    report = pb.AttachRequest(report=pb.AttachRequest.Report(positions=[position]))
+
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach(reads_itself=True)
+        await stream.write(report)
+        await talk.deliveries.until(lambda: talk.deliveries.heard)
+        assert talk.deliveries.heard == [on.Reported([on.ReportedPosition(P1, 3, 9, None)])]
+
+    play(tmp_path, story)
+
+
+def test_a_report_of_anybody_else_is_refused(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        code, words = await ended(stream, pb.AttachRequest(report=pb.AttachRequest.Report()))
+        assert code is Code.FAILED_PRECONDITION
+        assert "attach with reads_itself" in words
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (acknowledge(1), "Attach begins with a hello: send it first, and once"),
+        (pb.AttachRequest(), "the message has no request that this version knows"),
+        (
+            pb.AttachRequest(hello=pb.AttachRequest.Hello(client_id="x" * 1_025)),
+            "client_id has 1025 characters; at most 1024 are taken",
+        ),
+    ],
+)
+def test_attach_begins_with_a_hello(tmp_path: Path, first: pb.AttachRequest, words: str) -> None:
+    async def story(talk: Talk) -> None:
+        assert await ended(talk.stub.Attach(), first) == (Code.INVALID_ARGUMENT, words)
+        assert talk.deliveries.attached == []
+
+    play(tmp_path, story)
+
+
+def test_a_second_hello_is_refused(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        code, _ = await ended(stream, pb.AttachRequest(hello=pb.AttachRequest.Hello()))
+        assert code is Code.INVALID_ARGUMENT
+
+    play(tmp_path, story)
+
+
+def test_a_stream_without_a_hello_is_not_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HELLO_S", 0.05)
+
+    async def story(talk: Talk) -> None:
+        code, words = await ended(talk.stub.Attach())
+        assert code is Code.DEADLINE_EXCEEDED
+        assert "begin Attach with one" in words
+
+    play(tmp_path, story)
+
+
+def test_the_tenure_of_an_empty_assignment_is_the_present_one(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        newer = TENURE._replace(number=2, generation=5)
+        talk.deliveries.is_held = {P0: TENURE}
+        talk.deliveries.there.tell(told(1, do.Kind.ASSIGNED, tenure=newer))
+        await event_of(stream)
+        assignment = await talk.stub.Assignment(pb.AssignmentRequest())
+        assert assignment.tenure.generation_id == 5
+        assert list(assignment.partitions) == [at("orders", 0)]
+
+    play(tmp_path, story)

@@ -1,0 +1,563 @@
+"""Deliver and Poll: credit, records, verdicts, and an application that gets it wrong."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_sidecar.application import attachment
+from rota_sidecar.application.allowance import UNSENT_BYTES_MAX
+from rota_sidecar.application.wellformed import CREDIT_MAX
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.ledger.rules import Verdict
+from tests.sidecar.application.fakes import P0, P1, batch, damaged, handed, piece, told
+from tests.sidecar.application.talking import (
+    Code,
+    DeliverStream,
+    Talk,
+    at,
+    credit,
+    ended,
+    goodbye,
+    judged,
+    judgement,
+    play,
+    refused,
+    values,
+)
+
+pytestmark = pytest.mark.process
+LIMIT = 4 << 20
+
+
+async def message_of(stream: DeliverStream) -> pb.DeliverResponse:
+    response = await stream.read()
+    assert isinstance(response, pb.DeliverResponse)
+    return response
+
+
+def test_credit_is_passed_on(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(3))
+        await stream.write(credit(4))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 7)
+
+    play(tmp_path, story)
+
+
+def test_what_is_handed_out_together_comes_in_one_message(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(10))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        talk.deliveries.there.deliver(
+            [
+                handed(piece(batch(5, [b"a", b"b"])), piece(batch(9, [b"c"]))),
+                handed(piece(batch(1, [b"d"])), partition=P1, ledger=2, deliveries=3),
+            ]
+        )
+        first, second = (await message_of(stream)).partitions
+        assert first.partition == at("orders", 0)
+        assert (first.ledger, first.deliveries, first.first_offset) == (1, 1, 5)
+        assert first.tenure == pb.Tenure(member_id="member-1", generation_id=4, incarnation=77, number=1)
+        assert values([first]) == [(5, b"a"), (6, b"b"), (9, b"c")]
+        assert (second.ledger, second.deliveries) == (2, 3)
+        assert values([second]) == [(1, b"d")]
+
+    play(tmp_path, story)
+
+
+def test_what_does_not_fit_into_a_message_comes_in_the_next_ones_in_order(tmp_path: Path) -> None:
+    batches = [batch(number * 10, [bytes([number]) * 200_000] * 10) for number in range(5)]
+
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(50))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        talk.deliveries.there.deliver([handed(*map(piece, batches))])
+        found: list[tuple[int, bytes | None]] = []
+        messages = 0
+        while len(found) < 50:
+            message = await message_of(stream)
+            assert message.ByteSize() <= LIMIT
+            found += values(message.partitions)
+            messages += 1
+        assert [offset for offset, _ in found] == list(range(50))
+        assert messages == 3
+
+    play(tmp_path, story)
+
+
+def test_a_batch_that_is_too_large_alone_comes_in_parts(tmp_path: Path) -> None:
+    large = batch(0, [bytes([number]) * 1_500_000 for number in range(5)])
+
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(5))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 5)
+        talk.deliveries.there.deliver([handed(piece(large))])
+        found: list[tuple[int, bytes | None]] = []
+        while len(found) < 5:
+            message = await message_of(stream)
+            assert message.ByteSize() <= LIMIT
+            found += values(message.partitions)
+        assert [(offset, (value or b"")[:1]) for offset, value in found] == [
+            (number, bytes([number])) for number in range(5)
+        ]
+
+    play(tmp_path, story)
+
+
+def test_a_record_that_fits_into_no_message_is_a_dead_letter_and_takes_no_credit(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(2))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 2)
+        talk.deliveries.there.deliver(
+            [handed(piece(batch(7, [b"x" * LIMIT]))), handed(piece(batch(8, [b"y"])))]
+        )
+        assert values((await message_of(stream)).partitions) == [(8, b"y")]
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 3)
+        (verdict,) = talk.deliveries.judgements
+        assert (verdict.first, verdict.last, verdict.verdict) == (7, 7, Verdict.DEAD_LETTER)
+        assert "fits into no message of 4 MiB" in verdict.reason
+
+    play(tmp_path, story)
+
+
+def test_records_that_nobody_can_unpack_are_dead_letters(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(10))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 10)
+        talk.deliveries.there.deliver([handed(piece(damaged(3, 4), 3, 5))])
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 12)
+        assert [(each.first, each.verdict) for each in talk.deliveries.judgements] == [
+            (3, Verdict.DEAD_LETTER),
+            (4, Verdict.DEAD_LETTER),
+        ]
+
+    play(tmp_path, story)
+
+
+def test_only_the_first_batch_may_begin_before_what_is_meant(tmp_path: Path) -> None:
+    whole = [batch(0, [b"a", b"b", b"c"]), batch(3, [b"d", b"e", b"f"])]
+
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(10))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        talk.deliveries.there.deliver([handed(piece(whole[0], 1), piece(whole[1], 4))])
+        groups = (await message_of(stream)).partitions
+        assert [group.first_offset for group in groups] == [1, 4]
+        assert values(groups) == [(1, b"b"), (2, b"c"), (4, b"e"), (5, b"f")]
+
+    play(tmp_path, story)
+
+
+def test_who_grants_much_and_reads_nothing_is_handed_little(tmp_path: Path) -> None:
+    """What waits for a slow reader waits where it was read ahead."""
+
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(CREDIT_MAX))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        delivered = 0
+        sent: list[int] = []
+        # As deliveries do: as many as there is credit for, and no more. The stream is not read.
+        while talk.deliveries.credit > delivered:
+            for first in range(delivered, talk.deliveries.credit, 1_000):
+                count = min(1_000, talk.deliveries.credit - first)
+                talk.deliveries.there.deliver([handed(piece(batch(first, [b"x" * 5_000] * count)))])
+            delivered = talk.deliveries.credit
+            sent.append(delivered)
+        guess = UNSENT_BYTES_MAX // 1_024
+        assert sent[0] == guess
+        assert delivered <= 2 * guess
+        found = 0
+        while found < delivered:
+            found += len(values((await message_of(stream)).partitions))
+        await talk.deliveries.until(lambda: talk.deliveries.credit > delivered)
+
+    play(tmp_path, story)
+
+
+def test_verdicts_are_heard_as_they_are_given(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(
+            judged(
+                judgement(1, last_offset=4),
+                judgement(5, pb.RETRY, retry_after_ms=250),
+                judgement(6, pb.RETRY),
+                judgement(7, pb.DEAD_LETTER, reason="no such customer"),
+                judgement(8, pb.SKIP, last_offset=9, about=("orders", 0, 2)),
+            )
+        )
+        await talk.deliveries.until(lambda: talk.deliveries.judgements)
+        assert talk.deliveries.judgements == [
+            on.Judgement(1, P0, 1, 4, Verdict.ACK),
+            on.Judgement(1, P0, 5, 5, Verdict.RETRY, 250),
+            on.Judgement(1, P0, 6, 6, Verdict.RETRY),
+            on.Judgement(1, P0, 7, 7, Verdict.DEAD_LETTER, None, "no such customer"),
+            on.Judgement(2, P0, 8, 9, Verdict.SKIP),
+        ]
+
+    play(tmp_path, story)
+
+
+def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(1))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        talk.deliveries.there.refuse([do.Refuse(4, P1, 12, "offset 12 was never handed out")])
+        assert (await message_of(stream)).refusals == [
+            pb.DeliverResponse.Refusal(
+                partition=at("orders", 1), ledger=4, offset=12, sentence="offset 12 was never handed out"
+            )
+        ]
+        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
+        assert values((await message_of(stream)).partitions) == [(0, b"a")]
+
+    play(tmp_path, story)
+
+
+def test_who_is_wrong_all_the_time_and_does_not_look_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachment, "REFUSALS_MAX", 2)
+
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.refuse([do.Refuse(1, P0, offset, "no") for offset in range(3)])
+        code, words = await ended(stream)
+        assert code is Code.RESOURCE_EXHAUSTED
+        assert words.startswith("2 judgements were refused")
+
+    play(tmp_path, story)
+
+
+WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
+    (pb.DeliverRequest(), "the message has no request that this version knows"),
+    (credit(0), "credit for 0 records: give 1 to 1000000"),
+    (credit(-5), "credit for -5 records: give 1 to 1000000"),
+    (judged(judgement(1, pb.VERDICT_UNSPECIFIED)), "0 is no verdict: give ACK, RETRY, DEAD_LETTER or SKIP"),
+    (judged(judgement(1, 9)), "9 is no verdict: give ACK, RETRY, DEAD_LETTER or SKIP"),
+    (judged(judgement(-1)), "a judgement is about offset -1; it cannot be negative"),
+    (judged(judgement(5, last_offset=4)), "a judgement ends at 4, before it begins at 5"),
+    (
+        judged(judgement(5, pb.RETRY, last_offset=6)),
+        "last_offset goes with ACK and SKIP: other verdicts are about one record",
+    ),
+    (judged(judgement(5, retry_after_ms=6)), "retry_after_ms goes with RETRY only"),
+    (
+        judged(judgement(5, pb.RETRY, retry_after_ms=-6)),
+        "retry_after_ms is -6: give 0 to 86400000",
+    ),
+    (
+        judged(judgement(5, about=("orders", 0, 0))),
+        "a judgement names no ledger: give back the one that its records came with",
+    ),
+    (
+        judged(judgement(5, about=("", 0, 1))),
+        "'' can be no topic: up to 249 letters, digits, '.', '_' and '-'",
+    ),
+    (judged(judgement(5, about=("a", -1, 1))), "a/-1: a partition's number is not negative"),
+    (
+        judged(judgement(5, pb.DEAD_LETTER, reason="x" * 2_000)),
+        "reason has 2000 characters; at most 1024 are taken",
+    ),
+    (
+        judged(*[judgement(each) for each in range(10_001)]),
+        "10001 judgements in one request; send at most 10000",
+    ),
+    (
+        pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=1)),
+        "Deliver has one hello: open another stream for another session",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_a_malformed_message_ends_the_attachment_and_nothing_of_it_is_heard(
+    tmp_path: Path, message: pb.DeliverRequest, words: str
+) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        assert await ended(await talk.deliver(), message) == (Code.INVALID_ARGUMENT, words)
+        code, why = await ended(stream)
+        assert code is Code.ABORTED
+        assert words in why
+        assert talk.deliveries.heard == []
+        assert talk.deliveries.detached == [(1, False)]
+        await talk.attach()
+
+    play(tmp_path, story)
+
+
+def test_judgements_are_looked_at_whole_before_any_is_heard(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        code, _ = await ended(await talk.deliver(), judged(judgement(1), judgement(-2)))
+        assert code is Code.INVALID_ARGUMENT
+        assert talk.deliveries.heard == []
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\x7f"])
+@pytest.mark.parametrize("method", ["Attach", "Deliver"])
+def test_bytes_that_are_no_message_are_refused_and_the_service_lives_on(
+    tmp_path: Path, garbage: bytes, method: str
+) -> None:
+    async def story(talk: Talk) -> None:
+        words = "the bytes are not the message that this method takes"
+        assert await talk.raw(method, garbage) == (Code.INVALID_ARGUMENT, words)
+        await talk.attach()
+
+    play(tmp_path, story)
+
+
+def test_a_message_of_a_hundred_megabytes_is_refused_and_the_service_lives_on(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        code, words = await talk.raw("Deliver", b"\x00" * 100_000_000)
+        assert code is Code.RESOURCE_EXHAUSTED
+        assert "4194304" in words
+        await (await talk.deliver()).write(credit(5))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 5)
+
+    play(tmp_path, story)
+
+
+def test_more_credit_than_anybody_needs_is_refused(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        code, words = await ended(await talk.deliver(), credit(CREDIT_MAX), credit(1))
+        assert code is Code.INVALID_ARGUMENT
+        assert "would be more than 1000000" in words
+
+    play(tmp_path, story)
+
+
+def test_deliver_needs_an_attachment_of_that_session(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        words = "no application is attached under session {}: open Attach first"
+        assert await ended(await talk.deliver()) == (Code.FAILED_PRECONDITION, words.format(1))
+        await talk.attach()
+        assert await ended(await talk.deliver(2)) == (Code.FAILED_PRECONDITION, words.format(2))
+
+    play(tmp_path, story)
+
+
+def test_who_reads_by_itself_gets_no_records(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach(reads_itself=True)
+        code, words = await ended(await talk.deliver())
+        assert code is Code.FAILED_PRECONDITION
+        assert "attach without reads_itself" in words
+        code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
+        assert code is Code.FAILED_PRECONDITION
+        await stream.write(goodbye())
+        assert await stream.read() is grpc.aio.EOF
+
+    play(tmp_path, story)
+
+
+def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        first = await talk.deliver()
+        await first.write(credit(1))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        code, words = await ended(await talk.deliver())
+        assert code is Code.FAILED_PRECONDITION
+        assert words.startswith("a Deliver stream takes the records of this attachment already")
+        code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
+        assert code is Code.FAILED_PRECONDITION
+        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
+        assert values((await message_of(first)).partitions) == [(0, b"a")]
+        await stream.write(goodbye())
+        assert await first.read() is grpc.aio.EOF
+
+    play(tmp_path, story)
+
+
+def test_a_deliver_stream_that_breaks_is_the_end_of_the_application(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        records = await talk.deliver()
+        await records.write(credit(1))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        records.cancel()
+        assert await ended(stream) == (
+            Code.ABORTED,
+            "the Deliver stream of this attachment ended (it broke): attach anew",
+        )
+        assert talk.deliveries.detached == [(1, False)]
+
+    play(tmp_path, story)
+
+
+def test_losing_attach_ends_deliver_too(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        records = await talk.deliver()
+        await records.write(credit(1))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        stream.cancel()
+        code, words = await ended(records)
+        assert code is Code.ABORTED
+        assert words == "the Attach stream of this session ended: attach anew"
+
+    play(tmp_path, story)
+
+
+def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        first = await talk.deliver()
+        await first.write(credit(5))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
+        assert values((await message_of(first)).partitions) == [(0, b"a")]
+        await first.write(judged(judgement(0)))
+        await first.done_writing()
+        assert await first.read() is grpc.aio.EOF
+        assert [each.first for each in talk.deliveries.judgements] == [0]
+        talk.deliveries.there.deliver([handed(piece(batch(1, [b"b"])))])
+        assert values((await message_of(await talk.deliver())).partitions) == [(1, b"b")]
+        assert talk.deliveries.detached == []
+
+    play(tmp_path, story)
+
+
+def test_records_of_lost_partitions_are_not_sent_any_more_and_take_no_credit(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        first = await talk.deliver()
+        await first.write(credit(4))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 4)
+        talk.deliveries.there.deliver(
+            [
+                handed(piece(batch(0, [b"a", b"b", b"c"]))),
+                handed(piece(batch(0, [b"d"])), partition=P1, ledger=2),
+            ]
+        )
+        # In the same turn of the loop: nothing was sent yet.
+        talk.deliveries.there.tell(told(1, do.Kind.LOST, P0))
+        assert values((await message_of(first)).partitions) == [(0, b"d")]
+        assert talk.deliveries.credit == 7
+
+    play(tmp_path, story)
+
+
+def test_after_a_seek_what_has_not_left_never_does(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        talk.deliveries.answers.append(do.Answer(1, ledger=6))
+        # Nobody takes them before the seek.
+        talk.deliveries.there.deliver(
+            [
+                handed(piece(batch(0, [b"old"])), ledger=6),
+                handed(piece(batch(9, [b"new"])), ledger=7),
+                handed(piece(batch(4, [b"other"])), ledger=3, partition=P1),
+            ]
+        )
+        offsets = [pb.PartitionOffset(partition=at("orders", 0), offset=9)]
+        answer = await talk.stub.Seek(pb.SeekRequest(offsets=offsets))
+        assert answer == pb.SeekResponse(void_ledger=6)
+        stream = await talk.deliver()
+        assert values((await message_of(stream)).partitions) == [(9, b"new"), (4, b"other")]
+        assert talk.deliveries.credit == 1
+
+    play(tmp_path, story)
+
+
+# ------------------------------------------------------------------------------------------------ Poll
+
+
+def poll(max_records: int, max_wait_ms: int = 0) -> pb.PollRequest:
+    return pb.PollRequest(session=1, max_records=max_records, max_wait_ms=max_wait_ms)
+
+
+def test_a_poll_brings_records_as_soon_as_there_are_any(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        call = talk.stub.Poll(poll(10, 20_000))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 10)
+        talk.deliveries.there.deliver([handed(piece(batch(3, [b"a", b"b"])))])
+        assert values((await call).partitions) == [(3, b"a"), (4, b"b")]
+
+    play(tmp_path, story)
+
+
+def test_a_poll_that_finds_nothing_is_empty(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        assert await talk.stub.Poll(poll(10, 5)) == pb.PollResponse()
+
+    play(tmp_path, story)
+
+
+def test_polls_do_not_add_up_credit_that_was_not_used(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        await talk.stub.Poll(poll(10))
+        await talk.stub.Poll(poll(10))
+        assert talk.deliveries.credit == 10
+        await talk.stub.Poll(poll(12))
+        assert talk.deliveries.credit == 12
+
+    play(tmp_path, story)
+
+
+def test_a_poll_brings_no_more_than_it_asks_for_and_the_next_one_the_rest(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        await talk.stub.Poll(poll(10))
+        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a", b"b", b"c", b"d", b"e"])))])
+        assert values((await talk.stub.Poll(poll(2))).partitions) == [(0, b"a"), (1, b"b")]
+        assert values((await talk.stub.Poll(poll(9))).partitions) == [(2, b"c"), (3, b"d"), (4, b"e")]
+
+    play(tmp_path, story)
+
+
+def test_one_poll_waits_at_a_time(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        first = talk.stub.Poll(poll(1, 20_000))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        code, words = await refused(talk.stub.Poll(poll(1)))
+        assert code is Code.FAILED_PRECONDITION
+        assert words.startswith("a Poll takes the records of this attachment already")
+        first.cancel()
+
+    play(tmp_path, story)
+
+
+def test_a_poll_ends_with_its_attachment(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        call = talk.stub.Poll(poll(1, 20_000))
+        await talk.deliveries.until(lambda: talk.deliveries.credit)
+        await stream.write(goodbye())
+        assert await refused(call) == (Code.ABORTED, "the application said goodbye")
+
+    play(tmp_path, story)

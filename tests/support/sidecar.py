@@ -13,12 +13,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support import web
 from tests.support.processes import Process
 from tests.support.workdir import logs
 
@@ -261,3 +264,130 @@ def running(*sidecars: Sidecar) -> Iterator[None]:
     finally:
         for sidecar in sidecars:
             sidecar.stop()
+
+
+class Deliverer:
+    """
+    A sidecar that delivers; `start` again after `kill` or `terminate` is the next one in the same place.
+
+        sidecar = Deliverer(folder, "rota://127.0.0.1:7070", "orders")
+        sidecar.start()
+        app = App(folder, sidecar.address)
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        servers: str,
+        group: str,
+        flags: Sequence[str] = (f"--topics={TOPIC}",),
+        *,
+        name: str = "sidecar",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.group = group
+        # A socket's path is short, and a test's folder is not.
+        self._socket_folder = tempfile.TemporaryDirectory(prefix="rota-")
+        self.address = f"unix:{self._socket_folder.name}/app.sock"
+        self.http = ""
+        self._logs = logs(folder)
+        self._flags = [
+            f"--bootstrap-servers={servers}",
+            f"--group-id={group}",
+            f"--listen-socket={self._socket_folder.name}/app.sock",
+            "--listen=",
+            "--http-listen=127.0.0.1:0",
+            "--log-format=json",
+            *QUICK,
+            *flags,
+        ]
+        self._environment = environment or {}
+        self._starts = 0
+        self._process: Process | None = None
+
+    def start(self, *more_flags: str) -> None:
+        """Start it, and wait until its doors are open; it ends with the thread that called this."""
+        self._starts += 1
+        log = self._logs / f"{self.name}-{self._starts}.log"
+        command = [sys.executable, "-m", "rota_sidecar", *self._flags, *more_flags]
+        self._process = Process.start(self.name, command, log=log, env=self._environment)
+        self._process.wait_until(lambda: self.has_said("listening"), within_s=WITHIN_S)
+        self.http = next(line["message"] for line in self.said if line["event"] == "http").split()[-1]
+
+    @property
+    def said(self) -> list[Event]:
+        """The lines of its log."""
+        lines = self.process.log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+
+    def has_said(self, event: str) -> bool:
+        """Whether such an event is in its log."""
+        return any(line["event"] == event for line in self.said)
+
+    def wait_until(self, holds: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
+        """Return as soon as that holds."""
+        self.process.wait_until(holds, within_s=within_s)
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """What its page says: the status, and the text."""
+        reply = web.get(self.http, path)
+        return reply.status, reply.page.strip()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says so."""
+        return self.ask("/readyz")[0] == HTTPStatus.OK
+
+    @property
+    def unready_because(self) -> str:
+        """Why not; empty when it is."""
+        status, text = self.ask("/readyz")
+        return "" if status == HTTPStatus.OK else text
+
+    def metrics(self) -> Mapping[str, float]:
+        """Its series, each by its name and labels as they are written."""
+        lines = self.ask("/metrics")[1].splitlines()
+        series = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in series}
+
+    def terminate(self, *, within_s: float = WITHIN_S) -> int:
+        """SIGTERM, once; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.process.wait(within_s=within_s)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self.process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP freezes it, SIGCONT wakes it."""
+        os.kill(self.process.pid, number)
+
+    def stop(self) -> None:
+        """End it whatever it does, if it runs."""
+        if self._process is not None and self._process.exit_code is None:
+            self.signal(signal.SIGCONT)
+            self._process.stop()
+
+    def close(self) -> None:
+        """It will not be started again."""
+        self.stop()
+        self._socket_folder.cleanup()
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+
+@contextmanager
+def delivering(*sidecars: Deliverer) -> Iterator[None]:
+    """Start them all; those that run are ended in the end."""
+    try:
+        for sidecar in sidecars:
+            sidecar.start()
+        yield
+    finally:
+        for sidecar in sidecars:
+            sidecar.close()

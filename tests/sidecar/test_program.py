@@ -1,0 +1,94 @@
+"""The sidecar with an application beside it, on Rota's coordinator: records flow, are committed, and none is repeated."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.app import App
+from tests.support.app import running as attached
+from tests.support.coordinator import Coordinator, serving
+from tests.support.records import batch, committed, fill, produce
+from tests.support.sidecar import Deliverer, delivering
+
+pytestmark = pytest.mark.process
+PARTITIONS = 4
+RECORDS = 500
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    with serving(tmp_path_factory.mktemp("coordinator")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(coordinator: Coordinator, request: pytest.FixtureRequest) -> str:
+    """A topic for each test, with records; a group of the same name."""
+    name = str(request.node.name).removeprefix("test_")[:80]
+    coordinator.make_topic(name, PARTITIONS)
+    fill(coordinator.address, name, PARTITIONS, RECORDS)
+    return name
+
+
+def sidecar_on(
+    folder: Path, coordinator: Coordinator, topic: str, *flags: str, name: str = "sidecar"
+) -> Deliverer:
+    more = (f"--topics={topic}", "--commit-interval-ms=200", *flags)
+    return Deliverer(folder, f"rota://{coordinator.address}", topic, more, name=name)
+
+
+def everything(topic: str, records: int = RECORDS) -> list[tuple[str, int, int]]:
+    return [(topic, partition, offset) for partition in range(PARTITIONS) for offset in range(records)]
+
+
+def ends(topic: str, records: int = RECORDS) -> dict[tuple[str, int], int]:
+    return {(topic, partition): records for partition in range(PARTITIONS)}
+
+
+def test_records_flow_in_order_and_are_committed(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    sidecar = sidecar_on(tmp_path, coordinator, topic)
+    app = App(tmp_path, sidecar.address)
+    with delivering(sidecar), attached(app):
+        app.wait_until(lambda: len(app.done) == PARTITIONS * RECORDS)
+        assert sorted(app.done) == everything(topic)
+        for partition in range(PARTITIONS):
+            mine = [offset for _, number, offset in app.done if number == partition]
+            assert mine == sorted(mine)
+        sidecar.wait_until(lambda: committed(coordinator.address, topic) == ends(topic))
+        produce(coordinator.address, topic, 0, batch(["later"]))
+        app.wait_until(lambda: app.done[-1] == (topic, 0, RECORDS))
+
+
+def test_on_sigterm_it_commits_leaves_and_repeats_nothing(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    first = sidecar_on(tmp_path, coordinator, topic, "--commit-interval-ms=60000")
+    second = sidecar_on(tmp_path, coordinator, topic, name="second")
+    apps = [
+        App(tmp_path, each.address, ["--pause-ms=1", "--credit=100"], name=each.name)
+        for each in (first, second)
+    ]
+    with delivering(first, second), attached(*apps):
+        apps[0].wait_until(lambda: len(apps[0].done) > 100)
+        assert first.terminate() == 0
+        apps[1].wait_until(lambda: len(apps[0].done + apps[1].done) >= PARTITIONS * RECORDS)
+        assert sorted(apps[0].done + apps[1].done) == everything(topic)
+        assert len(apps[1].partitions) == PARTITIONS
+
+
+def test_what_a_killed_application_held_comes_again(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    sidecar = sidecar_on(tmp_path, coordinator, topic)
+    app = App(tmp_path, sidecar.address, ["--pause-ms=1", "--credit=100"])
+    with delivering(sidecar), attached(app):
+        app.wait_until(lambda: len(app.done) > 100)
+        app.kill()
+        app.start()
+        app.wait_until(lambda: set(app.done) == set(everything(topic)))
+        repeated = len(app.done) - PARTITIONS * RECORDS
+        assert repeated <= PARTITIONS, "what it had judged is not repeated but for what was on its way"
+        assert sidecar.has_said("detached")

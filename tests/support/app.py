@@ -1,0 +1,428 @@
+"""
+An application beside a sidecar, as a process, for tests: it attaches over gRPC, judges records, and tells what it did.
+
+    app = App(folder, sidecar.address, ["--pause-ms=5"])
+    app.start()
+    app.wait("assigned")
+    app.wait_until(lambda: len(app.done) == 100)
+    app.terminate()
+
+It tells lines of JSON. `assigned`, `revoking`, `revoked` and `lost` carry `partitions`; `done` is about the records of a
+partition from `first` to `last`, which got their `verdict` in this delivery; `begun` is told before a record's work with
+`--tells-begun`. By its value a record can be made one that fails, hangs or kills: see `rules` below.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import grpc.aio
+
+from rota_proto.log.columns import unpack
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
+from tests.support.processes import Process
+from tests.support.workdir import logs
+
+if TYPE_CHECKING:
+    from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
+
+WITHIN_S = 20
+CREDIT = 1_000
+# Records judged together at most.
+TOGETHER = 500
+KINDS = {pb.ASSIGNED: "assigned", pb.REVOKING: "revoking", pb.REVOKED: "revoked", pb.LOST: "lost"}
+VERDICTS = {"retry": pb.RETRY, "dead-letter": pb.DEAD_LETTER, "skip": pb.SKIP}
+
+Event = Mapping[str, Any]
+Partition = tuple[str, int]
+
+
+class App:
+    """One application; `start` again after `kill` is the container that restarts."""
+
+    def __init__(self, folder: Path, sidecar: str, flags: Sequence[str] = (), *, name: str = "app") -> None:
+        self.name = name
+        self._sidecar = sidecar
+        self._flags = flags
+        self._logs = logs(folder)
+        self._starts = 0
+        self._process: Process | None = None
+        self._told: list[Path] = []
+        self._seen: list[Event] = []
+        # In which life, and how far there.
+        self._reading, self._read_to = 0, 0
+
+    def start(self, *more_flags: str) -> None:
+        """Start it; it ends with the thread that called this."""
+        self._starts += 1
+        begin = f"{self.name}-{self._starts}"
+        self._told.append(self._logs / f"{begin}.events")
+        self._told[-1].touch()
+        command = [sys.executable, "-m", "tests.support.app", f"--sidecar={self._sidecar}"]
+        command += [f"--out={self._told[-1]}", *self._flags, *more_flags]
+        self._process = Process.start(self.name, command, log=self._logs / f"{begin}.log")
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """All that it told, in all its lives."""
+        while True:
+            with self._told[self._reading].open("rb") as file:
+                file.seek(self._read_to)
+                # One that was killed may not have come to the end of its line.
+                told, _, _ = file.read().rpartition(b"\n")
+            if told:
+                self._read_to += len(told) + 1
+                self._seen += [json.loads(line) for line in told.splitlines()]
+            if self._reading == len(self._told) - 1:
+                return self._seen
+            self._reading, self._read_to = self._reading + 1, 0
+
+    @property
+    def done(self) -> list[tuple[str, int, int]]:
+        """Topic, partition and offset of each record that it is done with, in order, repetitions included."""
+        return [
+            (event["topic"], event["partition"], offset)
+            for event in self.events
+            if event["event"] == "done" and event["verdict"] != "RETRY"
+            for offset in range(event["first"], event["last"] + 1)
+        ]
+
+    @property
+    def partitions(self) -> set[Partition]:
+        """What it has, as far as it was told."""
+        held: set[Partition] = set()
+        for event in self.events:
+            told = {(topic, number) for topic, number in event.get("partitions", ())}
+            if event["event"] == "assigned":
+                held |= told
+            elif event["event"] in ("revoked", "lost"):
+                held -= told
+            elif event["event"] == "attached":
+                held = set()
+        return held
+
+    def wait_until(self, holds: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
+        """Return as soon as that holds."""
+        try:
+            self.process.wait_until(holds, within_s=within_s)
+        except Exception as error:
+            error.add_note("\n".join(["it told last:", *map(str, self.events[-12:])]))
+            raise
+
+    def wait(self, event: str, *, times: int = 1, within_s: float = WITHIN_S) -> Event:
+        """The last of so many events of this name."""
+        found: list[Event] = []
+
+        def is_there() -> bool:
+            found[:] = [each for each in self.events if each["event"] == event]
+            return len(found) >= times
+
+        self.wait_until(is_there, within_s=within_s)
+        return found[times - 1]
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP freezes it, SIGCONT wakes it; SIGUSR1 lets it go on with `--holds`."""
+        os.kill(self.process.pid, number)
+
+    def terminate(self, *, within_s: float = WITHIN_S) -> int:
+        """SIGTERM: it says goodbye; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.process.wait(within_s=within_s)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self.process.kill()
+
+    def stop(self) -> None:
+        """End it whatever it does, if it runs."""
+        if self._process is not None and self._process.exit_code is None:
+            self.signal(signal.SIGCONT)
+            self._process.stop()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.exit_code is None
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+
+@contextmanager
+def running(*apps: App) -> Iterator[None]:
+    """Start them all; those that run are ended in the end."""
+    try:
+        for app in apps:
+            app.start()
+        yield
+    finally:
+        for app in apps:
+            app.stop()
+
+
+# ---------------------------------------------------------------------------------------------- the process
+
+
+class Record(NamedTuple):
+    """One that is to be worked on."""
+
+    partition: Partition
+    ledger: int
+    offset: int
+    deliveries: int
+    value: bytes
+
+
+class Attached:
+    """One attachment, from its hello to its end."""
+
+    def __init__(
+        self, options: argparse.Namespace, tell: Callable[..., None], released: asyncio.Event
+    ) -> None:
+        self._options = options
+        self._tell = tell
+        self._released = released
+        self._to_attach: asyncio.Queue[pb.AttachRequest | None] = asyncio.Queue()
+        self._to_deliver: asyncio.Queue[pb.DeliverRequest | None] = asyncio.Queue()
+        self._records: deque[Record] = deque()
+        self._arrived = asyncio.Event()
+        # To be acknowledged when nothing of these is in hand any more.
+        self._letting_go: dict[int, set[Partition]] = {}
+        self._working_on: Partition | None = None
+
+    async def run(self, stub: "ConsumerAsyncStub") -> None:
+        """Until the sidecar ends it."""
+        self._to_attach.put_nowait(pb.AttachRequest(hello=pb.AttachRequest.Hello(client_id="app")))
+        responses = stub.Attach(outgoing(self._to_attach), wait_for_ready=True)
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._work())
+            delivering: asyncio.Task[None] | None = None
+            async for response in responses:
+                if response.HasField("attached"):
+                    self._tell("attached", session=response.attached.session)
+                    delivering = group.create_task(self._deliver(stub, response.attached.session))
+                else:
+                    self._happen(response.event)
+            work.cancel()
+            if delivering is not None:
+                delivering.cancel()
+
+    def say_goodbye(self) -> None:
+        """Go in good order."""
+        self._to_attach.put_nowait(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
+        self._to_attach.put_nowait(None)
+
+    def _happen(self, event: pb.AttachResponse.Event) -> None:
+        partitions = {(each.topic, each.partition) for each in event.partitions}
+        self._tell(
+            KINDS[event.kind],
+            partitions=sorted(partitions),
+            tenure=event.tenure.number,
+            generation=event.tenure.generation_id,
+            reason=event.reason,
+        )
+        if event.kind == pb.REVOKING:
+            self._letting_go[event.event_id] = partitions
+            self._acknowledge_what_is_let_go()
+            return
+        if event.kind == pb.LOST:
+            self._records = deque(each for each in self._records if each.partition not in partitions)
+        if event.kind != pb.REVOKED:
+            self._acknowledge(event.event_id)
+
+    async def _deliver(self, stub: "ConsumerAsyncStub", session: int) -> None:
+        self._to_deliver.put_nowait(pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=session)))
+        self._grant(self._options.credit)
+        with suppress(grpc.aio.AioRpcError):  # Attach says why
+            async for response in stub.Deliver(outgoing(self._to_deliver)):
+                for part in response.partitions:
+                    self._records.extend(records_of(part))
+                for refusal in response.refusals:
+                    self._tell("refused", sentence=refusal.sentence, offset=refusal.offset)
+                self._arrived.set()
+
+    async def _work(self) -> None:
+        while True:
+            if not self._records:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            if self._options.holds:
+                await self._released.wait()
+            together = self._next_ones()
+            first = together[0]
+            self._working_on = first.partition
+            if self._options.tells_begun:
+                self._tell("begun", offset=first.offset, **about(first))
+            verdict = await self._verdict(first)
+            self._working_on = None
+            if verdict == pb.RETRY:
+                # In the order of a partition what came behind it comes again, too.
+                self._drop_behind(first)
+            self._judge(together, verdict)
+            self._acknowledge_what_is_let_go()
+
+    def _next_ones(self) -> list[Record]:
+        """Records that are worked on in one go: several, unless each takes time or has a rule."""
+        together = [self._records.popleft()]
+        if self._options.pause_ms or self._options.tells_begun or self._rule(together[0]):
+            return together
+        while self._records and len(together) < TOGETHER:
+            last, following = together[-1], self._records[0]
+            is_next = following._replace(value=b"") == last._replace(value=b"", offset=last.offset + 1)
+            if not is_next or self._rule(following):
+                break
+            together.append(self._records.popleft())
+        return together
+
+    def _rule(self, record: Record) -> str:
+        text = record.value.decode(errors="replace")
+        return str(self._options.rules.get(text, ""))
+
+    async def _verdict(self, record: Record) -> "pb.Verdict.ValueType":
+        """What becomes of a record: `hang`, `die`, `retry`, `retry-once`, `dead-letter`, `skip`, or it is done."""
+        if self._options.pause_ms:
+            await asyncio.sleep(self._options.pause_ms / 1000)
+        rule = self._rule(record)
+        if rule == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if rule == "hang":
+            await asyncio.Event().wait()
+        if rule == "retry-once":
+            return pb.RETRY if record.deliveries == 1 else pb.ACK
+        return VERDICTS.get(rule, pb.ACK)
+
+    def _judge(self, together: Sequence[Record], verdict: "pb.Verdict.ValueType") -> None:
+        first, last = together[0], together[-1]
+        # Told first: what was done may be repeated after a kill, and is not forgotten.
+        name = pb.Verdict.Name(verdict)
+        self._tell("done", first=first.offset, last=last.offset, verdict=name, **about(first))
+        judgement = pb.DeliverRequest.Judgement(
+            partition=pb.TopicPartition(topic=first.partition[0], partition=first.partition[1]),
+            ledger=first.ledger,
+            offset=first.offset,
+            last_offset=last.offset if last is not first else None,
+            verdict=verdict,
+            reason="told so" if verdict != pb.ACK else "",
+        )
+        judgements = pb.DeliverRequest.Judgements(judgements=[judgement])
+        self._to_deliver.put_nowait(pb.DeliverRequest(judgements=judgements))
+        self._grant(len(together))
+
+    def _drop_behind(self, record: Record) -> None:
+        if self._options.unordered:
+            return
+        before = len(self._records)
+        self._records = deque(
+            each
+            for each in self._records
+            if each.partition != record.partition or each.ledger != record.ledger
+        )
+        self._grant(before - len(self._records))
+
+    def _grant(self, records: int) -> None:
+        if records:
+            self._to_deliver.put_nowait(pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=records)))
+
+    def _acknowledge_what_is_let_go(self) -> None:
+        in_hand = {record.partition for record in self._records} | {self._working_on}
+        for event_id, partitions in list(self._letting_go.items()):
+            if not partitions & in_hand:
+                del self._letting_go[event_id]
+                self._acknowledge(event_id)
+
+    def _acknowledge(self, event_id: int) -> None:
+        acknowledge = pb.AttachRequest.Acknowledge(event_id=event_id)
+        self._to_attach.put_nowait(pb.AttachRequest(acknowledge=acknowledge))
+
+
+def about(record: Record) -> dict[str, object]:
+    """What identifies the delivery of a record, but its offset."""
+    topic, number = record.partition
+    return {
+        "topic": topic,
+        "partition": number,
+        "deliveries": record.deliveries,
+        "value": record.value.decode(errors="replace"),
+    }
+
+
+def records_of(part: pb.PartitionRecords) -> Iterator[Record]:
+    """One by one."""
+    partition = (part.partition.topic, part.partition.partition)
+    for batch in part.batches:
+        values = unpack(batch.payload, batch.count, batch.base_timestamp_ms).values or [None] * batch.count
+        for place, value in enumerate(values):
+            offset = batch.base_offset + place
+            if offset >= part.first_offset:
+                yield Record(partition, part.ledger, offset, part.deliveries, value or b"")
+
+
+async def outgoing(queue: "asyncio.Queue[Any | None]") -> AsyncIterator[Any]:
+    """What is put there, until None is."""
+    while (message := await queue.get()) is not None:
+        yield message
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Attach, over and over, until told to end."""
+    loop = asyncio.get_running_loop()
+    released, ends = asyncio.Event(), asyncio.Event()
+    attached: list[Attached] = []
+
+    def end() -> None:
+        ends.set()
+        for each in attached:
+            each.say_goodbye()
+
+    loop.add_signal_handler(signal.SIGUSR1, released.set)
+    loop.add_signal_handler(signal.SIGTERM, end)
+    with options.out.open("a", buffering=1) as out:
+
+        def tell(event: str, **facts: object) -> None:
+            stamp = {"at_ms": int(time.time() * 1000), "monotonic_ms": int(time.monotonic() * 1000)}
+            out.write(json.dumps({"event": event, **facts, **stamp}) + "\n")
+
+        while not ends.is_set():
+            async with grpc.aio.insecure_channel(options.sidecar) as channel:
+                attached[:] = [Attached(options, tell, released)]
+                try:
+                    await attached[0].run(ConsumerStub(channel))
+                except* grpc.aio.AioRpcError as failed:
+                    (error,) = failed.exceptions[:1]
+                    assert isinstance(error, grpc.aio.AioRpcError)
+                    tell("detached", code=error.code().name, sentence=error.details())
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(options.again_ms / 1000):
+                            await ends.wait()
+        tell("ended")
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sidecar", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--credit", type=int, default=CREDIT)
+    parser.add_argument("--pause-ms", type=int, default=0, help="for each record")
+    parser.add_argument("--again-ms", type=int, default=200, help="between attachments")
+    parser.add_argument("--rules", type=json.loads, default={}, help="what becomes of records, by value")
+    parser.add_argument("--holds", action="store_true", help="begin no work before SIGUSR1")
+    parser.add_argument("--unordered", action="store_true", help="a retry concerns one record")
+    parser.add_argument("--tells-begun", action="store_true")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(parsed(sys.argv[1:])))

@@ -1,0 +1,232 @@
+"""
+Delivers to an application that only speaks HTTP: each record is a POST, and its answer is the verdict.
+
+Put together by `serving` in the place of the gRPC service. To deliveries it is an application like any other, which takes
+as many records as may be in work at a time, and begins each at once.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from rota_proto.log.columns import MalformedPayload
+from rota_sidecar.application.cloud_events import TooLarge, event_of, record_at
+from rota_sidecar.application.http_client import HttpClient, NoAnswer, NotThere, url_of
+from rota_sidecar.application.http_verdicts import Outcome, outcome_of
+from rota_sidecar.application.port import Application, Deliveries
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.ledger.batches import Batch
+from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.member.partitions import Partition
+from rota_sidecar.options.words import is_loopback
+from rota_sidecar.repacking import Repacking, content_of
+
+# An event for the journal: its name, and one sentence.
+Say = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """To whom, and how patiently."""
+
+    url: str
+    timeout_s: float = 30
+    # Where nobody listens, dial again so soon.
+    redial_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A record, and where it lies."""
+
+    ledger: int
+    partition: Partition
+    offset: int
+    deliveries: int
+    batch: Batch
+
+
+def url_problem(text: str, *, insecure: bool) -> str:
+    """Why nothing is posted there, in one sentence; empty when it is."""
+    try:
+        url = url_of(text)
+    except ValueError as error:
+        return str(error)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    if not (is_loopback(f"{host}:{url.port}") or insecure):
+        return (
+            f"{url.authority} is another machine, and everybody between could read the records: "
+            "give the application beside this sidecar (127.0.0.1), or --insecure if you mean it"
+        )
+    return ""
+
+
+class HttpDelivery(Application):
+    """To be made and run on a running loop, with a URL that has no problem."""
+
+    def __init__(
+        self, deliveries: Deliveries, repacking: Repacking, settings: HttpSettings, say: Say
+    ) -> None:
+        self._deliveries = deliveries
+        self._repacking = repacking
+        self._settings = settings
+        self._say = say
+        self._client = HttpClient(url_of(settings.url))
+        # Granted, and not used yet.
+        self._credit = 0
+        self._posts: set[asyncio.Task[None]] = set()
+        self._busy: Counter[Partition] = Counter()
+        self._revoking: list[do.Tell] = []
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """
+        Deliver until the sidecar ends it. Begins when somebody listens there: until then no record counts as delivered.
+
+        Raises AttachedAlready, and what nobody expected.
+        """
+        try:
+            await self._wait_for_somebody()
+            session = self._deliveries.attach(
+                self, commits_itself=False, reads_itself=False, takes_many=False
+            )
+            self._say("attached", f"records go to {self._settings.url}")
+            try:
+                self._grant()
+                await asyncio.shield(self._over)
+            finally:
+                self._deliveries.detach(session, clean=not self._posts)
+        finally:
+            await self._stop()
+
+    # -------------------------------------------------------------------------------------------- from deliveries
+
+    @override
+    def tell(self, event: do.Tell) -> None:
+        match event.kind:
+            case do.Kind.REVOKING:
+                self._revoking.append(event)
+                self._let_go()
+            case do.Kind.ASSIGNED | do.Kind.LOST:
+                self._deliveries.hear(on.Acknowledged(event.event_id))
+            case do.Kind.REVOKED:
+                # At its deadline, with posts under way.
+                self._revoking = [each for each in self._revoking if each.partitions - event.partitions]
+
+    @override
+    def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
+        for deliver in deliveries:
+            handover = deliver.handover
+            for piece in handover.pieces:
+                for offset in range(piece.first, piece.end):
+                    post = Post(deliver.ledger, deliver.partition, offset, handover.deliveries, piece.batch)
+                    self._begin(post)
+
+    @override
+    def refuse(self, refusals: Sequence[do.Refuse]) -> None:
+        for refusal in refusals:
+            self._say("refused", refusal.sentence)
+
+    @override
+    def close(self, reason: str) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    # -------------------------------------------------------------------------------------------- posts
+
+    def _begin(self, post: Post) -> None:
+        self._credit -= 1
+        self._busy[post.partition] += 1
+        task = asyncio.create_task(self._carry_out(post))
+        self._posts.add(task)
+        task.add_done_callback(self._done)
+
+    async def _carry_out(self, post: Post) -> None:
+        try:
+            outcome = await self._outcome(post)
+        finally:
+            self._busy[post.partition] -= 1
+        judgement = on.Judgement(
+            post.ledger,
+            post.partition,
+            post.offset,
+            post.offset,
+            outcome.verdict,
+            outcome.retry_after_ms,
+            outcome.reason,
+        )
+        self._deliveries.hear(on.Judged([judgement]))
+        self._let_go()
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._posts.discard(task)
+        if task.cancelled() or self._over.done():
+            return
+        error = task.exception()
+        if error is not None:
+            self._over.set_exception(error)
+        else:
+            self._grant()
+
+    async def _outcome(self, post: Post) -> Outcome:
+        try:
+            columns, content = self._repacking.columns_of(post.batch), content_of(post.batch)
+            record = record_at(columns, post.offset - content.base_offset, content.base_timestamp_ms)
+            event = event_of(post.partition, post.offset, record, post.deliveries)
+        except (MalformedPayload, TooLarge) as unfit:
+            return Outcome(Verdict.DEAD_LETTER, str(unfit))
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                return await self._posted(event.headers, event.body)
+        except TimeoutError:
+            return Outcome(Verdict.RETRY, f"no answer within {self._settings.timeout_s:g} s")
+
+    async def _posted(self, headers: Sequence[tuple[str, str]], body: bytes) -> Outcome:
+        """Within the time of a call it is dialled again and again: an application that restarts costs no retries."""
+        while True:
+            try:
+                return outcome_of(await self._client.post(headers, body))
+            except NoAnswer as failure:
+                return Outcome(Verdict.RETRY, str(failure))
+            except NotThere:
+                await asyncio.sleep(self._settings.redial_s)
+
+    # --------------------------------------------------------------------------------------------
+
+    async def _wait_for_somebody(self) -> None:
+        said = ""
+        while True:
+            try:
+                await self._client.dial()
+            except NotThere as failure:
+                if str(failure) != said:
+                    said = str(failure)
+                    self._say("waiting", said)
+                await asyncio.sleep(self._settings.redial_s)
+            else:
+                return
+
+    def _grant(self) -> None:
+        """As many as may be in work at a time, which may have changed."""
+        records = self._deliveries.config.concurrency - len(self._posts) - self._credit
+        if records > 0:
+            self._credit += records
+            self._deliveries.hear(on.Credit(records))
+
+    def _let_go(self) -> None:
+        """Say which revoked partitions have nothing under way any more."""
+        free = [event for event in self._revoking if not any(map(self._busy.__getitem__, event.partitions))]
+        for event in free:
+            self._revoking.remove(event)
+            self._deliveries.hear(on.Acknowledged(event.event_id))
+
+    async def _stop(self) -> None:
+        posts = list(self._posts)
+        for task in posts:
+            task.cancel()
+        await asyncio.gather(*posts, return_exceptions=True)
+        self._client.close()

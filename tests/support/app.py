@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -200,16 +200,33 @@ class Attached:
         # To be acknowledged when nothing of these is in hand any more.
         self._letting_go: dict[int, set[Partition]] = {}
         self._working_on: Partition | None = None
+        self._is_attached = False
+        self._ends = asyncio.Event()
 
     async def run(self, stub: "ConsumerAsyncStub") -> None:
         """Until the sidecar ends it."""
         self._to_attach.put_nowait(pb.AttachRequest(hello=pb.AttachRequest.Hello(client_id="app")))
         responses = stub.Attach(outgoing(self._to_attach), wait_for_ready=True)
+        ending = asyncio.ensure_future(self._end(responses.cancel))
+        try:
+            await self._attend(stub, responses)
+        except asyncio.CancelledError:
+            if not self._ends.is_set():
+                raise
+        finally:
+            ending.cancel()
+
+    async def _end(self, cancel: Callable[[], object]) -> None:
+        await self._ends.wait()
+        cancel()
+
+    async def _attend(self, stub: "ConsumerAsyncStub", responses: AsyncIterable[pb.AttachResponse]) -> None:
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work())
             delivering: asyncio.Task[None] | None = None
             async for response in responses:
                 if response.HasField("attached"):
+                    self._is_attached = True
                     self._tell("attached", session=response.attached.session)
                     delivering = group.create_task(self._deliver(stub, response.attached.session))
                 else:
@@ -219,7 +236,10 @@ class Attached:
                 delivering.cancel()
 
     def say_goodbye(self) -> None:
-        """Go in good order."""
+        """Go in good order; nobody is there to hear it before it is attached."""
+        if not self._is_attached:
+            self._ends.set()
+            return
         self._to_attach.put_nowait(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
         self._to_attach.put_nowait(None)
 

@@ -1,0 +1,74 @@
+"""A delivery by HTTP between fake deliveries and a real endpoint."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
+from rota_sidecar.delivery import actions as do
+from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery.config import DeliveryConfig
+from rota_sidecar.repacking import Repacking
+from tests.sidecar.application.endpoint import Endpoint, listening
+from tests.sidecar.application.fakes import FakeDeliveries, batch, handed, piece
+
+STORY_S = 10
+CONCURRENCY = 3
+
+
+@dataclass
+class Scene:
+    """An endpoint, the delivery to it, and the deliveries behind that."""
+
+    endpoint: Endpoint
+    deliveries: FakeDeliveries
+    running: "asyncio.Task[None]"
+    said: list[tuple[str, str]] = field(default_factory=list)
+
+    def hand(self, *delivers: do.Deliver) -> None:
+        self.deliveries.there.deliver(delivers)
+
+    async def verdict(self, number: int = 1) -> on.Judgement:
+        """The last of so many."""
+        await self.deliveries.until(lambda: len(self.deliveries.judgements) >= number)
+        return self.deliveries.judgements[number - 1]
+
+    async def stop(self) -> None:
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+
+def delivery(
+    deliveries: FakeDeliveries, url: str, said: list[tuple[str, str]], timeout_s: float = 5
+) -> HttpDelivery:
+    settings = HttpSettings(url, timeout_s, redial_s=0.01)
+    return HttpDelivery(
+        deliveries, Repacking(), settings, lambda event, sentence: said.append((event, sentence))
+    )
+
+
+@asynccontextmanager
+async def scene(timeout_s: float = 5) -> AsyncIterator[Scene]:
+    """A delivery that is attached."""
+    deliveries = FakeDeliveries(DeliveryConfig("g", concurrency=CONCURRENCY))
+    async with listening() as endpoint:
+        said: list[tuple[str, str]] = []
+        running = asyncio.create_task(delivery(deliveries, endpoint.url, said, timeout_s).run())
+        await deliveries.until(lambda: deliveries.heard)
+        playing = Scene(endpoint, deliveries, running, said)
+        yield playing
+        await playing.stop()
+
+
+def play(story: Callable[[Scene], Coroutine[Any, Any, None]], timeout_s: float = 5) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(STORY_S), scene(timeout_s) as playing:
+            await story(playing)
+
+    asyncio.run(run())
+
+
+def one(value: bytes | None = b"v", offset: int = 7) -> do.Deliver:
+    return handed(piece(batch(offset, [value])), ledger=5)

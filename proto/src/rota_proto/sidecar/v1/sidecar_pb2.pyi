@@ -3,8 +3,8 @@
 isort:skip_file
 What a sidecar offers to the application in the same pod: records with verdicts, or a Kafka-like consumer.
 
-One application is attached at a time. docs/guide/consumer-service.md tells the whole conversation. Not final yet:
-fields may change until the sidecar implements this service, afterwards they only grow.
+One application is attached at a time. docs/guide/consumer-service.md tells the whole conversation. Fields are added,
+never renumbered.
 """
 
 from collections import abc as _abc
@@ -211,6 +211,7 @@ class AttachRequest(_message.Message):
         COMMITS_ITSELF_FIELD_NUMBER: _builtins.int
         READS_ITSELF_FIELD_NUMBER: _builtins.int
         client_id: _builtins.str
+        """What the sidecar's log calls it."""
         commits_itself: _builtins.bool
         """Nothing is committed by the sidecar itself; the application calls Commit, or its producer or store carries
         the offsets.
@@ -362,7 +363,7 @@ class AttachResponse(_message.Message):
         PROCESSING_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
         COMMIT_MODE_FIELD_NUMBER: _builtins.int
         session: _builtins.int
-        """Names this attachment in Deliver and Poll."""
+        """Names this attachment in Deliver and Poll. Never 0."""
         group_id: _builtins.str
         ordering: Global___Ordering.ValueType
         concurrency: _builtins.int
@@ -400,7 +401,7 @@ class AttachResponse(_message.Message):
         DEADLINE_MS_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
         event_id: _builtins.int
-        """To be acknowledged, except REVOKED."""
+        """To be acknowledged, except REVOKED, which may be. An event about very many partitions comes as several."""
         kind: Global___RebalanceEventKind.ValueType
         deadline_ms: _builtins.int
         """REVOKING only: when the partitions go, acknowledged or not. Milliseconds from now."""
@@ -1122,7 +1123,7 @@ class AssignmentResponse(_message.Message):
     def paused(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
     @_builtins.property
     def tenure(self) -> Global___Tenure:
-        """The newest of theirs."""
+        """The newest: of the last generation that assigned anything to this sidecar, or nothing."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 isort:skip_file
 What a sidecar offers to the application in the same pod: records with verdicts, or a Kafka-like consumer.
 
-One application is attached at a time. docs/guide/consumer-service.md tells the whole conversation. Not final yet:
-fields may change until the sidecar implements this service, afterwards they only grow.
+One application is attached at a time. docs/guide/consumer-service.md tells the whole conversation. Fields are added,
+never renumbered.
 """
 
 from collections import abc as _abc

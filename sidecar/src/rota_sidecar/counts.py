@@ -88,6 +88,8 @@ class Counts(Observer):
         # When each partition was given, or was judged last.
         self.progress_s: dict[Partition, float] = {}
         self.last_problem = ""
+        # Called when other partitions are held, or the member is in another state.
+        self.on_change: Callable[[], None] = nothing
         self._revoking_since_ms: int | None = None
 
     @override
@@ -119,8 +121,10 @@ class Counts(Observer):
             case on.Committed():
                 self.commits[outcome_of(event)] += 1
             case on.Assigned():
+                self.on_change()
                 self.progress_s.update(dict.fromkeys(event.partitions, self._wall_s()))
             case on.Revoked() | on.Lost():
+                self.on_change()
                 for partition in event.partitions:
                     self.progress_s.pop(partition, None)
                     self.hands.dropped(partition)
@@ -192,6 +196,10 @@ class Heartbeats(Coordination):
     @override
     async def close(self) -> None:
         await self._coordination.close()
+
+
+def nothing() -> None:
+    """Nobody wants to know."""
 
 
 def outcome_of(committed: on.Committed) -> str:

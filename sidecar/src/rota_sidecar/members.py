@@ -5,6 +5,7 @@ Run by `serving`.
 """
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rota_sidecar import adapters
@@ -13,6 +14,7 @@ from rota_sidecar.counts import Counts, Heartbeats
 from rota_sidecar.delivering import Delivering
 from rota_sidecar.member import events as on
 from rota_sidecar.member.actions import Ended, Problem
+from rota_sidecar.member.partitions import Partition
 from rota_sidecar.membership import Membership
 
 
@@ -68,6 +70,13 @@ class Members:
         self._is_renamed = True
         # Who held the old name does not come back under it.
         self.now.tell(on.End(self._options.leave_timeout_ms, f"is {name} now", leave_static=True))
+
+    def measured(self, rates: Mapping[Partition, float]) -> None:
+        """So many records a second arrive in what it has."""
+        by_topic: dict[str, dict[int, float]] = {}
+        for partition, rate in rates.items():
+            by_topic.setdefault(partition.topic, {})[partition.number] = rate
+        self.now.tell(on.RatesMeasured(by_topic))
 
     async def _be(self) -> Ended:
         options, delivering = self._options, self._delivering

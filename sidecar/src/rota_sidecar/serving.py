@@ -9,8 +9,9 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from rota_sidecar import adapters
 from rota_sidecar.adapters import Strategies
@@ -20,17 +21,23 @@ from rota_sidecar.dead_letters import letter_of
 from rota_sidecar.delivering import Delivering
 from rota_sidecar.doors import Doors
 from rota_sidecar.draining import Draining
+from rota_sidecar.ends import Ends
 from rota_sidecar.errands import Means
+from rota_sidecar.facts import Facts, facts_of
 from rota_sidecar.health import Page, Path, Paths, probes, sentence
 from rota_sidecar.journal import Journal
 from rota_sidecar.late_letters import LateLetters
 from rota_sidecar.lines import EndOfInput
 from rota_sidecar.member.actions import Ended
+from rota_sidecar.member.partitions import Partition
 from rota_sidecar.members import Members
 from rota_sidecar.observer import Witness
 from rota_sidecar.options.serving import delivery_config
 from rota_sidecar.readiness import missing
 from rota_sidecar.repacking import Repacking
+
+if TYPE_CHECKING:
+    from rota_sidecar.metrics import Metrics
 
 
 async def serve_application(
@@ -55,6 +62,11 @@ class Serving:
         self._delivering.connect(self._means)
         self._members = Members(options, strategies, self._delivering, self._counts)
         self._draining = Draining(self._delivering, options.drain_timeout_ms, journal.tell)
+        self._ends = Ends(
+            self._means.records, lambda: frozenset(self._delivering.delivery.held), self._members.measured
+        )
+        self._counts.on_change = self._ends.look
+        self._metrics: Metrics | None = None
         self._doors = Doors(options, self._delivering, journal)
         self._ending: asyncio.Task[None] | None = None
 
@@ -64,7 +76,9 @@ class Serving:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end, number.name)
         try:
-            ended = await beside(self._members.run(), self._delivering.run(), self._minding_input())
+            ended = await beside(
+                self._members.run(), self._delivering.run(), self._ends.run(), self._minding_input()
+            )
             return ended.reason if ended.failed else ""
         finally:
             await self._close()
@@ -98,7 +112,17 @@ class Serving:
 
     def _paths(self) -> Paths:
         ready = probes(lambda: missing(self._delivering, self._members, self._draining))
-        return {**ready, "/drain": Path(self._drain, ("GET", "POST"))}
+        return {**ready, "/metrics": Path(self._scrape), "/drain": Path(self._drain, ("GET", "POST"))}
+
+    async def _scrape(self) -> Page:
+        from rota_sidecar.metrics import CONTENT_TYPE, Metrics
+
+        if self._metrics is None:
+            self._metrics = Metrics(self._options.group_id, self._counts, self._facts, adapters.wall_s)
+        return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
+
+    def _facts(self) -> Iterable[tuple[Partition, Facts]]:
+        return facts_of(self._delivering.delivery.partitions, self._ends, self._repacking)
 
     async def _drain(self) -> Page:
         left = await self._draining.finish()

@@ -47,10 +47,16 @@ class Attaching:
         """Whether it has begun."""
         return self._keeping is not None
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the sidecar is there, and hears what is sent."""
+        return self._attachment is not None
+
     def begin(self, subscription: Subscription) -> None:
         """Attach, and stay so."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep(subscription))
+            self._keeping.add_done_callback(self._look_for_break)
 
     async def send(self, request: pb.DeliverRequest) -> None:
         """To the sidecar, if it is there; what is said of what is gone with it would change nothing."""
@@ -58,6 +64,16 @@ class Attaching:
             # Whoever keeps the attachment sees the same, and says why.
             with suppress(errors.Disconnected):
                 await self._attachment.send(request)
+
+    def _look_for_break(self, keeping: asyncio.Task[None]) -> None:
+        """What nobody foresaw must not leave the application waiting for ever."""
+        broken = None if keeping.cancelled() else keeping.exception()
+        if broken is not None:
+            log.error("the attachment to the sidecar broke", exc_info=broken)
+            self.failed = errors.SidecarFailed(
+                f"the attachment to the sidecar broke ({broken!r}): make a new consumer, and tell who makes this one"
+            )
+            self._gone(self.failed)
 
     async def _keep(self, subscription: Subscription) -> None:
         backoff_s = BACKOFF_FIRST_S

@@ -27,6 +27,7 @@ MODULE = "rota_sidecar"
 # Longer than a sidecar takes to leave its group.
 END_S = 15.0
 LINES_MAX = 20
+LISTENS = "listening on "
 
 
 class ChildSidecar(Sidecar):
@@ -75,17 +76,24 @@ class ChildSidecar(Sidecar):
             stderr=asyncio.subprocess.PIPE,
             env=environment(self._options),
         )
-        self._reading = asyncio.create_task(self._read())
+        listens = asyncio.Event()
+        self._reading = asyncio.create_task(self._read(listens))
+        # Asked before, it would be asked again only after a while.
+        await listens.wait()
         return GrpcLink(f"unix:{socket}")
 
-    async def _read(self) -> None:
+    async def _read(self, listens: asyncio.Event) -> None:
+        """What it says of itself, until it ends."""
         assert self._process is not None
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             text = line.decode(errors="replace").rstrip()
             self._lines.append(text)
             log.info("%s", text)
+            if LISTENS in text:
+                listens.set()
         await self._process.wait()
+        listens.set()
 
     @property
     @override

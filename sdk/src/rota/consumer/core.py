@@ -242,6 +242,13 @@ class Core:
         held.position = offset
         self.buffer.put_back(portion.between(offset, portion.next_offset))
 
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """A commit says that all before these offsets is done; it need not be said again."""
+        for partition, offset in offsets.items():
+            if (held := self.held.get(partition)) is not None:
+                left = [each for each in held.returned if each.last >= offset]
+                held.returned = [replace(each, first=max(each.first, offset)) for each in left]
+
     def finish(self) -> Sequence[Finished]:
         """The application polls again: it is done with all that was returned."""
         finished = [each for held in self.held.values() for each in held.returned]

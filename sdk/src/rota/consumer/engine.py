@@ -213,7 +213,7 @@ class Engine(Hearer):
         self._news.set()
 
     async def _grant(self) -> None:
-        if self._attaching.runs and (more := self.core.credit()):
+        if self._attaching.is_attached and (more := self.core.credit()):
             await self._attaching.send(words.credit(more))
 
     def _begin(self) -> None:
@@ -328,11 +328,15 @@ class Engine(Hearer):
                 async def ask(tenure: int = tenure, some: Offsets = some) -> None:
                     if self._tenures(some).keys() != {tenure}:
                         raise errors.IllegalGeneration(", ".join(f"{each[0]}[{each[1]}]" for each in some))
-                    await self.asking.commit(some, tenure, max(deadline_s - self._clock(), 0))
+                    await self._commit_in(tenure, some, max(deadline_s - self._clock(), 0))
 
                 await until(ask, deadline_s=deadline_s, clock=self._clock)
         if wanted:
             self.outcomes.append((None, wanted, None))
+
+    async def _commit_in(self, tenure: int, offsets: Offsets, within_s: float) -> None:
+        await self.asking.commit(offsets, tenure, within_s)
+        self.core.committed({partition: each.offset for partition, each in offsets.items()})
 
     def wanted(self, offsets: Offsets | None) -> Offsets:
         """What a commit is about."""
@@ -372,7 +376,7 @@ class Engine(Hearer):
             try:
                 within_s = self._options.default_api_timeout_ms / 1000
                 for tenure, some in self._tenures(wanted).items():
-                    await self.asking.commit(some, tenure, within_s)
+                    await self._commit_in(tenure, some, within_s)
             except errors.RotaError as error:
                 failed = error
         self.outcomes.append((callback, wanted, failed))

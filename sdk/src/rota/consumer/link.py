@@ -4,7 +4,8 @@ How a sidecar is reached. The engines of consumers and handlers speak through a 
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
 
 Code = grpc.StatusCode
+Response = TypeVar("Response", pb.AttachResponse, pb.DeliverResponse)
 ATTACH_S = 10.0
 
 
@@ -121,6 +123,7 @@ class GrpcAttachment(Attachment):
         self._events = stub.Attach()
         self._deliveries: Any = None
         self._reading: list[asyncio.Task[None]] = []
+        self._is_leaving = False
 
     async def begin(self, hello: pb.AttachRequest.Hello) -> None:
         """Raises AioRpcError."""
@@ -145,12 +148,12 @@ class GrpcAttachment(Attachment):
         return self._attached
 
     async def _read_events(self) -> None:
-        async for response in self._events:
+        async for response in _said(self._events, pb.AttachResponse):
             if response.HasField("event"):
                 await self._hearer.hear_event(response.event)
 
     async def _read_records(self) -> None:
-        async for response in self._deliveries:
+        async for response in _said(self._deliveries, pb.DeliverResponse):
             await self._hearer.hear_records(response)
 
     @override
@@ -165,6 +168,8 @@ class GrpcAttachment(Attachment):
     async def lasting(self) -> errors.RotaError:
         try:
             ended, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+            if self._is_leaving:
+                ended, _ = await asyncio.wait(self._reading)
         finally:
             await self.give_up()
         failed = next((task.exception() for task in ended if task.exception() is not None), None)
@@ -177,12 +182,14 @@ class GrpcAttachment(Attachment):
     @override
     async def detach(self) -> None:
         # First all that was said about records, then the goodbye: the two streams could overtake each other.
+        self._is_leaving = True
+        events, records = self._reading
         try:
             await self._deliveries.done_writing()
-            await self._reading[1]
+            await asyncio.wait([records])
             await self._events.write(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
             await self._events.done_writing()
-            await self._reading[0]
+            await asyncio.wait([events])
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
 
@@ -194,6 +201,13 @@ class GrpcAttachment(Attachment):
         if self._deliveries is not None:
             self._deliveries.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
+
+
+async def _said(call: Any, kind: type[Response]) -> AsyncIterator[Response]:  # noqa: ANN401  a call of any kind
+    """To its end; raises AioRpcError where that is not a good one."""
+    while isinstance(response := await call.read(), kind):
+        yield response
+    await _raise_status(call)
 
 
 async def _raise_status(call: Any) -> None:  # noqa: ANN401  a call of any kind

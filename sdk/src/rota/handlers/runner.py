@@ -233,7 +233,7 @@ class Runner(Hearer):
             self.stop()
 
     async def _grant(self) -> None:
-        if more := self._lanes.credit():
+        if self._attaching.is_attached and (more := self._lanes.credit()):
             await self._attaching.send(words.credit(more))
 
 

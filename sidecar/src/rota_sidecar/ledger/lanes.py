@@ -72,35 +72,37 @@ class Lanes(Order):
                     self._shelf.hand_out(fresh.first, fresh.end)
             left -= run.end - run.first
         if left > 0 and self._ahead < before:
-            picked += self._come_upon(before, left).lowest(left, before)
+            found = (
+                self._come_upon(before, left)
+                if self._keyed
+                else [Run(self._ahead, min(before, self._ahead + left))]
+            )
+            for run in found:
+                self._shelf.hand_out(run.first, run.end)
+                self._ahead = max(self._ahead, run.end)
+            picked += found
         for first, end in picked:
             for place in range(first, end):
-                self._hand(place, now_ms)
+                self._hands[place] = now_ms
+                self._times.append((now_ms, place))
         return picked
 
-    def _come_upon(self, before: int, left: int) -> Runs:
+    def _come_upon(self, before: int, left: int) -> list[Run]:
         """Look at records that were never looked at, until so many of them may go."""
-        free = Runs()
-        if not self._keyed:
-            free.add(self._ahead, min(before, self._ahead + left))
-            self._ahead = min(before, self._ahead + left)
-            self._shelf.hand_out(free.first, self._ahead)
-            return free
-        for piece in self._shelf.pieces(self._ahead, before):
-            assert piece.batch.keys is not None
-            for at in range(piece.first - piece.batch.first, piece.end - piece.batch.first):
-                if self._is_free(self._ahead, piece.batch.keys[at]):
-                    free.add(self._ahead, self._ahead + 1)
-                else:
-                    self._parked.add(self._ahead, self._ahead + 1)
-                self._ahead += 1
-                if free.count == left:
-                    break
-            if free.count == left:
+        found: list[Run] = []
+        for place, key in self._shelf.keys(self._ahead, before):
+            self._ahead = place + 1
+            if not self._is_free(place, key):
+                self._parked.add(place, place + 1)
+                continue
+            if found and found[-1].end == place:
+                found[-1] = Run(found[-1].first, place + 1)
+            else:
+                found.append(Run(place, place + 1))
+            left -= 1
+            if not left:
                 break
-        for run in free:
-            self._shelf.hand_out(run.first, run.end)
-        return free
+        return found
 
     def _is_free(self, place: int, key: bytes | None) -> bool:
         if key is None:
@@ -112,10 +114,6 @@ class Lanes(Order):
         lane.append(place)
         return False
 
-    def _hand(self, place: int, now_ms: int) -> None:
-        self._hands[place] = now_ms
-        self._times.append((now_ms, place))
-
     @override
     def loner(self, loners: Collection[int], before: int) -> int | None:
         return min(
@@ -125,7 +123,8 @@ class Lanes(Order):
     @override
     def pick_loner(self, place: int, now_ms: int) -> None:
         self._ready.remove(place, place + 1)
-        self._hand(place, now_ms)
+        self._hands[place] = now_ms
+        self._times.append((now_ms, place))
 
     @override
     def missing(self, first: int, end: int) -> int:
@@ -149,8 +148,7 @@ class Lanes(Order):
     def finish(self, first: int, end: int) -> None:
         if not self._keyed:
             return
-        for place in range(first, end):
-            key = self._shelf.key(place)
+        for place, key in self._shelf.keys(first, end):
             if key is not None:
                 self._advance(key, place + 1)
 

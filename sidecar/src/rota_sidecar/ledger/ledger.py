@@ -147,8 +147,6 @@ class Ledger:
         if loner is not None:
             return self._take_loner(loner, now_ms, is_free=alone and lanes_max > 0)
         before = self._before()
-        if self._is_in_order:
-            before = min(before, min(self._troubles.loners, default=before))
         if not self._order.is_ready(before, lanes_max) or not self._may_go(State.ONE):
             return ()
         self._alone = None
@@ -172,6 +170,8 @@ class Ledger:
         return self._permit.answer(self.point)
 
     def _handovers(self, runs: Sequence[Run]) -> Sequence[Handover]:
+        if runs and not self._troubles:
+            return (Handover(1, [piece for run in runs for piece in self._shelf.pieces(run.first, run.end)]),)
         found: list[tuple[int, list[Piece]]] = []
         for run in runs:
             for deliveries, first, end in self._deliveries(run):
@@ -183,7 +183,7 @@ class Ledger:
     def _deliveries(self, run: Run) -> Iterator[tuple[int, int, int]]:
         """Which of these are handed out for which time."""
         first = run.first
-        for place in self._troubles.within(run.first, run.end) if self._troubles else ():
+        for place in self._troubles.within(run.first, run.end):
             trouble = self._troubles.get(place)
             assert trouble is not None
             trouble.was_alone = place == self._alone
@@ -218,10 +218,10 @@ class Ledger:
     ) -> Judged:
         """The application's verdict on the records from `first` to `last`, inclusive."""
         place, end = self._shelf.place(first), self._shelf.place(last + 1)
-        if verdict is Verdict.SKIP and first == last and self._stops(place, first):
+        refusal = self._wrong(first, last, verdict) or self._out_of_hand(first, place, end)
+        if refusal and verdict is Verdict.SKIP and first == last and self._stops(place, first):
             self._finish(place, end)
             return Judged(1)
-        refusal = self._refusal(first, last, verdict)
         if refusal:
             return Judged(0, refusal)
         self._order.leave(place, end, now_ms)
@@ -243,19 +243,22 @@ class Ledger:
         trouble = self._troubles.doomed.get(place)
         return trouble is not None and trouble.fate is Fate.STOP and self._shelf.offset(place) == offset
 
-    def _refusal(self, first: int, last: int, verdict: Verdict) -> str:
+    def _wrong(self, first: int, last: int, verdict: Verdict) -> str:
         if last < first:
             return f"the verdict on {first} to {last} is on nothing: the last offset lies before the first"
         if first != last and verdict in (Verdict.RETRY, Verdict.DEAD_LETTER):
             return f"{verdict.name} was said of {first} to {last}: say it of one record at a time"
         if last >= self._shelf.position:
             return f"offset {last} was never handed out: reading has come to {self._shelf.position}"
-        if first < self._shelf.floor:
-            return f"offset {first} is done already: give one verdict for each delivery"
-        place, end = self._shelf.place(first), self._shelf.place(last + 1)
-        if place == end:
-            return f"there is no record at offset {first}: give verdicts on what was handed out"
-        missing = self._order.missing(place, end)
+        return ""
+
+    def _out_of_hand(self, offset: int, first: int, end: int) -> str:
+        """Empty: all of these are in hand."""
+        if offset < self._shelf.floor:
+            return f"offset {offset} is done already: give one verdict for each delivery"
+        if first == end:
+            return f"there is no record at offset {offset}: give verdicts on what was handed out"
+        missing = self._order.missing(first, end)
         return "" if missing == end else self._why_not_in_hand(missing)
 
     def _why_not_in_hand(self, place: int) -> str:

@@ -50,6 +50,8 @@ class Runs:
         high = bisect_left(self._firsts, end)
         if low >= high:
             return []
+        if low + 1 == high:
+            return [self._remove_within(low, first, end)]
         inside = list(map(Run, self._firsts[low:high], self._ends[low:high]))
         kept = [Run(inside[0].first, first)] if inside[0].first < first else []
         if inside[-1].end > end:
@@ -61,13 +63,29 @@ class Runs:
         self.count -= sum(run.end - run.first for run in inside)
         return inside
 
+    def _remove_within(self, at: int, first: int, end: int) -> Run:
+        """The same where only one run has any of these."""
+        run_first, run_end = self._firsts[at], self._ends[at]
+        removed = Run(max(first, run_first), min(end, run_end))
+        self.count -= removed.end - removed.first
+        if run_first < removed.first:
+            self._ends[at] = removed.first
+            if removed.end < run_end:
+                self._firsts.insert(at + 1, removed.end)
+                self._ends.insert(at + 1, run_end)
+        elif removed.end < run_end:
+            self._firsts[at] = removed.end
+        else:
+            del self._firsts[at], self._ends[at]
+        return removed
+
     def lowest(self, number_max: int, before: int) -> list[Run]:
         """Take out the lowest ones, as many as this at most."""
         taken: list[Run] = []
         while number_max > 0 and self._firsts and self._firsts[0] < before:
             first = self._firsts[0]
             end = min(self._ends[0], before, first + number_max)
-            taken += self.remove(first, end)
+            taken.append(self._remove_within(0, first, end))
             number_max -= end - first
         return taken
 

@@ -33,6 +33,10 @@ class _Entry:
     def end(self) -> int:
         return self.place + self.count
 
+    def overlap(self, first: int, end: int) -> int:
+        """How many of these lie here."""
+        return min(end, self.end) - max(first, self.place)
+
     def piece(self, first: int, end: int) -> Piece:
         """The records at these places, as far as they lie here. They are not done."""
         assert self.batch is not None
@@ -97,9 +101,8 @@ class Shelf:
 
     def pieces(self, first: int, end: int) -> Iterator[Piece]:
         """Of the records at these places, none of which is done."""
-        if first < end:
-            for at in range(self._index(first), self._index(end - 1) + 1):
-                yield self._entries[at].piece(first, end)
+        for entry in self._between(first, end):
+            yield entry.piece(first, end)
 
     def batch(self, place: int) -> Batch:
         """In which this record lies, which is not done."""
@@ -107,12 +110,15 @@ class Shelf:
         assert found is not None
         return found
 
-    def key(self, place: int) -> bytes | None:
-        """Of this record, which is not done."""
-        entry = self._entries[self._index(place)]
-        assert entry.batch is not None
-        keys = entry.batch.keys
-        return None if keys is None else keys[entry.offset - entry.batch.first + place - entry.place]
+    def keys(self, first: int, end: int) -> Iterator[tuple[int, bytes | None]]:
+        """Of the records at these places, none of which is done."""
+        place = first
+        for piece in self.pieces(first, end):
+            keys = piece.batch.keys
+            assert keys is not None
+            for at in range(piece.first - piece.batch.first, piece.end - piece.batch.first):
+                yield place, keys[at]
+                place += 1
 
     def is_done(self, place: int) -> bool:
         """Whether this record is."""
@@ -120,9 +126,9 @@ class Shelf:
 
     def hand_out(self, first: int, end: int) -> None:
         """These are not ahead of the application any more."""
-        for entry, count in self._overlaps(first, end):
+        for entry in self._between(first, end):
             self.buffered_bytes -= entry.size * entry.fresh // entry.count
-            entry.fresh -= count
+            entry.fresh -= entry.overlap(first, end)
             self.buffered_bytes += entry.size * entry.fresh // entry.count
 
     def undone_before(self, place: int) -> list[Run]:
@@ -131,15 +137,18 @@ class Shelf:
 
     def finish(self, first: int, end: int) -> None:
         """These are done now; none of them was."""
-        for entry, count in self._overlaps(first, end):
-            entry.undone -= count
+        for entry in self._between(first, end):
+            entry.undone -= entry.overlap(first, end)
             if not entry.undone:
                 entry.batch = None
-        self._done.add(first, end)
-        if self._done.first == self.low:
-            self.low = self._done.missing(self.low, self.end)
-            self._done.remove(0, self.low)
-            self._cut()
+        if first > self.low:
+            self._done.add(first, end)
+            return
+        self.low = end
+        if self._done and self._done.first == end:
+            self.low = self._done.missing(end, self.end)
+            self._done.remove(end, self.low)
+        self._cut()
 
     def skip_to(self, offset: int) -> None:
         """Read on there, if that is further."""
@@ -154,11 +163,14 @@ class Shelf:
                 del each[: self._head]
             self._head = 0
 
-    def _overlaps(self, first: int, end: int) -> Iterator[tuple[_Entry, int]]:
-        if first < end:
-            for at in range(self._index(first), self._index(end - 1) + 1):
-                entry = self._entries[at]
-                yield entry, min(end, entry.end) - max(first, entry.place)
+    def _between(self, first: int, end: int) -> Iterator[_Entry]:
+        """In which any of these lie."""
+        at = self._index(first)
+        while first < end:
+            entry = self._entries[at]
+            yield entry
+            first = entry.end
+            at += 1
 
     def _index(self, place: int) -> int:
         return bisect_right(self._places, place, lo=self._head) - 1

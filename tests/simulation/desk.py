@@ -3,12 +3,11 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from rota_sidecar.delivery.delivery import Delivery
-
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.config import CommitMode, DeliveryConfig, Reset
+from rota_sidecar.delivery.delivery import Delivery
 from rota_sidecar.ledger.batches import Ordering
 from rota_sidecar.ledger.rules import Rules
 from rota_sidecar.member import actions as said
@@ -132,7 +131,8 @@ class Desk:
             committed = self._committed.get(partition, 0)
             if any(is_record(offset) for offset in range(committed, finished.end)):
                 raise Violation(
-                    "S9", f"{partition} is let go at {committed}, and it has done all before {finished.end}"
+                    "S9",
+                    f"{self.member.name} lets {partition} go at {committed}, and it has done all before {finished.end}",
                 )
             self.member.history.releases[partition.number] = committed
             self.world.situations.met["a partition is handed over in good order"] += 1
@@ -175,7 +175,10 @@ class Desk:
         oldest = self.plan.ordering is not Ordering.PARTITION and since_s is not None
         is_late = oldest and since_s is not None and self.world.loop.now_s > since_s + limit_s
         if is_late and not self.member.process.stopped_s and isinstance(self.member.core.state, st.Stable):
-            raise Violation("L5", f"an application holds a record since {since_s} at {self.world.loop.now_s}")
+            raise Violation(
+                "L5",
+                f"the application of {self.member.name} holds a record since {since_s} at {self.world.loop.now_s}",
+            )
 
     def _perform(self, action: do.Action) -> None:
         match action:

@@ -101,26 +101,28 @@ class Hands:
             self._mine |= told.partitions
         else:
             self._mine -= told.partitions
-        if told.kind is do.Kind.REVOKING:
-            self._spawn(self._finish, told)
-        elif told.kind is not do.Kind.REVOKED:
-            self._spawn(self._acknowledge, told.event_id)
-        if told.kind is do.Kind.LOST and self._world.chance.random() < 0.5:
-            # Else it goes on with what it has, and its verdicts come late.
-            self._drop(told.partitions)
+        match told.kind:
+            case do.Kind.ASSIGNED:
+                self._spawn(self._acknowledge, told.event_id)
+            case do.Kind.REVOKING:
+                self._spawn(self._finish, told, self._world.chance.choice([0, 0.2, 10]))
+            case do.Kind.LOST:
+                # Verdicts on what it works on meanwhile come late.
+                self._spawn(self._finish, told, self._world.chance.choice([0, 100]))
+            case do.Kind.REVOKED:
+                pass
 
     async def _acknowledge(self, event_id: int) -> None:
         await asyncio.sleep(self._world.chance.uniform(0, ACKNOWLEDGES_WITHIN_S))
         self._desk.feed(on.Acknowledged(event_id))
 
-    async def _finish(self, told: do.Tell) -> None:
+    async def _finish(self, told: do.Tell, patience_s: float) -> None:
         """Finish what it works on, or stop in the midst of it; what it has not begun goes back."""
         for book in self._books.values():
             if book.partition in told.partitions:
                 for offset in book.queue[1:]:
                     del self._held[book.ledger, offset]
                 del book.queue[1:]
-        patience_s = self._world.chance.choice([0, 0.2, 10])
         while patience_s > 0 and any(self.holds(partition) for partition in told.partitions):
             await asyncio.sleep(0.02)
             patience_s -= 0.02
@@ -244,9 +246,17 @@ class Hands:
         return self._world.chance.choices(list(Verdict), [90, 6, 2, 2])[0]
 
     def oldest_s(self, partitions: set[Partition]) -> float | None:
-        """Since when it has held a record of these."""
+        """Since when it has held a record of these, as they were handed out last."""
+        newest: dict[Partition, int] = {}
+        for book in self._books.values():
+            newest[book.partition] = max(newest.get(book.partition, 0), book.ledger)
         return min(
-            (each.since_s for each in self._held.values() if each.partition in partitions), default=None
+            (
+                each.since_s
+                for each in self._held.values()
+                if each.partition in partitions and each.ledger == newest[each.partition]
+            ),
+            default=None,
         )
 
     def holds(self, partition: Partition) -> bool:

@@ -1,0 +1,92 @@
+"""
+Kafka's messages, put together as batches: by columns, since each statement for a single record would cost more than
+all the rest. Called in the thread of `consumption.py`, which reads.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import cast
+
+from confluent_kafka import Message
+
+from rota_proto.log.columns import CODEC, Columns, Headers, pack
+from rota_proto.log.v1 import log_pb2
+from rota_sidecar.ledger.batches import Batch
+from rota_sidecar.member.partitions import Partition
+
+# Several fit into one message to the application.
+BATCH_BYTES_MAX = 512 << 10
+
+
+def by_partition(messages: Sequence[Message]) -> dict[Partition, Sequence[Message]]:
+    """The messages of each, in order."""
+    topics = list(map(Message.topic, messages))
+    numbers = list(map(Message.partition, messages))
+    if numbers.count(numbers[0]) == topics.count(topics[0]) == len(messages):
+        # The common case: what a partition has comes together.
+        return {Partition(str(topics[0]), int(numbers[0] or 0)): messages}
+    found: dict[Partition, list[Message]] = {}
+    for place, run in groupby(zip(topics, numbers, messages, strict=True), itemgetter(0, 1)):
+        found.setdefault(Partition(*place), []).extend(map(itemgetter(2), run))
+    return dict(found)
+
+
+def batches_of(messages: Sequence[Message], *, with_keys: bool) -> list[Batch]:
+    """Those of one partition, in order."""
+    return [
+        batch for first, run in _consecutive(messages) for batch in _packed(first, run, with_keys=with_keys)
+    ]
+
+
+def _consecutive(messages: Sequence[Message]) -> Iterator[tuple[int, Sequence[Message]]]:
+    """Runs without a gap: the offset of the first one, and all of them."""
+    offsets = [offset or 0 for offset in map(Message.offset, messages)]
+    start = 0
+    while start < len(offsets):
+        end = _end_of_run(offsets, start)
+        yield offsets[start], messages[start:end] if start or end < len(messages) else messages
+        start = end
+
+
+def _end_of_run(offsets: Sequence[int], start: int) -> int:
+    """Offsets rise: a run has no gap exactly if its last one is as far from its first as there are steps between."""
+    first = offsets[start] - start
+    if offsets[-1] - (len(offsets) - 1) == first:
+        return len(offsets)
+    low, high = start, len(offsets) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if offsets[middle] - middle == first else (low, middle)
+    return high
+
+
+def _packed(first: int, messages: Sequence[Message], *, with_keys: bool) -> list[Batch]:
+    count = len(messages)
+    keys = list(map(Message.key, messages))
+    # Their type says more than can come: messages that were read have lists of pairs.
+    headers = cast("list[Headers | None]", list(map(Message.headers, messages)))
+    times = [time for _, time in map(Message.timestamp, messages)]
+    columns = Columns(
+        list(map(Message.value, messages)),
+        keys,
+        times,
+        [each or () for each in headers] if any(headers) else None,
+    )
+    payload = pack(columns, count, times[0])
+    if len(payload) > BATCH_BYTES_MAX and count > 1:
+        half = count // 2
+        return [
+            *_packed(first, messages[:half], with_keys=with_keys),
+            *_packed(first + half, messages[half:], with_keys=with_keys),
+        ]
+    content = log_pb2.RecordBatch(
+        base_offset=first,
+        base_timestamp_ms=times[0],
+        max_timestamp_ms=max(times),
+        count=count,
+        codec=CODEC,
+        payload=payload,
+        producer_id=-1,
+    )
+    return [Batch(first, count, len(payload), content, keys if with_keys else None)]

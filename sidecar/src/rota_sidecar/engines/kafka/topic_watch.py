@@ -1,0 +1,125 @@
+"""
+Whether the topics that are read are still those that the reading began with. For `reading.py`.
+
+librdkafka reads on in a topic that was made anew under the same name, and does not say which topic it misses: so the
+brokers are asked for the ids, at first, then once in a while, and at once when something looks wrong.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from rota_sidecar.assignors.model import Topic
+from rota_sidecar.delivery.events import Trouble
+from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.kafka.topics import KafkaTopics
+from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.member.partitions import Partition
+
+BETWEEN_LOOKS_S = 30.0
+SECOND_LOOK_S = 2.0
+WITHIN_S = 10.0
+
+Tell = Callable[[Partition, Trouble], None]
+
+
+class TopicWatch:
+    """To be made and used on a running loop."""
+
+    def __init__(self, settings: KafkaSettings, tell: Tell) -> None:
+        self._topics = KafkaTopics(settings)
+        self._tell = tell
+        # Empty: not known yet.
+        self._ids: dict[Partition, bytes] = {}
+        self._due = asyncio.Event()
+        # Whether somebody says that a topic is missing.
+        self._doubted = False
+        # Not there in one look: the broker that was asked may not know of them yet.
+        self._suspected: set[Partition] = set()
+        self._looking = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, partition: Partition) -> None:
+        """From now on, until it is forgotten."""
+        if partition in self._ids:
+            return
+        self._ids[partition] = b""
+        self._due.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._look_again_and_again())
+            self._task.add_done_callback(_ended)
+
+    def forget(self, partition: Partition) -> None:
+        """It is not read any more."""
+        self._ids.pop(partition, None)
+
+    def doubt(self) -> None:
+        """Some topic is missing, or is not for us: it is not known which."""
+        self._doubted = True
+        self._due.set()
+
+    async def look(self) -> None:
+        """Compare now; whoever is not there any more is told of. When nobody answers, nothing is known."""
+        async with self._looking:
+            # The reading itself says what is wrong with the brokers, or with the login.
+            with suppress(Unreachable):
+                try:
+                    self._compare(await self._topics.describe(self._names(), WITHIN_S))
+                except Refused:
+                    await self._look_for_denied()
+
+    def _names(self) -> list[str]:
+        return sorted({each.topic for each in self._ids})
+
+    async def _look_for_denied(self) -> None:
+        """Topics that are asked for together are refused together; without any of them it is about the login."""
+        if not await self._is_let_see([]):
+            return
+        for name in self._names():
+            if not await self._is_let_see([name]):
+                for partition in [each for each in self._ids if each.topic == name]:
+                    self._tell(partition, Trouble.DENIED)
+
+    async def _is_let_see(self, names: Sequence[str]) -> bool:
+        try:
+            await self._topics.describe(names, WITHIN_S)
+        except Refused:
+            return False
+        return True
+
+    def _compare(self, described: Mapping[str, Topic]) -> None:
+        doubted, self._doubted = self._doubted, False
+        before, self._suspected = self._suspected, set()
+        for partition, known in list(self._ids.items()):
+            found = described.get(partition.topic)
+            if found is None or partition.number >= found.partitions:
+                if doubted or partition in before:
+                    self._tell(partition, Trouble.UNKNOWN_TOPIC)
+                else:
+                    self._suspected.add(partition)
+            elif not known:
+                self._ids[partition] = found.topic_id
+            elif known != found.topic_id:
+                self._tell(partition, Trouble.OTHER_TOPIC)
+
+    async def close(self) -> None:
+        """End its connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._topics.close()
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            self._due.clear()
+            if self._ids:
+                await self.look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SECOND_LOOK_S if self._suspected else BETWEEN_LOOKS_S):
+                    await self._due.wait()
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    """What nobody expected goes to the loop's handler."""
+    if not task.cancelled():
+        task.result()

@@ -1,0 +1,533 @@
+"""Records of a real Kafka, read as deliveries read them."""
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewPartitions
+
+from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.engines.kafka import topic_watch
+from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
+from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
+from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.engines.records import At
+from rota_sidecar.member.partitions import Partition
+from tests.sidecar.engines.readers import Passage, Reader
+from tests.support.kafka import Kafka, running
+from tests.support.kafka.security import Guarded
+
+pytestmark = pytest.mark.kafka
+
+WITHIN_S = 30
+TEST_S = 120
+MANNER = Manner("any-group", read_committed=True, with_keys=False)
+MIB = 1 << 20
+Story = Callable[[Reader], Awaitable[None]]
+
+
+@asynccontextmanager
+async def reading(settings: KafkaSettings, manner: Manner = MANNER) -> AsyncIterator[Reader]:
+    reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
+    try:
+        yield reader
+    finally:
+        async with asyncio.timeout(WITHIN_S):
+            await reader.records.close()
+        assert len(asyncio.all_tasks()) == 1, "nothing goes on after the end"
+
+
+def tell(kafka: Kafka, story: Story, manner: Manner = MANNER) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(TEST_S), reading(KafkaSettings((kafka.bootstrap,)), manner) as reader:
+            await story(reader)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def topic(kafka: Kafka, unique_name: str) -> str:
+    """One with two partitions."""
+    kafka.create_topic(unique_name, partitions=2)
+    return unique_name
+
+
+class Writer:
+    """Writes to a topic."""
+
+    def __init__(self, kafka: Kafka, topic: str, settings: Mapping[str, str | int] = {}) -> None:
+        # Brokers that die would be complained about.
+        quiet = {**kafka.client_config(), "linger.ms": 5, "log_level": 0}
+        self.producer = Producer({**quiet, **settings})
+        self._topic = topic
+
+    def write(self, *values: bytes | None, partition: int = 0, key: bytes | None = None) -> None:
+        for value in values:
+            self.producer.produce(self._topic, value, key, partition)
+        assert self.producer.flush(WITHIN_S) == 0
+
+    def transact(self, *values: bytes, commit: bool) -> None:
+        self.producer.begin_transaction()
+        self.write(*values)
+        if commit:
+            self.producer.commit_transaction(WITHIN_S)
+        else:
+            self.producer.abort_transaction(WITHIN_S)
+
+
+@pytest.fixture
+def writer(kafka: Kafka, topic: str) -> Writer:
+    return Writer(kafka, topic)
+
+
+@pytest.fixture
+def transactional(kafka: Kafka, topic: str) -> Writer:
+    writer = Writer(kafka, topic, {"transactional.id": topic})
+    writer.producer.init_transactions(WITHIN_S)
+    return writer
+
+
+def delete_records(kafka: Kafka, topic: str, before: int) -> None:
+    admin = AdminClient(kafka.client_config())
+    for deleted in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        deleted.result(WITHIN_S)
+
+
+def delete_topic(kafka: Kafka, topic: str) -> None:
+    admin = AdminClient(kafka.client_config())
+    admin.delete_topics([topic])[topic].result(WITHIN_S)
+
+
+def test_records_come_in_order_with_all_that_belongs_to_them(kafka: Kafka, topic: str) -> None:
+    producer = Producer(kafka.client_config())
+    producer.produce(topic, b"a", None, 0, timestamp=1_000, headers=[("h", b"1"), ("n", None), ("h", b"2")])
+    producer.produce(topic, None, b"k", 0, timestamp=900)
+    producer.produce(topic, b"", b"", 0, timestamp=2_000)
+    producer.produce(topic, b"other", b"k", 1, timestamp=2_000)
+    producer.flush(WITHIN_S)
+
+    async def story(reader: Reader) -> None:
+        passages = [reader.read_to(Partition(topic, number), end) for number, end in ((0, 3), (1, 1))]
+        here, there = await asyncio.gather(*passages)
+        assert [tuple(row) for row in here.rows] == [
+            (0, b"a", None, 1_000, (("h", b"1"), ("n", None), ("h", b"2"))),
+            (1, None, b"k", 900, ()),
+            (2, b"", b"", 2_000, ()),
+        ]
+        assert there.values == [b"other"]
+        assert (here.bounds, there.bounds) == (Bounds(0, 3), Bounds(0, 1))
+        assert all(batch.keys is not None for batch in here.batches)
+
+    tell(kafka, story, Manner("any-group", read_committed=True, with_keys=True))
+
+
+def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(
+    kafka: Kafka, topic: str, writer: Writer
+) -> None:
+    async def story(reader: Reader) -> None:
+        here, ledger = Partition(topic, 0), reader.open()
+        first = await reader.read(here, 0, ledger=ledger)
+        assert (first.batches, first.next_offset, first.bounds) == ([], 0, Bounds(0, 0))
+        later = reader.fetch(here, 0, ledger=ledger)
+        await asyncio.to_thread(writer.write, b"a")
+        async with asyncio.timeout(WITHIN_S):
+            found = await later
+        assert isinstance(found, Read)
+        assert (len(found.batches), found.next_offset) == (1, 1)
+
+    tell(kafka, story)
+
+
+def test_markers_and_what_was_aborted_are_passed_over_and_are_no_lag(
+    kafka: Kafka, topic: str, transactional: Writer
+) -> None:
+    for value, commit in ((b"first", True), (b"never", False), (b"counts", True), (b"never", False)):
+        transactional.transact(value, commit=commit)
+
+    async def story(reader: Reader) -> None:
+        passage = await reader.read_to(Partition(topic, 0), 8)
+        assert (passage.values, passage.offsets) == ([b"first", b"counts"], [0, 4])
+        assert (passage.next_offset, passage.bounds) == (8, Bounds(0, 8))
+
+    tell(kafka, story)
+
+
+def test_an_open_transaction_ends_what_may_be_read(
+    kafka: Kafka, topic: str, transactional: Writer, writer: Writer
+) -> None:
+    writer.write(b"before")
+    transactional.producer.begin_transaction()
+    transactional.write(b"held")
+    writer.write(b"behind")
+
+    async def story(reader: Reader) -> None:
+        here, ledger = Partition(topic, 0), reader.open()
+        passage = await reader.read_to(here, 1, ledger=ledger)
+        while passage.bounds != Bounds(0, 1):
+            passage = passage.with_more(await reader.read(here, 1, ledger=ledger))
+        assert passage.values == [b"before"]
+        assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(0, 1)}
+        waiting = asyncio.create_task(reader.read_to(here, 4, offset=1, ledger=ledger))
+        await asyncio.to_thread(transactional.producer.commit_transaction, WITHIN_S)
+        assert (await waiting).values == [b"held", b"behind"]
+
+    tell(kafka, story)
+
+
+def test_those_who_want_everything_see_what_is_not_committed(
+    kafka: Kafka, topic: str, transactional: Writer
+) -> None:
+    transactional.producer.begin_transaction()
+    transactional.write(b"open")
+
+    async def story(reader: Reader) -> None:
+        here = Partition(topic, 0)
+        assert (await reader.read_to(here, 1)).values == [b"open"]
+        assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(0, 1)}
+
+    tell(kafka, story, Manner("any-group", read_committed=False, with_keys=False))
+
+
+def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
+    kafka: Kafka, topic: str, writer: Writer
+) -> None:
+    records, size = 5_000, 20_000
+    for start in range(0, records, 100):
+        writer.write(*(b"%08d" % number * (size // 8) for number in range(start, start + 100)))
+    writer.write(b"x", partition=1)
+
+    async def story(reader: Reader) -> None:
+        here, ledger = Partition(topic, 0), reader.open()
+        before = memory()
+        async with asyncio.timeout(WITHIN_S):
+            first = await reader.fetch(here, 0, ledger=ledger, bytes_max=1)
+        assert isinstance(first, Read)
+        # Nobody takes more of it, and a neighbour is read meanwhile.
+        neighbour = await reader.read_to(Partition(topic, 1), 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await reader.fetch(Partition(topic, 1), 1, ledger=neighbour.ledger)
+        assert memory() - before < 45 * MIB, "100 MB lie there to be read"
+        start = Passage(here, ledger, [], 0, Bounds(0, 0)).with_more(first)
+        rest = await reader.read_to(here, records, offset=start.next_offset, ledger=ledger)
+        taken = [int((value or b"")[:8]) for value in (*start.values, *rest.values)]
+        assert taken == list(range(records))
+        assert max(batch.size for batch in rest.batches) <= MIB
+
+    tell(kafka, story)
+
+
+def memory() -> int:
+    """Of this process, the most that it has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_slow_takers_miss_nothing_and_get_nothing_twice(kafka: Kafka, topic: str) -> None:
+    records = 20_000
+    writer = Writer(kafka, topic)
+
+    def write_half() -> None:
+        for partition in (0, 1):
+            values = (b"%0100d" % number for number in range(records // 2))
+            writer.write(*values, partition=partition)
+
+    async def take(reader: Reader, partition: Partition) -> list[int]:
+        ledger, offset, turns, found = reader.open(), 0, 0, list[int]()
+        while offset < records:
+            turns += 1
+            if turns % 7 == 0:
+                # Long enough for it to be paused.
+                await asyncio.sleep(0.02)
+            if turns % 11 == 0:
+                reader.records.stop(ledger)
+                ledger = reader.open()
+            read = await reader.fetch(partition, offset, ledger=ledger, bytes_max=100_000)
+            assert isinstance(read, Read)
+            found += [row for each in read.batches for row in range(each.first, each.end)]
+            offset = read.next_offset
+        return found
+
+    async def story(reader: Reader) -> None:
+        takers = [take(reader, Partition(topic, number)) for number in (0, 1)]
+        taken, _ = await asyncio.gather(asyncio.gather(*takers), asyncio.to_thread(write_half))
+        assert taken == [list(range(records))] * 2
+
+    write_half()
+    tell(kafka, story)
+
+
+def test_hundreds_of_partitions_are_read_together_and_each_in_order(kafka: Kafka, unique_name: str) -> None:
+    partitions = 400
+    kafka.create_topic(unique_name, partitions=partitions)
+    writer = Writer(kafka, unique_name)
+
+    async def story(reader: Reader) -> None:
+        everywhere = [Partition(unique_name, number) for number in range(partitions)]
+        passages = [asyncio.create_task(reader.read_to(each, 2)) for each in everywhere]
+
+        def write() -> None:
+            for value in (b"a", b"b"):
+                for number in range(partitions):
+                    writer.producer.produce(unique_name, value, None, number)
+                writer.producer.flush(WITHIN_S)
+
+        await asyncio.to_thread(write)
+        found = await asyncio.gather(*passages)
+        assert [passage.partition for passage in found] == everywhere
+        assert {tuple(passage.values) for passage in found} == {(b"a", b"b")}
+
+    tell(kafka, story)
+
+
+def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) -> None:
+    async def story(reader: Reader) -> None:
+        here, there = Partition(topic, 0), Partition(topic, 1)
+        stopped, kept = reader.open(), reader.open()
+        await reader.read(here, 0, ledger=stopped)
+        await reader.read(there, 0, ledger=kept)
+        for_nobody = reader.fetch(here, 0, ledger=stopped)
+        for_us = reader.fetch(there, 0, ledger=kept)
+        reader.records.stop(stopped)
+        reader.records.stop(stopped)
+        for number in (0, 1):
+            await asyncio.to_thread(writer.write, b"a", partition=number)
+        async with asyncio.timeout(WITHIN_S):
+            await for_us
+        assert not for_nobody.done()
+        assert reader.heard_unasked == []
+
+    tell(kafka, story)
+
+
+def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(
+    kafka: Kafka, topic: str, writer: Writer
+) -> None:
+    writer.write(b"a", b"b", b"c")
+
+    async def story(reader: Reader) -> None:
+        here, before = Partition(topic, 0), reader.open()
+        await reader.read_to(here, 3, ledger=before)
+        waits = reader.fetch(here, 3, ledger=before)
+        assert (await reader.read_to(here, 3, offset=1)).values == [b"b", b"c"]
+        assert not waits.done()
+        # Who goes on where another one stopped hears where that is.
+        went_on = await reader.read(here, 3)
+        assert (went_on.batches, went_on.bounds) == ([], Bounds(0, 3))
+
+    tell(kafka, story)
+
+
+def test_an_offset_that_is_gone_is_out_of_range(kafka: Kafka, topic: str, writer: Writer) -> None:
+    writer.write(b"a", b"b", b"c")
+    delete_records(kafka, topic, 2)
+
+    async def story(reader: Reader) -> None:
+        here = Partition(topic, 0)
+        for offset in (1, 4):
+            failed = await reader.failure(here, offset)
+            assert failed.trouble is Trouble.OUT_OF_RANGE
+            assert failed.sentence.startswith(
+                f"offset {offset} is not in the log any more, or not yet: reset"
+            )
+        passage = await reader.read_to(here, 3, offset=2)
+        assert (passage.values, passage.bounds) == ([b"c"], Bounds(2, 3))
+        assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(2, 3)}
+
+    tell(kafka, story)
+
+
+def test_a_topic_or_partition_that_does_not_exist_is_unknown(kafka: Kafka, topic: str) -> None:
+    async def story(reader: Reader) -> None:
+        missing = [Partition(f"{topic}-missing", 0), Partition(topic, 2)]
+        failures = await asyncio.gather(*(reader.failure(each, 0) for each in missing))
+        assert {failed.trouble for failed in failures} == {Trouble.UNKNOWN_TOPIC}
+
+    tell(kafka, story)
+    known = AdminClient(kafka.client_config()).list_topics(timeout=WITHIN_S).topics
+    assert f"{topic}-missing" not in known, "nobody makes a topic by reading it"
+
+
+def test_partitions_that_a_topic_grows_are_read(kafka: Kafka, topic: str) -> None:
+    async def story(reader: Reader) -> None:
+        grown = Partition(topic, 2)
+        await reader.read(Partition(topic, 0), 0)
+        assert (await reader.failure(grown, 0)).trouble is Trouble.UNKNOWN_TOPIC
+        admin = AdminClient(kafka.client_config())
+        await asyncio.to_thread(admin.create_partitions([NewPartitions(topic, 3)])[topic].result, WITHIN_S)
+        await asyncio.to_thread(Writer(kafka, topic).write, b"a", partition=2)
+        assert (await reader.read_to(grown, 1)).values == [b"a"]
+
+    tell(kafka, story)
+
+
+def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(kafka: Kafka, topic: str) -> None:
+    async def story(reader: Reader) -> None:
+        here, ledger = Partition(topic, 0), reader.open()
+        await reader.read(here, 0, ledger=ledger)
+        waiting = asyncio.create_task(reader.failure(here, 0, ledger=ledger))
+        await asyncio.to_thread(delete_topic, kafka, topic)
+        assert (await waiting).trouble is Trouble.UNKNOWN_TOPIC
+
+    tell(kafka, story)
+
+
+def test_a_topic_made_anew_is_another_one(
+    kafka: Kafka, topic: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_watch, "BETWEEN_LOOKS_S", 0.2)
+    writer.write(b"old", b"old")
+
+    async def story(reader: Reader) -> None:
+        here, ledger = Partition(topic, 0), reader.open()
+        passage = await reader.read_to(here, 2, ledger=ledger)
+        await asyncio.to_thread(anew)
+        failed: Read | ReadFailed = await reader.fetch(here, passage.next_offset, ledger=ledger)
+        while isinstance(failed, Read):
+            failed = await reader.fetch(here, failed.next_offset, ledger=ledger)
+        assert failed.trouble in (Trouble.OTHER_TOPIC, Trouble.UNKNOWN_TOPIC)
+        if failed.trouble is Trouble.OTHER_TOPIC:
+            assert (await reader.failure(here, 2, ledger=ledger)) == failed
+        # Whoever begins with it reads it.
+        assert (await reader.read_to(here, 3)).values == [b"new"] * 3
+
+    def anew() -> None:
+        delete_topic(kafka, topic)
+        kafka.create_topic(topic, partitions=2)
+        Writer(kafka, topic).write(b"new", b"new", b"new")
+
+    tell(kafka, story)
+
+
+def test_bounds_and_times_are_looked_up_where_there_are_any(kafka: Kafka, topic: str) -> None:
+    producer = Producer(kafka.client_config())
+    for time in (1_000, 2_000):
+        producer.produce(topic, b"a", None, 0, timestamp=time)
+    producer.flush(WITHIN_S)
+
+    async def story(reader: Reader) -> None:
+        here, empty, missing = Partition(topic, 0), Partition(topic, 1), Partition(f"{topic}-no", 0)
+        records = reader.records
+        assert await records.bounds([here, empty, missing], WITHIN_S) == {
+            here: Bounds(0, 2),
+            empty: Bounds(0, 0),
+        }
+        assert await records.at_times({here: 1_001, empty: 0, missing: 0}, WITHIN_S) == {here: At(1, 2_000)}
+        assert await records.at_times({here: 2_001}, WITHIN_S) == {}
+        assert (await records.bounds([], WITHIN_S), await records.at_times({}, WITHIN_S)) == ({}, {})
+
+    tell(kafka, story)
+
+
+def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
+    with running() as kafka:
+        kafka.create_topic("lasting")
+        Writer(kafka, "lasting").write(b"a")
+
+        async def story(reader: Reader) -> None:
+            here, ledger = Partition("lasting", 0), reader.open()
+            assert (await reader.read_to(here, 1, ledger=ledger)).values == [b"a"]
+            waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, ledger=ledger))
+            await asyncio.to_thread(kafka.broker(1).kill)
+            complaint = await reader.complaint()
+            assert complaint.startswith("no records can be read from Kafka now (")
+            with pytest.raises(Unreachable, match="nobody listens at"):
+                await reader.records.bounds([here], 1)
+            await asyncio.to_thread(kafka.broker(1).start)
+            assert await reader.complaint() == ""
+            await asyncio.to_thread(Writer(kafka, "lasting").write, b"b")
+            assert (await waiting).values == [b"b"]
+            assert reader.complaints.empty()
+
+        tell(kafka, story)
+
+
+ALLOWED = "allowed"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Kafka]:
+    """Its user may read one topic, and no group."""
+    with running(security="guarded") as kafka:
+        for topic in (ALLOWED, "forbidden"):
+            kafka.create_topic(topic)
+        assert isinstance(kafka.security, Guarded)
+        rule = AclBinding(
+            ResourceType.TOPIC,
+            ALLOWED,
+            ResourcePatternType.LITERAL,
+            f"User:{kafka.security.user}",
+            "*",
+            AclOperation.READ,
+            AclPermissionType.ALLOW,
+        )
+        admin = AdminClient(kafka.client_config())
+        for created in admin.create_acls([rule]).values():
+            created.result(WITHIN_S)
+        yield kafka
+
+
+def login(kafka: Kafka, password_file: Path) -> KafkaSettings:
+    assert isinstance(kafka.security, Guarded)
+    known = kafka.security
+    return KafkaSettings(
+        (kafka.bootstrap,),
+        tls=TlsFiles(known.ca, known.client.certificate, known.client.key),
+        sasl=Sasl("SCRAM-SHA-512", known.user, password_file=password_file),
+    )
+
+
+def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp_path: Path) -> None:
+    assert isinstance(guarded.security, Guarded)
+    password = tmp_path / "password"
+    password.write_text(guarded.security.password)
+
+    async def story() -> None:
+        async with reading(login(guarded, password)) as reader:
+            assert (await reader.read(Partition(ALLOWED, 0), 0)).bounds == Bounds(0, 0)
+            assert (await reader.failure(Partition("forbidden", 0), 0)).trouble is Trouble.DENIED
+            with pytest.raises(Refused, match="Kafka does not let us see topic 'forbidden'"):
+                await reader.records.bounds([Partition("forbidden", 0)], WITHIN_S)
+            assert reader.complaints.empty()
+
+    asyncio.run(story())
+
+
+def test_a_password_that_is_missing_at_first_is_said_and_taken_when_it_is_there(
+    guarded: Kafka, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    assert isinstance(guarded.security, Guarded)
+    known = guarded.security
+
+    async def story() -> None:
+        async with reading(login(guarded, password)) as reader:
+            waiting = reader.fetch(Partition(ALLOWED, 0), 0)
+            assert "which should hold the Kafka password, cannot be read" in await reader.complaint()
+            password.write_text(known.password)
+            assert isinstance(await waiting, Read)
+            assert await reader.complaint() == ""
+
+    asyncio.run(story())
+
+
+def test_a_wrong_password_is_said_and_never_shown(guarded: Kafka, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("not-the-password")
+
+    async def story() -> None:
+        async with reading(login(guarded, password)) as reader:
+            reader.fetch(Partition(ALLOWED, 0), 0)
+            complaint = await reader.complaint()
+            assert "no records can be read from Kafka now" in complaint
+            assert "not-the-password" not in complaint
+            with pytest.raises(Refused, match="refuses the login of user"):
+                await reader.records.bounds([Partition(ALLOWED, 0)], 5)
+
+    asyncio.run(story())

@@ -7,7 +7,7 @@ the store keeps the offsets beside the results, and a fence that stops an owner 
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rota.metadata import GroupMetadata
 from rota.stores import flows, keys
@@ -17,6 +17,10 @@ from rota.stores.errors import Partition, StoreError, StoreFenced, TransactionLo
 from rota.stores.flows import SAVEPOINT, Flow, Statement, each
 from rota.stores.snapshots import Snapshots
 from rota.stores.tables import Dialect, Tables
+
+if TYPE_CHECKING:
+    from rota.consumer.api import Consumer
+    from rota.stores.listening import StoreListener
 
 T = TypeVar("T")
 # The longest that a batch may think between two statements: as long as a record may be in the hands of an application.
@@ -93,6 +97,12 @@ class SqlStore:
         check_member(group)
         wanted = [(topic, index) for topic, index in partitions]
         return Tenure(group, self._alone(flows.raise_fence(self.tables, group, wanted), self._opening))
+
+    def listener(self, consumer: "Consumer") -> "StoreListener":
+        """For `consumer.subscribe(…, listener=…)`: fences what is assigned, and seeks to where the store is."""
+        from rota.stores.listening import StoreListener
+
+        return StoreListener(self, consumer)
 
     @contextmanager
     def transaction(self, tenure: Tenure) -> Iterator[Transaction]:

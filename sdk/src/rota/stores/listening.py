@@ -1,0 +1,59 @@
+"""
+A store beside a consumer: on assignment first the fence, then the position, then the consumer seeks there.
+
+In this order nobody who had a partition before can save an offset between the two.
+"""
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from rota.consumer.listeners import Partitions, RebalanceListener
+from rota.records import TopicPartition
+from rota.stores.batch import Tenure
+from rota.stores.errors import StoreError
+
+if TYPE_CHECKING:
+    from rota.consumer.api import Consumer
+    from rota.stores.store import SqlStore
+
+
+class StoreListener(RebalanceListener):
+    """
+    The rebalance listener of a consumer whose offsets are in a store.
+
+    >>> consumer = rota.Consumer(sidecar="127.0.0.1:7080", enable_auto_commit=False)     # doctest: +SKIP
+    >>> listener = store.listener(consumer)                                              # doctest: +SKIP
+    >>> consumer.subscribe(["orders"], listener=listener)                                # doctest: +SKIP
+    >>> for partition, records in consumer.poll(timeout_ms=500).items():                 # doctest: +SKIP
+    ...     with store.transaction(listener.tenure) as tx:
+    ...         write(connection, records)
+    ...         tx.save({partition: records[-1].offset + 1})
+    """
+
+    def __init__(self, store: "SqlStore", consumer: "Consumer") -> None:
+        self._store = store
+        self._consumer = consumer
+        self._tenure: Tenure | None = None
+
+    @property
+    def tenure(self) -> Tenure:
+        """For `store.transaction`: what the consumer has in this generation."""
+        if self._tenure is None:
+            raise StoreError("nothing was assigned to the consumer yet: poll first")
+        return self._tenure
+
+    @override
+    def on_partitions_assigned(self, partitions: Partitions) -> None:
+        # All of them, also those that stay: the fence rises with the generation.
+        self._tenure = self._store.assign(self._consumer.group_metadata(), self._consumer.assignment())
+        for partition in partitions:
+            position = self._tenure.positions[partition.topic, partition.partition]
+            if position is not None:
+                self._consumer.seek(partition, position)
+
+    @override
+    def on_partitions_revoked(self, partitions: Partitions) -> None:
+        if self._tenure is not None:
+            for topic, number in map(TopicPartition._make, partitions):
+                self._tenure.positions.pop((topic, number), None)

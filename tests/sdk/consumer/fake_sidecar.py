@@ -1,0 +1,140 @@
+"""
+A sidecar's gRPC service over partitions in memory: what the real one does on the wire, and no more.
+
+It is stricter than the real one where the contract says so: an application that breaks its rules is a failed test.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from typing_extensions import override
+
+from rota.connection import background
+from rota.testing.answers import CALLS
+from rota.testing.sidecar import MemorySidecar, Voice
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerServicer, add_ConsumerServicer_to_server
+
+
+class Wire(Voice):
+    """What the sidecar says, on its way to the two streams of one application."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.events: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
+        self.records: asyncio.Queue[pb.DeliverResponse | None] = asyncio.Queue()
+        self.session = 0
+        self.said_goodbye = False
+
+    @override
+    def tell(self, event: pb.AttachResponse.Event) -> None:
+        self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(event=event))
+
+    @override
+    def deliver(self, response: pb.DeliverResponse) -> None:
+        self._loop.call_soon_threadsafe(self.records.put_nowait, response)
+
+
+class FakeSidecar(ConsumerServicer):
+    """Serves one memory sidecar on a socket."""
+
+    def __init__(self, memory: MemorySidecar) -> None:
+        self.memory = memory
+        self.wire: Wire | None = None
+        self.clean: list[bool] = []
+        # What applications did that no sidecar forgives.
+        self.offences: list[str] = []
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, address: str) -> None:
+        self._server = grpc.aio.server()
+        for name in CALLS:
+            setattr(self, name, self._call(name))
+        add_ConsumerServicer_to_server(self, self._server)
+        self._server.add_insecure_port(address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        await self._server.stop(None)
+
+    def _call(self, name: str) -> Any:  # noqa: ANN401  one of many calls
+        async def answer(request: Any, context: Any) -> Any:  # noqa: ANN401  as above
+            return self.memory.ask(name, request)
+
+        return answer
+
+    @override
+    async def Attach(  # type: ignore[override]
+        self, requests: AsyncIterator[pb.AttachRequest], context: Any
+    ) -> AsyncIterator[pb.AttachResponse]:
+        first = await anext(requests)
+        self._expect(first.WhichOneof("request") == "hello", "Attach begins with a hello")
+        if self.wire is not None:
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, "there is an application already")
+        wire = self.wire = Wire()
+        attached = self.memory.attach(first.hello, wire)
+        wire.session = attached.session
+        listening = asyncio.create_task(self._listen(requests, wire))
+        try:
+            yield pb.AttachResponse(attached=attached)
+            self.memory.begin()
+            while (event := await wire.events.get()) is not None:
+                yield event
+        finally:
+            self.wire = None
+            self.clean.append(wire.said_goodbye)
+            self.memory.detach(wire.session)
+            listening.cancel()
+            wire.records.put_nowait(None)
+
+    async def _listen(self, requests: AsyncIterator[pb.AttachRequest], wire: Wire) -> None:
+        async for request in requests:
+            kind = request.WhichOneof("request")
+            self._expect(kind == "goodbye", f"an application with a Deliver stream says {kind} there")
+            wire.said_goodbye = True
+            wire.events.put_nowait(None)
+
+    @override
+    async def Deliver(  # type: ignore[override]
+        self, requests: AsyncIterator[pb.DeliverRequest], context: Any
+    ) -> AsyncIterator[pb.DeliverResponse]:
+        first = await anext(requests)
+        wire = self.wire
+        assert wire is not None
+        self._expect(first.hello.session == wire.session, "Deliver names its session")
+        listening = asyncio.create_task(self._hear(requests, wire))
+        try:
+            while (response := await wire.records.get()) is not None:
+                self._expect(not response.refusals, f"a verdict was refused: {response.refusals}")
+                yield response
+        finally:
+            listening.cancel()
+
+    async def _hear(self, requests: AsyncIterator[pb.DeliverRequest], wire: Wire) -> None:
+        async for request in requests:
+            self._expect(request.WhichOneof("request") != "hello", "Deliver has one hello")
+            self.memory.hear(request)
+        wire.records.put_nowait(None)
+
+    def _expect(self, holds: bool, rule: str) -> None:
+        if not holds:
+            self.offences.append(rule)
+
+
+@contextmanager
+def serving(folder: Path, memory: MemorySidecar) -> Iterator[tuple[str, FakeSidecar]]:
+    """Its address, and the sidecar."""
+    address = f"unix:{folder / 'app.sock'}"
+    sidecar = FakeSidecar(memory)
+    background().run(sidecar.start(address))
+    try:
+        yield address, sidecar
+    finally:
+        background().run(sidecar.stop())
+    assert sidecar.offences == []

@@ -252,12 +252,11 @@ class Attached:
             generation=event.tenure.generation_id,
             reason=event.reason,
         )
-        if event.kind == pb.REVOKING:
+        if event.kind in (pb.REVOKING, pb.LOST):
+            # What it has begun it ends, though nobody may be interested any more.
             self._letting_go[event.event_id] = partitions
             self._acknowledge_what_is_let_go()
             return
-        if event.kind == pb.LOST:
-            self._records = deque(each for each in self._records if each.partition not in partitions)
         if event.kind != pb.REVOKED:
             self._acknowledge(event.event_id)
 

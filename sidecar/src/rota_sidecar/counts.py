@@ -20,7 +20,7 @@ from rota_sidecar.member.messages import Request, Response
 from rota_sidecar.member.partitions import Partition
 from rota_sidecar.member.reactions import Error
 from rota_sidecar.membership import StateChanged, Told
-from rota_sidecar.observer import Observer
+from rota_sidecar.observer import Observer, whole
 
 OK = "ok"
 UNREACHABLE, REFUSED = "unreachable", "refused"
@@ -144,7 +144,7 @@ class Counts(Observer):
                     if action.partition in self.progress_s:
                         self.progress_s[action.partition] = self._wall_s()
                 case do.Problem():
-                    self.last_problem = action.sentence
+                    self.last_problem = whole(action)
                 case _:
                     pass
         self.hands.hold(in_hand, now_ms)

@@ -67,11 +67,16 @@ class Witness(Observer):
         for action in actions:
             match action:
                 case do.Problem():
-                    self._journal.warn(action.sentence)
+                    self._journal.warn(whole(action))
                 case do.Rejoin():
                     self._journal.tell("rejoining", "its application goes on: joins again")
                 case _:
                     pass
+
+
+def whole(problem: do.Problem) -> str:
+    """The sentence, and what it is about."""
+    return f"{named(problem.partitions)}: {problem.sentence}" if problem.partitions else problem.sentence
 
 
 def named(partitions: Collection[Partition]) -> str:

@@ -8,6 +8,7 @@ from rota_sidecar.delivering import Delivering
 from rota_sidecar.draining import Draining
 from rota_sidecar.member.states import Discover, Down, Joining, Stopped, Syncing
 from rota_sidecar.members import Members
+from rota_sidecar.observer import named
 
 # Without a generation: nothing is given to it, or it is not known what.
 OUTSIDE = Down | Discover | Joining | Syncing | Stopped
@@ -46,7 +47,7 @@ def stuck(delivering: Delivering) -> str:
         return ""
     for partition, view in sorted(delivery.partitions.items()):
         if view.stopped:
-            return view.stopped
+            return f"{named([partition])}: {view.stopped}"
         if view.position is None:
-            return f"it is not known yet where {partition.topic}-{partition.number} begins"
+            return f"it is not known yet where {named([partition])} begins"
     return ""

@@ -33,6 +33,8 @@ class Record:
     retries: int = 0
     charges: int = 0
     was_alone: bool = False
+    # The application wants it never again.
+    is_buried: bool = False
 
     @property
     def failed(self) -> int:
@@ -147,6 +149,7 @@ class Naive:
                 return inside
             case Verdict.DEAD_LETTER:
                 self.records[first].where = Is.DOOMED
+                self.records[first].is_buried = True
             case Verdict.RETRY:
                 record = self.records[first]
                 record.retries += 1

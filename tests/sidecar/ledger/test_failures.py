@@ -38,7 +38,7 @@ def test_a_record_is_not_passed_before_its_dead_letter_is_written() -> None:
         0,
         1,
         "it cannot be read",
-        0,
+        1,
     )
     assert ledger.point.offset == 0
     ledger.letter_written(0)

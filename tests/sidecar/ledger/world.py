@@ -324,7 +324,8 @@ class World:
             assert sorted(self.writing) == self.naive.at(Is.DOOMED)
         for letter in letters:
             assert (letter.piece.first, letter.piece.end) == (letter.offset, letter.offset + 1)
-            assert letter.deliveries == self.naive.records[letter.offset].failed
+            record = self.naive.records[letter.offset]
+            assert letter.deliveries == record.failed + record.is_buried
 
     # ------------------------------------------------------------------------------------------ committing
 

@@ -326,7 +326,7 @@ class Ledger:
     def _letter(self, place: int) -> LetterDue:
         trouble = self._troubles.doomed[place]
         (piece,) = self._shelf.pieces(place, place + 1)
-        return LetterDue(piece.first, piece, trouble.reason, trouble.failed)
+        return LetterDue(piece.first, piece, trouble.reason, trouble.deliveries)
 
     def letter_written(self, offset: int) -> None:
         """It is there, durably: the record is done."""

@@ -21,5 +21,5 @@ class LetterDue:
     # This record alone.
     piece: Piece
     reason: str
-    # That failed.
+    # All there were.
     deliveries: int

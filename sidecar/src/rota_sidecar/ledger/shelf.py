@@ -19,9 +19,9 @@ _DONE_KEPT = 64
 @dataclass(slots=True, eq=False)
 class _Entry:
     place: int
+    end: int
     # Of the first record here: a batch that begins before the position counts from there on.
     offset: int
-    count: int
     size: int
     # None when all of it is done: one slow record must not keep everything behind it in memory.
     batch: Batch | None
@@ -30,8 +30,8 @@ class _Entry:
     fresh: int
 
     @property
-    def end(self) -> int:
-        return self.place + self.count
+    def fresh_bytes(self) -> int:
+        return self.size * self.fresh // (self.end - self.place)
 
     def overlap(self, first: int, end: int) -> int:
         """How many of these lie here."""
@@ -75,7 +75,7 @@ class Shelf:
             count = min(batch.count, batch.end - self.position)
             if count > 0:
                 size = batch.size * count // batch.count
-                entry = _Entry(self.end, batch.end - count, count, size, batch, count, count)
+                entry = _Entry(self.end, self.end + count, batch.end - count, size, batch, count, count)
                 self._entries.append(entry)
                 self._places.append(entry.place)
                 self._offsets.append(entry.offset)
@@ -99,10 +99,9 @@ class Shelf:
         entry = self._entries[at]
         return min(entry.place + offset - entry.offset, entry.end)
 
-    def pieces(self, first: int, end: int) -> Iterator[Piece]:
+    def pieces(self, first: int, end: int) -> list[Piece]:
         """Of the records at these places, none of which is done."""
-        for entry in self._between(first, end):
-            yield entry.piece(first, end)
+        return [entry.piece(first, end) for entry in self._between(first, end)]
 
     def batch(self, place: int) -> Batch:
         """In which this record lies, which is not done."""
@@ -111,14 +110,17 @@ class Shelf:
         return found
 
     def keys(self, first: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """Of the records at these places, none of which is done."""
-        place = first
-        for piece in self.pieces(first, end):
-            keys = piece.batch.keys
-            assert keys is not None
-            for at in range(piece.first - piece.batch.first, piece.end - piece.batch.first):
-                yield place, keys[at]
-                place += 1
+        """Of the records at these places, none of which is done; those that nobody asks for cost nothing."""
+        at = self._index(first)
+        while first < end:
+            entry = self._entries[at]
+            assert entry.batch is not None
+            assert entry.batch.keys is not None
+            ahead = entry.offset - entry.batch.first - entry.place
+            for place in range(first, min(end, entry.end)):
+                yield place, entry.batch.keys[place + ahead]
+            first = entry.end
+            at += 1
 
     def is_done(self, place: int) -> bool:
         """Whether this record is."""
@@ -127,9 +129,9 @@ class Shelf:
     def hand_out(self, first: int, end: int) -> None:
         """These are not ahead of the application any more."""
         for entry in self._between(first, end):
-            self.buffered_bytes -= entry.size * entry.fresh // entry.count
+            self.buffered_bytes -= entry.fresh_bytes
             entry.fresh -= entry.overlap(first, end)
-            self.buffered_bytes += entry.size * entry.fresh // entry.count
+            self.buffered_bytes += entry.fresh_bytes
 
     def undone_before(self, place: int) -> list[Run]:
         """Which records before this one are not done."""
@@ -156,21 +158,22 @@ class Shelf:
 
     def _cut(self) -> None:
         while self._head < len(self._entries) and self._entries[self._head].end <= self.low:
-            self.floor = self._entries[self._head].offset + self._entries[self._head].count
+            done = self._entries[self._head]
+            self.floor = done.offset + done.end - done.place
             self._head += 1
         if self._head >= _DONE_KEPT and 2 * self._head > len(self._entries):
             for each in (self._entries, self._places, self._offsets):
                 del each[: self._head]
             self._head = 0
 
-    def _between(self, first: int, end: int) -> Iterator[_Entry]:
+    def _between(self, first: int, end: int) -> Sequence[_Entry]:
         """In which any of these lie."""
+        if first >= end:
+            return ()
         at = self._index(first)
-        while first < end:
-            entry = self._entries[at]
-            yield entry
-            first = entry.end
-            at += 1
+        if end <= self._entries[at].end:
+            return (self._entries[at],)
+        return self._entries[at : self._index(end - 1) + 1]
 
     def _index(self, place: int) -> int:
         return bisect_right(self._places, place, lo=self._head) - 1

@@ -36,6 +36,8 @@ class Trouble:
     was_alone: bool = False
     fate: Fate | None = None
     reason: str = ""
+    # Until it had failed for good.
+    deliveries: int = 0
 
     @property
     def failed(self) -> int:
@@ -111,7 +113,9 @@ class Troubles:
 
     def condemn(self, place: int, reason: str) -> None:
         """The application never wants it again."""
-        self._condemn(place, self._all.setdefault(place, Trouble()), reason)
+        trouble = self._all.setdefault(place, Trouble())
+        self._condemn(place, trouble, reason)
+        trouble.deliveries += 1
 
     def _suspect(self, place: int, trouble: Trouble) -> None:
         if trouble.charges and trouble.failed > self._rules.retries:
@@ -124,7 +128,7 @@ class Troubles:
 
     def _condemn(self, place: int, trouble: Trouble, reason: str) -> None:
         trouble.fate = Fate.LETTER if self._rules.has_dead_letters else Fate.STOP
-        trouble.reason = reason
+        trouble.reason, trouble.deliveries = reason, trouble.failed
         self.doomed[place] = trouble
         self.loners.discard(place)
         if trouble.fate is Fate.LETTER:

@@ -11,7 +11,7 @@ from rota.producer.accumulator import Accumulator, Clocks, Full, Limits, Unknown
 from rota.producer.batches import RECORD_BYTES, Batch
 from rota.producer.bulk import portions
 from rota.producer.futures import SendFuture
-from rota.producer.partitioner import murmur2
+from rota_proto.log.keys import murmur2
 
 LINGER_S = 0.5
 DELIVERY_S = 10.0

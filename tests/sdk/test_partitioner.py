@@ -2,7 +2,8 @@
 
 import pytest
 
-from rota.producer.partitioner import hash_of, murmur2
+from rota.producer.partitioner import hash_of
+from rota_proto.log.keys import murmur2
 
 # Of Kafka's own tests of its Java client, where the hash is a signed number.
 KNOWN = {

@@ -13,7 +13,7 @@ import rota
 from rota import errors
 from rota.metadata import GroupMetadata
 from rota.producer.kafka_group_metadata import encoded
-from rota.producer.partitioner import murmur2
+from rota_proto.log.keys import murmur2
 from tests.support.kafka import Kafka
 from tests.support.kafka.membership import metadata_of
 

@@ -11,8 +11,8 @@ import pytest
 import rota
 from rota import errors
 from rota.producer.futures import SendFuture
-from rota.producer.partitioner import murmur2
 from rota.records import OutgoingRecord
+from rota_proto.log.keys import murmur2
 from tests.support.coordinator import Coordinator, serving
 from tests.support.workdir import workdir
 

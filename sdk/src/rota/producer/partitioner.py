@@ -7,7 +7,7 @@ Records with a key go where Kafka's own clients put them, so that writers of bot
 from collections.abc import Callable
 from functools import lru_cache
 
-from rota_proto.log.keys import murmur2 as murmur2
+from rota_proto.log.keys import murmur2
 
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """Of topic, key, value (as bytes) and the number of partitions: the partition."""

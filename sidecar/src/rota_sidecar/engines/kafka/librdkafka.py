@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 from rota_sidecar.delivery.events import Trouble
 from rota_sidecar.engines.kafka.login import refuse_unsafe
 from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.port import Refused, Unreachable
 
 Config = dict[str, str | int | float | bool]
 # By how they are named in the protocol.
@@ -95,3 +96,8 @@ def _protocol(settings: KafkaSettings) -> str:
 def reason_of(error: KafkaError) -> str:
     """Its words, as the middle of a sentence."""
     return (error.str() or error.name()).strip().rstrip(".")
+
+
+def failure_of(error: KafkaError, sentence: str) -> Unreachable | Refused:
+    """Whether asking again may help."""
+    return Refused(sentence) if error.code() in REFUSALS else Unreachable(sentence)

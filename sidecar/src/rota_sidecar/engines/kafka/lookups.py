@@ -10,15 +10,14 @@ from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec, TimestampSpec
 
 from rota_sidecar.delivery.events import Bounds
-from rota_sidecar.engines.kafka.librdkafka import REFUSALS, UNKNOWN, connection_config, reason_of
+from rota_sidecar.engines.kafka.librdkafka import UNKNOWN, connection_config, failure_of, reason_of
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
-from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At
 from rota_sidecar.member.partitions import Partition
 
@@ -116,8 +115,3 @@ def _info(future: "Future[ListOffsetsResultInfo]") -> ListOffsetsResultInfo | No
         if error.args[0].code() in UNKNOWN:
             return None
         raise
-
-
-def failure_of(error: KafkaError, sentence: str) -> Unreachable | Refused:
-    """Whether asking again may help."""
-    return Refused(sentence) if error.code() in REFUSALS else Unreachable(sentence)

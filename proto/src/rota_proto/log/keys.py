@@ -1,0 +1,31 @@
+"""
+Where a record with a key belongs: where Kafka's own clients put it, so that writers of all kinds can share a topic.
+
+Whoever writes records calls it.
+"""
+
+import struct
+
+MASK = 0xFFFF_FFFF
+M = 0x5BD1_E995
+SEED = 0x9747_B28C
+
+
+def murmur2(data: bytes) -> int:
+    """
+    Kafka's hash of a key, as a number from 0 to 2^31 - 1; the partition is its remainder by how many there are.
+
+    >>> murmur2(b"key") % 6
+    1
+    """
+    length = len(data)
+    h = SEED ^ length
+    words = length // 4
+    for k in struct.unpack_from(f"<{words}I", data):
+        k = k * M & MASK
+        h = (h * M & MASK) ^ ((k ^ k >> 24) * M & MASK)
+    rest = data[words * 4 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * M & MASK
+    h = (h ^ h >> 13) * M & MASK
+    return (h ^ h >> 15) & 0x7FFF_FFFF

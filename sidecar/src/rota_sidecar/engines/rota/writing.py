@@ -1,0 +1,134 @@
+"""Dead letters to the embedded log: `Letters` for the delivery's shell."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+import grpc.aio
+from typing_extensions import override
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.log.columns import CODEC, Columns, pack
+from rota_proto.log.keys import murmur2
+from rota_proto.log.v1 import log_pb2
+from rota_proto.log.v1.log_pb2_grpc import LogStub
+from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.engines.records import Letter, Letters
+from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel, target_of
+from rota_sidecar.engines.rota.topics import NO_LOG, RotaTopics
+from rota_sidecar.member.partitions import Partition
+
+# Of one request, and below what the log takes as one batch; a single letter may be larger, and the log says so.
+BATCH_BYTES_MAX = 512 << 10
+REFUSED = {
+    pb.TOPIC_AUTHORIZATION_FAILED: "is not for us: allow this client to produce to it",
+    pb.MESSAGE_TOO_LARGE: "does not take a record of that size with its origin beside it: write smaller ones",
+    pb.RECORD_LIST_TOO_LARGE: "does not take a record of that size with its origin beside it: write smaller ones",
+    pb.UNKNOWN_TOPIC_OR_PARTITION: "does not exist: make it, or name another one in the group",
+}
+
+
+class RotaLetters(Letters):
+    """To be made and used on a running loop."""
+
+    def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
+        self._addresses = [target_of(address) for address in addresses]
+        self._credentials = credentials
+        self._topics = RotaTopics(addresses, credentials)
+        self._counts: dict[str, int] = {}
+        # Those without a key go here and there, one write after the other.
+        self._turn = 0
+
+    @override
+    async def write(self, letters: Sequence[Letter], within_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + within_s
+        try:
+            await self._count({letter.topic for letter in letters}, within_s)
+            self._turn += 1
+            for partition, batch in self._batches(letters):
+                await self._produce(partition, batch, deadline_s - loop.time())
+        except (Unreachable, Refused):
+            # Topics are looked up anew: they may have been made, or made anew.
+            self._counts.clear()
+            raise
+
+    @override
+    async def close(self) -> None:
+        """Nothing is kept open: dead letters are rare."""
+        await self._topics.close()
+
+    async def _count(self, topics: set[str], within_s: float) -> None:
+        missing = sorted(topics - self._counts.keys())
+        described = await self._topics.describe(missing, within_s)
+        for topic in missing:
+            if topic not in described:
+                raise Refused(f"the dead-letter topic {topic} {REFUSED[pb.UNKNOWN_TOPIC_OR_PARTITION]}")
+            self._counts[topic] = described[topic].partitions
+
+    def _batches(self, letters: Sequence[Letter]) -> Iterator[tuple[Partition, log_pb2.RecordBatch]]:
+        for partition, those in self._by_partition(letters).items():
+            for batch in batches_of(those):
+                yield partition, batch
+
+    def _by_partition(self, letters: Sequence[Letter]) -> Mapping[Partition, Sequence[Letter]]:
+        found: dict[Partition, list[Letter]] = {}
+        for letter in letters:
+            place = self._turn if letter.key is None else murmur2(letter.key)
+            partition = Partition(letter.topic, place % self._counts[letter.topic])
+            found.setdefault(partition, []).append(letter)
+        return found
+
+    async def _produce(self, partition: Partition, batch: log_pb2.RecordBatch, within_s: float) -> None:
+        asked = log_pb2.ProduceRequest.Partition(
+            topic=partition.topic, index=partition.number, batches=[batch]
+        )
+        request = log_pb2.ProduceRequest(partitions=[asked], acks=log_pb2.ACKS_ALL)
+
+        async def ask(address: str, share_s: float) -> log_pb2.ProduceResponse:
+            channel: grpc.aio.Channel = open_channel(address, self._credentials)
+            try:
+                asking = Asking(address, self._credentials, share_s, NO_LOG)
+                return await asking.call(LogStub(channel).Produce, request)
+            finally:
+                await channel.close()
+
+        clock = asyncio.get_running_loop().time
+        response = await first_of(self._addresses, ask, within_s, clock)
+        check(response.partitions[0].error_code, partition.topic)
+
+
+def check(error: pb.ErrorCode.ValueType, topic: str) -> None:
+    """Raises what the log's answer means."""
+    if error == pb.NONE:
+        return
+    if error in REFUSED:
+        raise Refused(f"the dead-letter topic {topic} {REFUSED[error]}")
+    name = pb.ErrorCode.Name(error)
+    raise Unreachable(f"the log does not take dead letters for {topic} now ({name}): they are written again")
+
+
+def batches_of(letters: Sequence[Letter]) -> list[log_pb2.RecordBatch]:
+    """Letters of one partition, in order."""
+    times = [letter.timestamp_ms for letter in letters]
+    columns = Columns(
+        [letter.value for letter in letters],
+        [letter.key for letter in letters],
+        times,
+        [letter.headers for letter in letters],
+    )
+    payload = pack(columns, len(letters), times[0])
+    if len(payload) > BATCH_BYTES_MAX and len(letters) > 1:
+        half = len(letters) // 2
+        return [*batches_of(letters[:half]), *batches_of(letters[half:])]
+    return [
+        log_pb2.RecordBatch(
+            base_timestamp_ms=times[0],
+            max_timestamp_ms=max(times),
+            count=len(letters),
+            codec=CODEC,
+            payload=payload,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+        )
+    ]

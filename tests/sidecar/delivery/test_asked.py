@@ -274,3 +274,56 @@ def test_a_reset_of_what_is_not_held_or_makes_no_sense_is_refused_for_that() -> 
         one(0): pb.OFFSET_OUT_OF_RANGE,
         one(9): pb.ILLEGAL_GENERATION,
     }
+
+
+def test_offsets_committed_while_nobody_knows_where_to_begin_count_in_their_order() -> None:
+    driven = Driven()
+    driven.attach(commits_itself=True, credit=10)
+    driven.assign(0)
+    driven.acknowledge()
+    driven.commit_asked({0: 15})
+    driven.commit_asked({0: 18})
+    driven.answer_commit()
+    driven.answer_commit()
+    assert driven.delivery.positions == {one(): 18}
+
+
+def test_what_is_found_while_the_owner_commits_is_older() -> None:
+    driven = Driven()
+    driven.attach(commits_itself=True)
+    driven.assign(0)
+    driven.commit_asked({0: 15})
+    driven.find(7)
+    assert driven.all(do.Fetch) == []
+    driven.answer_commit()
+    assert driven.fetch_of().offset == 15
+
+
+def test_a_reset_of_what_is_let_go_is_its_last_commit_and_older_wishes_are_refused() -> None:
+    driven = Driven().begin(0)
+    driven.read(10)
+    driven.judge(0, 4)
+    driven.pass_time(INTERVAL_MS)
+    driven.step(on.ResetOffsets(77, 1, {one(): 500}))
+    older = driven.commit_asked({0: 7})
+    driven.revoke(0)
+    driven.answer_commit()
+    assert committed(driven.last(do.Commit)) == {0: 500}
+    driven.answer_commit()
+    assert driven.answers(older)[0].errors == {one(): pb.ILLEGAL_GENERATION}
+    assert driven.answers(77)[0].errors == {one(): pb.NONE}
+    assert names(driven.acknowledge()) == ["GiveUp"]
+    assert committed(driven.last(do.Commit)) == {0: 500}
+
+
+def test_a_commit_of_another_tenure_that_is_under_way_holds_up_nothing_for_good() -> None:
+    driven = Driven().begin(0)
+    driven.read(1)
+    driven.judge(0)
+    driven.pass_time(INTERVAL_MS)
+    driven.lose(0)
+    driven.assign(0)
+    driven.acknowledge()
+    driven.find(0)
+    assert names(driven.answer_commit(pb.ILLEGAL_GENERATION)) == ["Commit"]
+    assert offset_of(driven.last(do.Commit)).tenure == 2

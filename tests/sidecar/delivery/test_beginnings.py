@@ -198,3 +198,11 @@ def test_what_is_done_in_a_topic_that_was_made_anew_is_not_committed_there() -> 
     driven.answer_commit()
     driven.read(2)
     assert delivered(driven.done)[-1] == (0, 0, 2)
+
+
+def test_what_is_not_there_where_it_read_before_its_owner_went_on_is_no_expiry() -> None:
+    driven = Driven().begin(0, offset=10, commits_itself=True)
+    driven.commit_asked({0: 20})
+    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    assert driven.fetch_of().offset == 20
+    assert not driven.delivery.partitions[one()].stopped

@@ -61,7 +61,8 @@ def _event(
 
 def _tell_of_all(core: Core) -> None:
     """Of everything that stays, by tenure; and of the tenure of now, though nothing may have come with it."""
-    tenures = {place.tenure.number: place.tenure for place in core.places.values()}
+    staying = [place for place in core.places.values() if not isinstance(place.state, LettingGo)]
+    tenures = {place.tenure.number: place.tenure for place in staying}
     if core.tenure is not None:
         tenures[core.tenure.number] = core.tenure
     for _, tenure in sorted(tenures.items()):

@@ -5,6 +5,7 @@ One commit is under way at a time: what becomes due meanwhile goes with the next
 overtakes another.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -42,16 +43,11 @@ def is_durable(place: Place, point: Point) -> bool:
     return durable.metadata == point.metadata or read_mark(durable.metadata) == read_mark(point.metadata)
 
 
-def is_under_way(core: Core, place: Place) -> bool:
-    """Whether a commit of it waits for its answer."""
-    return core.under_way is not None and place.partition in core.under_way.sent
-
-
 def has_settled(core: Core, place: Place) -> bool:
     """Whether there is nothing to commit, and nothing under way."""
     point = own_point(core, place)
     is_done = point is None or is_durable(place, point)
-    return is_done and not place.wishes and not is_under_way(core, place)
+    return is_done and not place.wishes and not core.is_committing(place)
 
 
 # ---------------------------------------------------------------------------------------------- when
@@ -62,7 +58,7 @@ def consider(core: Core, place: Place) -> None:
     partition, point = place.partition, own_point(core, place)
     if place.wishes:
         _commit_soon(core, place)
-    elif point is None or is_under_way(core, place):
+    elif point is None or core.is_committing(place):
         return
     elif is_durable(place, point):
         core.changed.pop(partition, None)
@@ -197,8 +193,9 @@ def committed(core: Core, event: on.Committed) -> None:
             _succeeded(core, one, is_held=is_held)
         else:
             _failed(core, one, error, is_held=is_held)
-        if is_held:
-            core.touch(one.place)
+        # It may be another tenure by now, which has waited too.
+        if (place := core.places.get(partition)) is not None:
+            core.touch(place)
 
 
 def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
@@ -213,12 +210,20 @@ def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
     place.said.pop(Subject.COMMITTING, None)
     core.timers.pop((Timer.COMMIT_AGAIN, place.partition), None)
     if one.wishes and one.wishes[-1].seeks:
+        _void_wishes(core, place)
         starting.seek(core, place, offset)
     elif one.book is None:
         starting.committed_by_hand(core, place, offset)
     elif one.book is place.book:
         one.book.begins = False
         one.book.ledger.committed(place.durable)
+
+
+def _void_wishes(core: Core, place: Place) -> None:
+    """The application wanted these before it could know that its offsets were set by somebody else."""
+    void = tuple(wish for wish in place.wishes if not wish.seeks)
+    place.wishes = deque(wish for wish in place.wishes if wish.seeks)
+    _answer_wishes(core, place, void, pb.ILLEGAL_GENERATION)
 
 
 def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:

@@ -204,6 +204,11 @@ class Core:
         mode = self.config.commit_mode
         return mode in (CommitMode.PERIODIC, CommitMode.SYNC) and not self.traits.commits_itself
 
+    def is_committing(self, place: Place) -> bool:
+        """Whether a commit of it waits for its answer."""
+        sent = None if self.under_way is None else self.under_way.sent.get(place.partition)
+        return sent is not None and sent.place is place
+
     # Places and books
 
     def touch(self, place: Place) -> None:
@@ -233,8 +238,8 @@ class Core:
 
     def stop_fetching(self, book: Book) -> None:
         """Nobody needs what may come."""
-        if book.is_fetching:
-            book.is_fetching = False
+        if book.fetches_at is not None:
+            book.fetches_at = None
             self.actions.append(do.StopFetching(book.number))
 
     def take_turn_from(self, place: Place) -> None:

@@ -32,7 +32,8 @@ class Book:
         self.begins = begins
         # Why nothing can be read on from where it stands: a sentence, or nothing.
         self.expired = ""
-        self.is_fetching = False
+        # The fetch under way, by its offset.
+        self.fetches_at: int | None = None
         self.fetch_attempts = 0
         self.fetch_retry_ms = 0
         # Given out to be written, and not known to be there.

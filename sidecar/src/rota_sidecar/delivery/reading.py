@@ -24,23 +24,24 @@ def may_read(core: Core) -> bool:
 
 def fetch_if_room(core: Core, place: Place, book: Book) -> None:
     """Read on, unless that is under way, or enough was read."""
-    if book.is_fetching or book.expired or core.now_ms < book.fetch_retry_ms or not may_read(core):
+    if book.fetches_at is not None or book.expired or core.now_ms < book.fetch_retry_ms:
+        return
+    if not may_read(core):
         return
     ledger, share = book.ledger, share_bytes(core)
     room = share - ledger.buffered_bytes
     if room > share // 2:
-        book.is_fetching = True
+        book.fetches_at = ledger.position
         core.actions.append(do.Fetch(book.number, place.partition, ledger.position, room))
 
 
 def _fetched(core: Core, ledger: int) -> tuple[Place, Book] | None:
     """Whose fetch has ended; None = nobody waits for it."""
     place = core.books.get(ledger)
-    if place is None or not isinstance(place.state, Running) or not place.state.book.is_fetching:
+    if place is None or (book := place.running) is None or book.fetches_at is None:
         return None
-    place.state.book.is_fetching = False
     core.touch(place)
-    return place, place.state.book
+    return place, book
 
 
 def read(core: Core, event: on.Read) -> None:
@@ -49,6 +50,7 @@ def read(core: Core, event: on.Read) -> None:
         case None:
             return
         case place, book:
+            book.fetches_at = None
             place.bounds = event.bounds
             place.said.pop(Subject.READING, None)
             book.fetch_attempts = 0
@@ -63,7 +65,10 @@ def failed(core: Core, event: on.ReadFailed) -> None:
         case None:
             return
         case place, book:
-            _react(core, place, book, event)
+            is_meant, book.fetches_at = book.fetches_at == book.ledger.position, None
+            # Else its owner has gone on from there meanwhile.
+            if is_meant:
+                _react(core, place, book, event)
 
 
 def _react(core: Core, place: Place, book: Book, event: on.ReadFailed) -> None:

@@ -101,10 +101,17 @@ def found(core: Core, event: on.Found) -> None:
                 if error != pb.NONE or stored is None:
                     _complain_of_finding(core, place, error)
                     _ask_later(core, place, state)
+                elif _is_being_decided(core, place):
+                    _ask_later(core, place, state)
                 else:
                     _begin(core, place, stored)
             case _:
                 pass
+
+
+def _is_being_decided(core: Core, place: Place) -> bool:
+    """Whether its owner commits an offset: that is where it begins, and what was found is older."""
+    return bool(place.wishes) or core.is_committing(place)
 
 
 def _complain_of_finding(core: Core, place: Place, error: Error) -> None:
@@ -168,6 +175,8 @@ def looked_up(core: Core, event: on.LookedUp) -> None:
                         place, Subject.BEGINNING, f"the ends of the log cannot be looked up: {problem}"
                     )
                     _ask_later(core, place, state)
+                elif state.ask is None and _is_being_decided(core, place):
+                    _ask_later(core, place, state)
                 else:
                     _begin_at_edge(core, place, state, bounds)
             case _:
@@ -203,6 +212,12 @@ def open_book(
 def seek(core: Core, place: Place, offset: int) -> None:
     """The owner wants to read on from there."""
     place.reported = place.reported_ms = None
+    if isinstance(place.state, LettingGo):
+        # Whoever has it next does; what is in hand counts for nothing.
+        core.drop_book(place)
+        place.state.book = None
+        core.touch(place)
+        return
     open_book(core, place, offset, begins=True)
 
 
@@ -253,6 +268,10 @@ def committed_by_hand(core: Core, place: Place, offset: int) -> None:
     """The owner has committed while nobody knew where to begin: there, then."""
     match place.state:
         case Finding() | LookingUp(ask=None) | Stopped(book=None):
-            open_book(core, place, offset)
+            # What else it wants to have committed are verdicts too.
+            later = [
+                wish.offset.offset for wish in place.wishes if wish.offset is not None and not wish.seeks
+            ]
+            open_book(core, place, max([offset, *later]))
         case LookingUp() | Running() | Stopped() | LettingGo():
             return

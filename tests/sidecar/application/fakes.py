@@ -77,7 +77,7 @@ class FakeDeliveries(Deliveries):
         self.is_held: dict[Partition, Tenure] = {}
         self.is_paused: frozenset[Partition] = frozenset()
         self.stands_at: dict[Partition, int] = {}
-        self._sessions = 0
+        self.session = 0
         self._news = asyncio.Event()
 
     @property
@@ -100,15 +100,15 @@ class FakeDeliveries(Deliveries):
     ) -> int:
         if self.application is not None:
             raise AttachedAlready("an application is attached already, and a sidecar has one: end it first")
-        self._sessions += 1
+        self.session += 1
         self.application = application
         self.attached.append((commits_itself, reads_itself, takes_many))
         self._news.set()
-        return self._sessions
+        return self.session
 
     @override
     def detach(self, session: int, *, clean: bool) -> None:
-        if self.application is not None and session == self._sessions:
+        if self.application is not None and session == self.session:
             self.application = None
             self.detached.append((session, clean))
             self._news.set()

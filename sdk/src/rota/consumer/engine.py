@@ -179,15 +179,31 @@ class Engine(Hearer):
             raise self._trouble.with_traceback(None)
 
     async def _begin_telling(self, event: Rebalance) -> None:
-        positions: Mapping[TopicPartition, int] = {}
-        if event.kind is Kind.ASSIGNED and event.partitions:
-            try:
-                positions = await self.asking.positions(event.partitions, POSITIONS_S)
-            except errors.RotaError as error:
-                log.debug(
-                    "where the partitions begin is asked for again when somebody wants to know: %s", error
-                )
-        self.core.begin(event, positions)
+        if event.kind is not Kind.ASSIGNED or not event.partitions:
+            self.core.begin(event, {})
+            return
+        try:
+            positions = await self.asking.positions(event.partitions, POSITIONS_S)
+            self.core.begin(event, positions)
+            if not self._options.enable_auto_commit:
+                await self._return_to_commits(positions)
+        except errors.RotaError as error:
+            log.debug("where partitions begin is asked again when somebody wants to know: %s", error)
+            self.core.begin(event, {})
+
+    async def _return_to_commits(self, positions: Mapping[TopicPartition, int]) -> None:
+        """
+        What an application before this one has read under the same sidecar, and did not commit, comes again.
+
+        It has said that it was done with it when it polled again; its own commit counts.
+        """
+        if positions:
+            committed = await self.asking.committed(positions, POSITIONS_S)
+            moved = {
+                place: each.offset for place, each in committed.items() if each.offset != positions[place]
+            }
+            if moved:
+                await self.seek(moved, POSITIONS_S, moved=False)
 
     async def told(self, event: Rebalance) -> None:
         """The listener has returned: let the sidecar go on."""

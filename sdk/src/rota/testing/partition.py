@@ -84,10 +84,9 @@ class MemoryPartition:
         return self.position >= len(self.log)
 
     @property
-    def due_ms(self) -> int | None:
-        """When the first record that waits may be delivered again."""
-        waiting = [each.due_ms for each in self._delivered.values() if each.state is State.WAITS]
-        return min(waiting, default=None)
+    def dues_ms(self) -> list[int]:
+        """When what waits may be delivered again."""
+        return [each.due_ms for each in self._delivered.values() if each.state is State.WAITS]
 
     def next(self, ordering: pb.Ordering.ValueType, now_ms: int) -> int | None:
         """The next record that may be handed out in this order."""

@@ -129,6 +129,9 @@ class MemorySidecar:
                 for partition in self.held.values():
                     partition.is_open = False
                     partition.give_back()
+                    if self.commits_itself:
+                        # What it has judged and not committed comes again.
+                        self._begin(partition)
 
     def hear(self, request: pb.DeliverRequest) -> None:
         """Verdicts, credit, acknowledgements."""
@@ -188,10 +191,13 @@ class MemorySidecar:
             partition = self.held[place] = self.partition(place)
             partition.is_open = partition.is_paused = False
             partition.tenure = self.tenure
-            committed = partition.committed
-            partition.read_from(0 if committed is None else committed[0], self.new_ledger())
+            self._begin(partition)
         if self._voice is not None:
             self._tell_assigned(taken)
+
+    def _begin(self, partition: MemoryPartition) -> None:
+        committed = partition.committed
+        partition.read_from(0 if committed is None else committed[0], self.new_ledger())
 
     def _tell_assigned(self, places: list[TopicPartition]) -> None:
         def open_them() -> None:
@@ -332,12 +338,13 @@ class MemorySidecar:
         """To the next retry, once the application has nothing in hand; whether there was one."""
         if any(each.in_hand for each in self.held.values()):
             return False
-        dues = [
-            each.due_ms
+        later = [
+            due
             for each in self.held.values()
-            if each.due_ms is not None and each.is_open and not each.is_paused
+            if each.is_open and not each.is_paused
+            for due in each.dues_ms
+            if due > self.now_ms
         ]
-        later = [due for due in dues if due > self.now_ms]
         if later:
             self.now_ms = min(later)
         return bool(later)

@@ -90,19 +90,11 @@ class KafkaLetters(Letters):
             left = 0
         except BufferError:
             left = len(letters)
-        if left or errors:
+        if errors or left:
+            # Before it tells that what is left was taken away.
+            failure = _failure(letters[0].topic, errors) if errors else _too_late(left, letters, within_s)
             self._give_up(producer)
-        if errors:
-            raise failure_of(
-                errors[0],
-                f"Kafka does not take dead letters for {letters[0].topic!r} ({reason_of(errors[0])}): "
-                "see that the topic takes them, and that this user may write to it",
-            )
-        if left:
-            raise Unreachable(
-                f"Kafka has not taken {left} of {len(letters)} dead letters within {within_s:g} s: "
-                "they are written again later"
-            )
+            raise failure
 
     def _made(self) -> Producer:
         try:
@@ -118,6 +110,21 @@ class KafkaLetters(Letters):
         producer.flush(0)
         self._producer = None
         self._known.clear()
+
+
+def _failure(topic: str, errors: Sequence[KafkaError]) -> Unreachable | Refused:
+    return failure_of(
+        errors[0],
+        f"Kafka does not take dead letters for {topic!r} ({reason_of(errors[0])}): "
+        "see that the topic takes them, and that this user may write to it",
+    )
+
+
+def _too_late(left: int, letters: Sequence[Letter], within_s: float) -> Unreachable:
+    return Unreachable(
+        f"Kafka has not taken {left} of {len(letters)} dead letters within {within_s:g} s: "
+        "they are written again later"
+    )
 
 
 def _delivered(errors: list[KafkaError], error: KafkaError | None, _: Message) -> None:

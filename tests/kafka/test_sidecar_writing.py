@@ -1,0 +1,166 @@
+"""Dead letters lie in a real Kafka as they were given, or somebody is told why not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import TopicMetadata
+from confluent_kafka.cimpl import NewTopic
+
+from rota_proto.log.keys import murmur2
+from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
+from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.kafka.writing import KafkaLetters
+from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.engines.records import Letter
+from rota_sidecar.member.partitions import Partition
+from tests.sidecar.engines.readers import Reader, Row
+from tests.support.kafka import Kafka, running
+from tests.support.processes import wait_for
+
+pytestmark = pytest.mark.kafka
+
+WITHIN_S = 30
+
+
+@asynccontextmanager
+async def letters_to(kafka: Kafka) -> AsyncIterator[KafkaLetters]:
+    letters = KafkaLetters(KafkaSettings((kafka.bootstrap,)))
+    try:
+        yield letters
+    finally:
+        async with asyncio.timeout(WITHIN_S):
+            await letters.close()
+
+
+def letter(
+    topic: str,
+    value: bytes | None,
+    key: bytes | None = None,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+    timestamp_ms: int = 1_000,
+) -> Letter:
+    return Letter(topic, key, value, headers, timestamp_ms)
+
+
+def lying(kafka: Kafka, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Row]]:
+    """All records of each partition, which are known to be so many."""
+
+    async def read() -> Sequence[Sequence[Row]]:
+        settings = KafkaSettings((kafka.bootstrap,))
+        manner = Manner("any", read_committed=True, with_keys=True)
+        reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
+        try:
+            return [
+                (await reader.read_to(Partition(topic, number), end)).rows for number, end in enumerate(ends)
+            ]
+        finally:
+            await reader.records.close()
+
+    return asyncio.run(read())
+
+
+def make(kafka: Kafka, topic: str, partitions: int = 1, config: Mapping[str, str] = {}) -> None:
+    """A topic that brokers tell of: they say that it is made a little before."""
+    admin = AdminClient(kafka.client_config())
+    new = NewTopic(topic, num_partitions=partitions, config=dict(config))
+    admin.create_topics([new])[topic].result(WITHIN_S)
+    wait_for(
+        f"topic {topic}",
+        lambda: (
+            len(admin.list_topics(timeout=WITHIN_S).topics.get(topic, TopicMetadata()).partitions)
+            == partitions
+        ),
+        within_s=WITHIN_S,
+    )
+
+
+def test_letters_lie_in_kafka_as_they_were_given(kafka: Kafka, unique_name: str) -> None:
+    make(kafka, unique_name)
+    given = [
+        letter(unique_name, b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
+        letter(unique_name, None, b"tombstone", timestamp_ms=3),
+        letter(unique_name, b"", b""),
+        letter(unique_name, None),
+    ]
+
+    async def write() -> None:
+        async with letters_to(kafka) as letters:
+            await letters.write(given[:3], WITHIN_S)
+            await letters.write(given[3:], WITHIN_S)
+
+    asyncio.run(write())
+    (rows,) = lying(kafka, unique_name, [4])
+    assert [(row.value, row.key, tuple(row.headers), row.timestamp_ms) for row in rows] == [
+        (each.value, each.key, tuple(each.headers), each.timestamp_ms) for each in given
+    ]
+
+
+def test_letters_with_a_key_lie_where_kafkas_clients_put_them(kafka: Kafka, unique_name: str) -> None:
+    make(kafka, unique_name, 3)
+    keys = [b"%d" % number for number in range(30)]
+    homes = [murmur2(key) % 3 for key in keys]
+
+    async def write() -> None:
+        async with letters_to(kafka) as letters:
+            await letters.write([letter(unique_name, None, key) for key in keys], WITHIN_S)
+
+    asyncio.run(write())
+    ends = [homes.count(number) for number in range(3)]
+    for number, rows in enumerate(lying(kafka, unique_name, ends)):
+        assert [row.key for row in rows] == [
+            key for key, home in zip(keys, homes, strict=True) if home == number
+        ]
+
+
+def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(kafka: Kafka, unique_name: str) -> None:
+    async def write() -> None:
+        refused = f"^the dead-letter topic '{unique_name}' does not exist: make it, or name another one"
+        async with letters_to(kafka) as letters:
+            with pytest.raises(Refused, match=refused):
+                await letters.write([letter(unique_name, b"v")], WITHIN_S)
+            make(kafka, unique_name)
+            await letters.write([letter(unique_name, b"v")], WITHIN_S)
+
+    asyncio.run(write())
+    (rows,) = lying(kafka, unique_name, [1])
+    assert [row.value for row in rows] == [b"v"]
+
+
+def test_a_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_written(
+    kafka: Kafka, unique_name: str
+) -> None:
+    make(kafka, unique_name, config={"max.message.bytes": "10000"})
+
+    async def write() -> None:
+        async with letters_to(kafka) as letters:
+            with pytest.raises(Refused, match=r"Kafka does not take dead letters for .*too large"):
+                await letters.write([letter(unique_name, bytes(20_000))], WITHIN_S)
+            await letters.write([letter(unique_name, b"small")], WITHIN_S)
+
+    asyncio.run(write())
+    (rows,) = lying(kafka, unique_name, [1])
+    assert [row.value for row in rows] == [b"small"]
+
+
+def test_a_broker_that_is_away_is_said_in_time_and_written_to_when_it_is_back() -> None:
+    with running() as kafka:
+        make(kafka, "dead")
+
+        async def write() -> None:
+            async with letters_to(kafka) as letters:
+                await letters.write([letter("dead", b"before")], WITHIN_S)
+                await asyncio.to_thread(kafka.broker(1).kill)
+                with pytest.raises(Unreachable, match="Kafka has not taken 1 of 1 dead letters within 1 s"):
+                    await letters.write([letter("dead", b"never")], 1)
+                with pytest.raises(Unreachable, match="nobody listens at"):
+                    await letters.write([letter("dead", b"never")], 1)
+                # A process ends with the thread that started it: not in one of the loop's.
+                kafka.broker(1).start()
+                await letters.write([letter("dead", b"after")], WITHIN_S)
+
+        asyncio.run(write())
+        (rows,) = lying(kafka, "dead", [2])
+        assert [row.value for row in rows] == [b"before", b"after"]

@@ -327,3 +327,15 @@ def test_a_commit_of_another_tenure_that_is_under_way_holds_up_nothing_for_good(
     driven.find(0)
     assert names(driven.answer_commit(pb.ILLEGAL_GENERATION)) == ["Commit"]
     assert offset_of(driven.last(do.Commit)).tenure == 2
+
+
+def test_a_seek_to_where_it_stands_waits_for_no_commit_that_there_is_already() -> None:
+    driven = Driven().begin(0)
+    driven.read(1)
+    driven.judge(0)
+    driven.pass_time(INTERVAL_MS)
+    driven.seek(1, 0)
+    request = driven.commit_asked()
+    driven.answer_commit()
+    assert len(driven.answers(request)) == 1
+    assert delivered(driven.read(3)) == [(0, 1, 4)]

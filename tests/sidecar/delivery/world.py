@@ -84,6 +84,7 @@ class World:
         # Of ledgers that are gone: verdicts on these change nothing.
         self.late: dict[int, Hands] = {}
         self.ledgers: dict[Partition, int] = {}
+        self.letters: dict[int, int] = {}
         self.asked: dict[int, on.Event] = {}
         self.answered: set[int] = set()
 
@@ -142,7 +143,10 @@ class World:
 
     def _check(self, action: do.Action) -> None:
         match action:
-            case do.Find() | do.LookUp() | do.WriteLetter():
+            case do.WriteLetter():
+                self.calls.append(action)
+                self.letters[action.letter] = self.ledgers[action.partition]
+            case do.Find() | do.LookUp():
                 self.calls.append(action)
             case do.Fetch():
                 self._check_fetch(action)
@@ -347,7 +351,8 @@ class World:
             self.step(on.LetterWritten(letter.letter, "not now"))
             return
         offset = letter.piece.first
-        if letter.partition in self.held:
+        # One that was given out in another ledger counts for nothing here.
+        if letter.partition in self.held and self.letters[letter.letter] == self.ledgers[letter.partition]:
             self.logs[letter.partition].done.add(offset)
         self.step(on.LetterWritten(letter.letter))
 

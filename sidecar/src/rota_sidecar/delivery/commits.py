@@ -153,6 +153,8 @@ def _to_send(core: Core, place: Place) -> Sent | None:
     point = point or place.book.ledger.point
     if is_durable(place, point):
         _answer_wishes(core, place, wishes, pb.NONE, point.offset)
+        # Its ledger may wait for just that.
+        core.touch(place)
         return None
     return _sent(place, point, wishes)
 

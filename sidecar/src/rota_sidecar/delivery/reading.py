@@ -4,7 +4,7 @@ from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery import starting
 from rota_sidecar.delivery.core import Core, Timer
-from rota_sidecar.delivery.partition import Book, Place, Running, Subject
+from rota_sidecar.delivery.partition import Book, Place, Subject
 
 # However many partitions there are, each may read ahead so much.
 SHARE_MIN_BYTES = 16 << 10

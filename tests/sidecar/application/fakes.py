@@ -233,8 +233,10 @@ def piece(of: Batch, first: int | None = None, end: int | None = None) -> Piece:
     return Piece(of, of.first if first is None else first, of.end if end is None else end)
 
 
-def handed(*pieces: Piece, partition: Partition = P0, ledger: int = 1, deliveries: int = 1) -> do.Deliver:
-    return do.Deliver(ledger, partition, TENURE, Handover(deliveries, pieces))
+def handed(
+    *pieces: Piece, partition: Partition = P0, ledger: int = 1, deliveries: int = 1, turn: int = 0
+) -> do.Deliver:
+    return do.Deliver(ledger, partition, TENURE, Handover(deliveries, pieces, turn))
 
 
 def error(name: str) -> pb.ErrorCode.ValueType:

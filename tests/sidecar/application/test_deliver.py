@@ -448,7 +448,24 @@ def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended
     play(tmp_path, story)
 
 
-def test_records_of_lost_partitions_are_not_sent_any_more_and_take_no_credit(tmp_path: Path) -> None:
+def test_records_that_are_handed_out_again_come_in_a_turn_of_their_own(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        await talk.attach()
+        stream = await talk.deliver()
+        await stream.write(credit(4))
+        await talk.deliveries.until(lambda: talk.deliveries.credit == 4)
+        talk.deliveries.there.deliver(
+            [handed(piece(batch(0, [b"a", b"b"]))), handed(piece(batch(2, [b"c"])), turn=1)]
+        )
+        assert [group.turn for group in (await message_of(stream)).partitions] == [0, 1]
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("kind", [do.Kind.LOST, do.Kind.REVOKING, do.Kind.REVOKED])
+def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
+    tmp_path: Path, kind: do.Kind
+) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         first = await talk.deliver()
@@ -461,7 +478,7 @@ def test_records_of_lost_partitions_are_not_sent_any_more_and_take_no_credit(tmp
             ]
         )
         # In the same turn of the loop: nothing was sent yet.
-        talk.deliveries.there.tell(told(1, do.Kind.LOST, P0))
+        talk.deliveries.there.tell(told(1, kind, P0))
         assert values((await message_of(first)).partitions) == [(0, b"d")]
         assert talk.deliveries.credit == 7
 

@@ -55,9 +55,10 @@ class Attachment(Application):
 
     @override
     def tell(self, event: do.Tell) -> None:
-        if event.kind is do.Kind.ASSIGNED and event.tenure is not None:
+        if event.kind is do.Kind.ASSIGNED:
             self.tenure = event.tenure
-        if event.kind is do.Kind.LOST:
+        else:
+            # What has no verdict yet goes back: then it need not be sent either.
             self._drop(self._outgoing.drop(lambda part: part.partition in event.partitions))
         try:
             self.telling.tell(event, self._deliveries.now_ms())

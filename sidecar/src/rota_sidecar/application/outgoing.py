@@ -33,6 +33,7 @@ class Part(NamedTuple):
     partition: Partition
     tenure: Tenure
     deliveries: int
+    turn: int
     piece: Piece
 
     @property
@@ -80,7 +81,7 @@ class Outgoing:
         """Send these after all others; how many records they are, and about how many bytes."""
         handover = deliver.handover
         parts = [
-            Part(deliver.ledger, deliver.partition, deliver.tenure, handover.deliveries, piece)
+            Part(deliver.ledger, deliver.partition, deliver.tenure, handover.deliveries, handover.turn, piece)
             for piece in handover.pieces
         ]
         self._parts += parts
@@ -145,6 +146,7 @@ class _Filling:
                     tenure=tenure_to(part.tenure),
                     ledger=part.ledger,
                     deliveries=part.deliveries,
+                    turn=part.turn,
                     first_offset=part.piece.first,
                 )
             )
@@ -164,4 +166,4 @@ class _Filling:
 
     def _goes_on(self, part: Part) -> bool:
         """Whether it belongs to the same as the one before, by all that is said of both."""
-        return self._last is not None and self._last[:4] == part[:4]
+        return self._last is not None and self._last[:-1] == part[:-1]

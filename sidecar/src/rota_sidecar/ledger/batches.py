@@ -55,6 +55,8 @@ class Handover:
     # This time included.
     deliveries: int
     pieces: Sequence[Piece]
+    # Rises with each RETRY: what was handed out before one, and lies behind its record, is told from what comes again.
+    turn: int = 0
 
     @property
     def count(self) -> int:

@@ -43,6 +43,8 @@ class Ledger:
         self._inherited = _inherited(mark)
         # The last one that was handed out alone.
         self._alone: int | None = None
+        # Of what is handed out: how many RETRYs there were before it.
+        self._turn = 0
         if mark is not None and mark.state is not State.CLEAN:
             self._permit.caution.begin(0)
 
@@ -171,14 +173,15 @@ class Ledger:
 
     def _handovers(self, runs: Sequence[Run]) -> Sequence[Handover]:
         if runs and not self._troubles:
-            return (Handover(1, [piece for run in runs for piece in self._shelf.pieces(run.first, run.end)]),)
+            pieces = [piece for run in runs for piece in self._shelf.pieces(run.first, run.end)]
+            return (Handover(1, pieces, self._turn),)
         found: list[tuple[int, list[Piece]]] = []
         for run in runs:
             for deliveries, first, end in self._deliveries(run):
                 if not found or found[-1][0] != deliveries:
                     found.append((deliveries, []))
                 found[-1][1].extend(self._shelf.pieces(first, end))
-        return tuple(Handover(deliveries, pieces) for deliveries, pieces in found)
+        return tuple(Handover(deliveries, pieces, self._turn) for deliveries, pieces in found)
 
     def _deliveries(self, run: Run) -> Iterator[tuple[int, int, int]]:
         """Which of these are handed out for which time."""
@@ -231,6 +234,7 @@ class Ledger:
             case Verdict.RETRY:
                 # Those behind it come again even if it does not: the application has dropped them.
                 self._order.call_back(place)
+                self._turn += 1
                 self._troubles.retry(place, now_ms, retry_after_ms, reason)
             case Verdict.DEAD_LETTER:
                 self._troubles.condemn(place, reason)
@@ -276,11 +280,11 @@ class Ledger:
         self._troubles.forget(first, end)
         self._shelf.finish(first, end)
 
-    def settle_below(self, offset: int) -> None:
+    def settle_below(self, offset: int, now_ms: int) -> None:
         """Everything before the offset is done, whatever it was; if that was not read so far, it is not read."""
         place = self._shelf.place(offset)
         if place > self._shelf.low:
-            self._order.pass_over(place)
+            self._order.pass_over(place, now_ms)
             self._troubles.forget(self._shelf.low, place)
             for run in self._shelf.undone_before(place):
                 self._shelf.finish(run.first, run.end)

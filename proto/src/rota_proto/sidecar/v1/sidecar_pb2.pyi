@@ -87,7 +87,7 @@ class _OrderingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ordering.Val
     ORDERING_UNSPECIFIED: _Ordering.ValueType  # 0
     ORDERING_PARTITION: _Ordering.ValueType  # 1
     """The application takes the records of a partition one after the other. Several are in its hands at a time; after
-    a RETRY it drops those of the partition that came behind that record: they come again, after it.
+    a RETRY it drops those of the partition that came behind that record: they come again, after it, in another turn.
     """
     ORDERING_KEY: _Ordering.ValueType  # 2
     """Records of a key come one after the other: the next one after the verdict on the one before."""
@@ -99,7 +99,7 @@ class Ordering(_Ordering, metaclass=_OrderingEnumTypeWrapper):
 ORDERING_UNSPECIFIED: Ordering.ValueType  # 0
 ORDERING_PARTITION: Ordering.ValueType  # 1
 """The application takes the records of a partition one after the other. Several are in its hands at a time; after
-a RETRY it drops those of the partition that came behind that record: they come again, after it.
+a RETRY it drops those of the partition that came behind that record: they come again, after it, in another turn.
 """
 ORDERING_KEY: Ordering.ValueType  # 2
 """Records of a key come one after the other: the next one after the verdict on the one before."""
@@ -651,6 +651,7 @@ class PartitionRecords(_message.Message):
     DELIVERIES_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
     ledger: _builtins.int
     """The book in which these stand. A partition gets another one, with a higher number, with each tenure and each seek; a
     judgement names it.
@@ -659,6 +660,10 @@ class PartitionRecords(_message.Message):
     """How often these were delivered, this time included."""
     first_offset: _builtins.int
     """Records before it are not meant: the first batch is sent whole also from its middle."""
+    turn: _builtins.int
+    """Of the ledger; rises with each RETRY, from 0. What comes in the turn of a record that was judged RETRY, or in an
+    earlier one, was on its way when that was said. With ORDERING_PARTITION it is to be dropped.
+    """
     @_builtins.property
     def partition(self) -> Global___TopicPartition: ...
     @_builtins.property
@@ -674,10 +679,11 @@ class PartitionRecords(_message.Message):
         deliveries: _builtins.int = ...,
         batches: _abc.Iterable[_log_pb2.RecordBatch] | None = ...,
         first_offset: _builtins.int = ...,
+        turn: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "deliveries", b"deliveries", "first_offset", b"first_offset", "ledger", b"ledger", "partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "deliveries", b"deliveries", "first_offset", b"first_offset", "ledger", b"ledger", "partition", b"partition", "tenure", b"tenure", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

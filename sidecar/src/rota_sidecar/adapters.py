@@ -58,7 +58,7 @@ def engine_for(
         coordination,
         topics,
         Leader(options.group_id, coordination, topics, strategies, wall_ms),
-        random.random,
+        chance,
         options.topics_refresh_ms / 1000,
         state_file,
         protocol_of_group,
@@ -122,13 +122,23 @@ def records_for(options: argparse.Namespace, hear: HearRecords, complain: Compla
         from rota_sidecar.engines.rota.reading import RotaRecords
 
         manner = Manner(read_committed=read_committed, with_keys=with_keys)
-        return RotaRecords(asked.rota_addresses(options), rota_credentials(options), hear, complain, manner)
-    raise NotImplementedError
+        credentials = rota_credentials(options)
+        return RotaRecords(asked.rota_addresses(options), credentials, hear, complain, manner)
+    from rota_sidecar.engines.kafka import reading as kafka
+
+    on_kafka = kafka.Manner(options.group_id, read_committed, with_keys)
+    return kafka.KafkaRecords(kafka_settings(options), hear, complain, on_kafka)
 
 
 def letters_for(options: argparse.Namespace) -> Letters:
     """Where dead letters are written."""
-    raise NotImplementedError
+    if asked.speaks_rota(options):
+        from rota_sidecar.engines.rota.writing import RotaLetters
+
+        return RotaLetters(asked.rota_addresses(options), rota_credentials(options))
+    from rota_sidecar.engines.kafka.writing import KafkaLetters
+
+    return KafkaLetters(kafka_settings(options))
 
 
 def rota_credentials(options: argparse.Namespace) -> "Credentials":
@@ -168,6 +178,11 @@ def kafka_settings(options: argparse.Namespace) -> "KafkaSettings":
 def file(name: str) -> Path | None:
     """The file, if one is named."""
     return Path(name) if name else None
+
+
+def chance() -> float:
+    """A number from 0 up to 1, drawn anew each time."""
+    return random.random()
 
 
 def wall_s() -> float:

@@ -97,6 +97,7 @@ class Counts(Observer):
         match told:
             case StateChanged():
                 self.state = told.state
+                self.on_change()
             case member_do.Joined():
                 self.rebalances["joined"] += 1
             case member_do.Revoke():

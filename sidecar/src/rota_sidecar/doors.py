@@ -37,7 +37,7 @@ class Doors:
             self._page = HealthServer(paths)
             address = await self._page.start(options.http_listen)
             self._journal.tell("http", f"http on {address}")
-        if options.listen or options.listen_socket:
+        if not options.delivery_url and (options.listen or options.listen_socket):
             await self._open_to_application(repacking)
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ from rota_sidecar.counts import Counts, Heartbeats
 from rota_sidecar.delivering import Delivering
 from rota_sidecar.member import events as on
 from rota_sidecar.member.actions import Ended, Problem
+from rota_sidecar.member.config import Strategy
 from rota_sidecar.member.partitions import Partition
 from rota_sidecar.membership import Membership
 
@@ -70,6 +71,11 @@ class Members:
         self._is_renamed = True
         # Who held the old name does not come back under it.
         self.now.tell(on.End(self._options.leave_timeout_ms, f"is {name} now", leave_static=True))
+
+    def offer(self, strategies: tuple[Strategy, ...]) -> None:
+        """Offer these from now on, the preferred one first."""
+        self._options.assignors = ",".join(each.name for each in strategies)
+        self.now.tell(on.OfferStrategies(strategies))
 
     def measured(self, rates: Mapping[Partition, float]) -> None:
         """So many records a second arrive in what it has."""

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ from rota_sidecar.readiness import missing
 from rota_sidecar.repacking import Repacking
 
 if TYPE_CHECKING:
+    from rota_sidecar.fleet.client import FleetClient
+    from rota_sidecar.fleet.orders import Orders
     from rota_sidecar.metrics import Metrics
 
 
@@ -45,6 +47,8 @@ async def serve_application(
 ) -> str:
     """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, CannotListen."""
     serving = Serving(options, strategies, journal)
+    if options.fleet:
+        serving.report_to_fleet(strategies, arguments)
     return await serving.run()
 
 
@@ -65,10 +69,34 @@ class Serving:
         self._ends = Ends(
             self._means.records, lambda: frozenset(self._delivering.delivery.held), self._members.measured
         )
-        self._counts.on_change = self._ends.look
+        self._counts.on_change = self._changed
+        self._fleet: FleetClient | None = None
+        self._orders: Orders | None = None
         self._metrics: Metrics | None = None
         self._doors = Doors(options, self._delivering, journal)
         self._ending: asyncio.Task[None] | None = None
+
+    def report_to_fleet(self, strategies: Strategies, arguments: Sequence[str]) -> None:
+        """And take its orders. To be called before it runs."""
+        from rota_sidecar.fleet.client import Desk, FleetClient
+        from rota_sidecar.fleet.orders import Orders
+        from rota_sidecar.fleet.reports import Reports
+        from rota_sidecar.reconfiguring import Reconfiguring
+
+        options, delivering, members = self._options, self._delivering, self._members
+        reconfiguring = Reconfiguring(options, arguments, strategies, delivering, members)
+        orders = Orders(delivering, members, self._draining, reconfiguring, adapters.wall_ms)
+        reports = Reports(delivering, members, self._counts)
+        desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
+        credentials = adapters.rota_credentials(options)
+        fleet = FleetClient(options.fleet, credentials, desk, adapters.chance, self._journal.warn)
+        orders.hurry = fleet.hurry
+        self._fleet, self._orders = fleet, orders
+
+    def _changed(self) -> None:
+        self._ends.look()
+        if self._fleet is not None:
+            self._fleet.hurry()
 
     async def run(self) -> str:
         """Until it has ended; why it failed, or nothing."""
@@ -76,12 +104,27 @@ class Serving:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end, number.name)
         try:
-            ended = await beside(
-                self._members.run(), self._delivering.run(), self._ends.run(), self._minding_input()
-            )
+            ended = await beside(self._members.run(), *self._tending())
             return ended.reason if ended.failed else ""
         finally:
             await self._close()
+
+    def _tending(self) -> Iterator[Awaitable[None]]:
+        """What goes on beside the member."""
+        yield self._delivering.run()
+        yield self._ends.run()
+        if self._options.ends_with_stdin:
+            yield self._minding_input()
+        if self._options.delivery_url:
+            yield self._delivering_by_http()
+        if self._fleet is not None:
+            yield self._fleet.run()
+
+    async def _delivering_by_http(self) -> None:
+        from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
+
+        settings = HttpSettings(self._options.delivery_url, self._options.delivery_timeout_ms / 1000)
+        await HttpDelivery(self._delivering, self._repacking, settings, self._journal.tell).run()
 
     def _end(self, reason: str) -> None:
         """Drain, leave, and end; told again: wait for nobody any more."""
@@ -97,14 +140,14 @@ class Serving:
 
     async def _minding_input(self) -> None:
         """Whoever started this for itself is gone when standard input ends."""
-        if not self._options.ends_with_stdin:
-            return
         await EndOfInput(sys.stdin.fileno()).wait()
         self._end("whoever started the sidecar is gone")
 
     async def _close(self) -> None:
         self._delivering.end_attachment("the sidecar has stopped")
         await self._doors.close()
+        if self._orders is not None:
+            await self._orders.close()
         await self._means.records.close()
         await self._means.letters.close()
         await self._means.by_hand.close()

@@ -182,6 +182,8 @@ def security_problem(options: argparse.Namespace) -> str:
         missing = "--tls-key" if options.tls_cert else "--tls-cert"
         return f"{missing} is missing: a certificate is shown with its key"
     rota = rota_addresses(options)
+    if options.fleet:
+        rota = [*rota, options.fleet]
     if options.token_file and not rota:
         return "--token-file is for Rota's servers: Kafka asks for a login (--sasl-mechanism)"
     if options.token_file and not (has_tls(options) or options.insecure):

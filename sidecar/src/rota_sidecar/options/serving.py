@@ -142,8 +142,12 @@ def delivery_problem(options: argparse.Namespace) -> str:
     if topic and topic in listed(options.topics):
         return f"--dead-letter-topic {topic} is one of --topics: its records would come round for ever"
     url = options.delivery_url
-    if url and not url.startswith(("http://", "https://")):
-        return f"--delivery-url {url}: give http://HOST:PORT/PATH"
+    if url:
+        from rota_sidecar.application.http_delivery import url_problem
+
+        wrong = url_problem(url, insecure=options.insecure)
+        if wrong:
+            return f"--delivery-url: {wrong}"
     if url and not (options.topics or options.topic_pattern):
         return "give either --topics or --topic-pattern: nobody subscribes by HTTP"
     return priorities_problem(options.priorities)

@@ -1,0 +1,1 @@
+"""To whom a sidecar reports, and from whom it takes orders: the operator, or the local runner."""

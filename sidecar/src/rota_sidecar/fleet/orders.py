@@ -1,0 +1,160 @@
+"""
+What Fleet orders, done: each order once, and answered by its id in the reports.
+
+An order that comes again, because its answer was lost, is answered again.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from rota_sidecar.delivering import Delivering
+from rota_sidecar.delivery import events as on
+from rota_sidecar.draining import Draining
+from rota_sidecar.member.partitions import Partition
+from rota_sidecar.members import Members
+from rota_sidecar.options.words import is_name
+from rota_sidecar.reconfiguring import Reconfiguring
+
+# Of those that are done; who asks again does so soon.
+ANSWERS_MAX = 100
+UNDER_WAY_MAX = 100
+RESET_TIMEOUT_S = 60
+
+
+class Wrong(Exception):
+    """Why an order is not carried out: one sentence."""
+
+
+class Orders:
+    """To be made and used on a running loop. `hurry` is called when there is an answer."""
+
+    def __init__(
+        self,
+        delivering: Delivering,
+        members: Members,
+        draining: Draining,
+        reconfiguring: Reconfiguring,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._delivering = delivering
+        self._members = members
+        self._draining = draining
+        self._reconfiguring = reconfiguring
+        self._wall_ms = wall_ms
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._answers: OrderedDict[int, pb.OrderAnswer] = OrderedDict()
+        self._unsaid: list[pb.OrderAnswer] = []
+        self.hurry: Callable[[], None] = lambda: None
+
+    def obey(self, order: pb.SidecarOrder) -> None:
+        """Begin it, unless it has begun before."""
+        number = order.order_id
+        if number in self._under_way:
+            return
+        known = self._answers.get(number)
+        if known is not None:
+            self._say(known)
+        elif len(self._under_way) >= UNDER_WAY_MAX:
+            sentence = f"{UNDER_WAY_MAX} orders are under way: wait for some of their answers"
+            self._say(pb.OrderAnswer(order_id=number, error=sentence))
+        else:
+            task = asyncio.ensure_future(self._carry_out(order))
+            self._under_way[number] = task
+
+    def say_all_again(self) -> None:
+        """Nobody knows which answers were heard before the stream ended."""
+        self._unsaid = list(self._answers.values())
+
+    def answers(self) -> Sequence[pb.OrderAnswer]:
+        """Those that were in no report of this stream yet."""
+        unsaid, self._unsaid = self._unsaid, []
+        return unsaid
+
+    async def close(self) -> None:
+        """Let everything be."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _carry_out(self, order: pb.SidecarOrder) -> None:
+        answer = pb.OrderAnswer(order_id=order.order_id)
+        try:
+            answer.offsets.extend(await self._done(order))
+        except Wrong as wrong:
+            answer.error = str(wrong)
+        except Exception as error:  # noqa: BLE001  an order that nobody could foresee must not end the sidecar
+            answer.error = f"the order broke ({type(error).__name__}: {error}): report this"
+        del self._under_way[order.order_id]
+        self._answers[order.order_id] = answer
+        while len(self._answers) > ANSWERS_MAX:
+            self._answers.popitem(last=False)
+        self._say(answer)
+
+    def _say(self, answer: pb.OrderAnswer) -> None:
+        self._unsaid.append(answer)
+        self.hurry()
+
+    async def _done(self, order: pb.SidecarOrder) -> Sequence[pb.PartitionOffset]:
+        """What a reset did; nothing of the others. Raises Wrong."""
+        match order.WhichOneof("order"):
+            case "configure":
+                self._configure(order.configure.settings)
+            case "suspend":
+                self._reconfiguring.suspend(suspended=True)
+            case "resume":
+                self._reconfiguring.suspend(suspended=False)
+            case "drain":
+                await self._drain(order.drain.expires_ms)
+            case "reset_offsets":
+                return await self._reset(order.reset_offsets)
+            case "instance":
+                self._be_called(order.instance.name)
+            case _:
+                raise Wrong("the order is none that this sidecar knows: update it")
+        return ()
+
+    def _configure(self, settings: bytes) -> None:
+        wrong = self._reconfiguring.configure(settings)
+        if wrong:
+            raise Wrong(wrong)
+
+    async def _drain(self, expires_ms: int) -> None:
+        left = await self._draining.expire_in(expires_ms - self._wall_ms())
+        if left:
+            raise Wrong(f"{left} records are still in the application's hands")
+
+    def _be_called(self, name: str) -> None:
+        if not is_name(name):
+            raise Wrong(f"{name!r} can be no instance: up to 249 letters, digits, '.', '_' and '-'")
+        self._members.be_called(name)
+
+    async def _reset(self, reset: pb.ResetOffsets) -> Sequence[pb.PartitionOffset]:
+        offsets = {
+            Partition(topic.topic, each.partition): each.offset
+            for topic in reset.topics
+            for each in topic.offsets
+        }
+        try:
+            async with asyncio.timeout(RESET_TIMEOUT_S):
+                answer = await self._delivering.ask(on.ResetOffsets(0, reset.generation_id, offsets))
+        except TimeoutError:
+            raise Wrong(
+                f"the coordinator did not answer within {RESET_TIMEOUT_S} s: order it again"
+            ) from None
+        failed = {
+            partition: error for partition, error in (answer.errors or {}).items() if error != codes.NONE
+        }
+        if answer.error != codes.NONE or failed:
+            first = next(iter(failed.items()), None)
+            error = answer.error if first is None else first[1]
+            about = "" if first is None else f"{first[0].topic}-{first[0].number}: "
+            raise Wrong(f"{about}{answer.sentence or codes.ErrorCode.Name(error)}")
+        return [
+            pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
+            for partition, offset in sorted((answer.offsets or offsets).items())
+        ]

@@ -1,0 +1,63 @@
+"""What is told to Fleet. Made for each report; what is not known is left out."""
+
+from collections.abc import Iterable, Sequence
+
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from rota_sidecar.counts import Counts
+from rota_sidecar.delivering import Delivering
+from rota_sidecar.facts import Facts
+from rota_sidecar.member.partitions import Partition
+from rota_sidecar.members import Members
+
+STATES = {name.removeprefix("MEMBER_STATE_").capitalize(): number for name, number in pb.MemberState.items()}
+
+
+class Reports:
+    """Of one sidecar."""
+
+    def __init__(self, delivering: Delivering, members: Members, counts: Counts) -> None:
+        self._delivering = delivering
+        self._members = members
+        self._counts = counts
+
+    def made(
+        self, facts: Iterable[tuple[Partition, Facts]], answers: Sequence[pb.OrderAnswer]
+    ) -> pb.SidecarReport:
+        """One, as things are now."""
+        return pb.SidecarReport(
+            group_id=self._delivering.config.group_id,
+            member=self._member(),
+            partitions=[partition_report(partition, each) for partition, each in facts],
+            answers=answers,
+        )
+
+    def _member(self) -> pb.MemberReport:
+        counts = self._counts
+        identity = self._members.now.member.identity
+        return pb.MemberReport(
+            member_id=identity.member_id,
+            group_instance_id=self._members.instance_name or None,
+            state=STATES[counts.state],
+            generation_id=identity.generation,
+            incarnation=identity.incarnation,
+            busy_seconds=counts.hands.busy_s(self._delivering.now_ms()),
+            records_done=counts.records_done,
+            last_revoke_seconds=counts.last_revoke_s,
+            suspended=self._delivering.config.suspended,
+            last_error=counts.last_problem,
+        )
+
+
+def partition_report(partition: Partition, facts: Facts) -> pb.PartitionReport:
+    """One partition."""
+    return pb.PartitionReport(
+        topic=partition.topic,
+        partition=partition.number,
+        position=facts.position,
+        committed=facts.committed,
+        start=facts.start,
+        end=facts.end,
+        first_unresolved_timestamp_ms=facts.unresolved_ms,
+        arrival_rate=facts.rate,
+        in_flight=facts.in_hand,
+    )

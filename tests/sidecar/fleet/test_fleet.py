@@ -1,0 +1,226 @@
+"""A sidecar reports to Fleet and takes its orders; without Fleet it goes on."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.sidecar.fleet.headquarters import Headquarters, serving
+from tests.support.app import App
+from tests.support.app import running as attached
+from tests.support.coordinator import Coordinator
+from tests.support.coordinator import serving as coordinating
+from tests.support.records import committed, fill
+from tests.support.sidecar import Deliverer, delivering
+
+pytestmark = pytest.mark.process
+RECORDS = 40
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    with coordinating(tmp_path_factory.mktemp("coordinator")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(coordinator: Coordinator, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions for each test, with records in both; a group of the same name."""
+    name = str(request.node.name).removeprefix("test_")[:60]
+    coordinator.make_topic(name, 2)
+    fill(coordinator.address, name, 2, RECORDS)
+    return name
+
+
+Story = Callable[[Headquarters, Deliverer, App], Coroutine[Any, Any, None]]
+
+
+def told(
+    folder: Path, coordinator: Coordinator, topic: str, story: Story, *flags: str, begins: bool = True
+) -> None:
+    """A story with all of them."""
+
+    async def tell() -> None:
+        async with serving() as fleet:
+            more = (f"--topics={topic}", "--commit-interval-ms=200", f"--fleet={fleet.address}", *flags)
+            sidecar = Deliverer(folder, f"rota://{coordinator.address}", topic, more)
+            app = App(folder, sidecar.address)
+            try:
+                await asyncio.to_thread(sidecar.start)
+                if begins:
+                    app.start()
+                    await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS)
+                await story(fleet, sidecar, app)
+            finally:
+                await asyncio.to_thread(app.stop)
+                await asyncio.to_thread(sidecar.close)
+
+    asyncio.run(tell())
+
+
+def done(fleet: Headquarters) -> int:
+    return fleet.last.member.records_done if fleet.reports else 0
+
+
+def positions(fleet: Headquarters) -> list[tuple[int, int | None, int | None]]:
+    return [(each.partition, each.committed, each.end) for each in fleet.last.partitions]
+
+
+def test_reports_tell_how_member_and_partitions_fare(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await fleet.wait_until(lambda: positions(fleet) == [(0, RECORDS, RECORDS), (1, RECORDS, RECORDS)])
+        report = fleet.last
+        assert report.group_id == topic
+        assert report.member.state == pb.MEMBER_STATE_STABLE
+        assert report.member.member_id
+        assert report.member.generation_id == 1
+        assert report.member.busy_seconds > 0
+        assert not report.member.suspended
+        assert not report.partitions[0].HasField("first_unresolved_timestamp_ms")
+        assert {each.in_flight for each in report.partitions} == {0}
+
+    told(tmp_path, coordinator, topic, story)
+
+
+def test_what_is_not_known_is_left_out(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await fleet.wait_until(lambda: bool(fleet.reports))
+        assert all(not each.HasField("arrival_rate") for each in fleet.reports[0].partitions)
+        assert fleet.reports[0].member.records_done == 0
+
+    told(tmp_path, coordinator, topic, story, begins=False)
+
+
+def test_suspended_it_stays_a_member_and_reads_nothing(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        assert (await fleet.order(1, suspend=pb.Suspend())).error == ""
+        await fleet.wait_until(lambda: fleet.last.member.suspended)
+        fill(coordinator.address, topic, 1, 5)
+        seen = len(fleet.reports)
+        await fleet.wait_until(lambda: len(fleet.reports) > seen + 2)
+        assert done(fleet) == 2 * RECORDS
+        assert fleet.last.member.state == pb.MEMBER_STATE_STABLE
+        assert (await fleet.order(2, resume=pb.Resume())).error == ""
+        await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)
+
+    told(tmp_path, coordinator, topic, story)
+
+
+def test_other_settings_are_taken_as_a_whole_or_not_at_all(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def configured(fleet: Headquarters, number: int, settings: object) -> str:
+        order = pb.Configure(settings=json.dumps(settings).encode())
+        return (await fleet.order(number, configure=order)).error
+
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        wrong = {"suspend": True, "delivery": {"retries": 3}}
+        assert "delivery.retries is no setting" in await configured(fleet, 1, wrong)
+        fixed = {"suspend": True, "membership": {"sessionTimeoutSeconds": 60}}
+        assert await configured(fleet, 2, fixed) == "", "flags go before settings"
+        await fleet.wait_until(lambda: fleet.last.member.suspended)
+        assert "delivery.ordering cannot be changed" in await configured(
+            fleet, 3, {"delivery": {"ordering": "key"}}
+        )
+        assert fleet.last.member.suspended
+        assert await configured(fleet, 4, {"assignment": {"strategy": ["range", "cooperative-sticky"]}}) == ""
+        await fleet.wait_until(lambda: fleet.last.member.generation_id == 2)
+        assert not fleet.last.member.suspended
+
+    told(tmp_path, coordinator, topic, story)
+
+
+def test_offsets_are_reset_by_the_owner_and_read_from_there(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        offsets = [pb.PartitionOffset(topic=topic, partition=number, offset=10) for number in (0, 1)]
+        topics = [pb.TopicOffsets(topic=topic, offsets=offsets)]
+        old = pb.ResetOffsets(request_id="r", generation_id=7, topics=topics)
+        assert "generation" in (await fleet.order(1, reset_offsets=old)).error.lower()
+        reset = pb.ResetOffsets(request_id="r", generation_id=1, topics=topics)
+        answer = await fleet.order(2, reset_offsets=reset)
+        assert answer.error == ""
+        assert [(each.partition, each.offset) for each in answer.offsets] == [(0, 10), (1, 10)]
+        again = 2 * (2 * RECORDS - 10)
+        await fleet.wait_until(lambda: done(fleet) == again)
+        assert await fleet.order(2, reset_offsets=reset) == answer, "once"
+        seen = len(fleet.reports)
+        await fleet.wait_until(lambda: len(fleet.reports) > seen + 2)
+        assert done(fleet) == again
+
+    told(tmp_path, coordinator, topic, story)
+
+
+def test_an_order_to_drain_is_forgotten_when_it_expires(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        expires_ms = int(time.time() * 1000) + 3_000  # noqa: TID251  what an operator would say
+        assert (await fleet.order(1, drain=pb.Drain(expires_ms=expires_ms))).error == ""
+        assert "needs fewer members" in await asyncio.to_thread(lambda: sidecar.unready_because)
+        await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.has_said("undrained"))
+        fill(coordinator.address, topic, 1, 5)
+        await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)
+
+    told(tmp_path, coordinator, topic, story)
+
+
+def test_a_static_member_waits_ready_for_its_name(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await fleet.wait_until(lambda: bool(fleet.reports))
+        assert await asyncio.to_thread(lambda: sidecar.is_ready)
+        assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
+        app.start()
+        assert "can be no instance" in (await fleet.order(1, instance=pb.Instance(name="a b"))).error
+        assert (await fleet.order(2, instance=pb.Instance(name=f"{topic}-0"))).error == ""
+        await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS)
+        assert fleet.last.member.group_instance_id == f"{topic}-0"
+        assert (await fleet.order(3, instance=pb.Instance(name=f"{topic}-1"))).error == ""
+        await fleet.wait_until(
+            lambda: fleet.last.member.group_instance_id == f"{topic}-1" and len(fleet.last.partitions) == 2
+        )
+        fill(coordinator.address, topic, 1, 5)
+        await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)
+        assert await asyncio.to_thread(sidecar.terminate) == 0
+
+    told(tmp_path, coordinator, topic, story, "--static", begins=False)
+
+
+def test_without_fleet_it_goes_on_and_dials_again(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def tell() -> None:
+        async with serving() as fleet:
+            address = fleet.address
+        more = (f"--topics={topic}", "--commit-interval-ms=200", f"--fleet={address}")
+        sidecar = Deliverer(tmp_path, f"rota://{coordinator.address}", topic, more)
+        app = App(tmp_path, sidecar.address)
+
+        def work() -> None:
+            app.wait_until(lambda: len(app.done) == 2 * RECORDS)
+            sidecar.wait_until(lambda: any("Fleet is not there" in each["message"] for each in sidecar.said))
+
+        with delivering(sidecar), attached(app):
+            await asyncio.to_thread(work)
+            async with serving(address) as fleet:
+                await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS)
+                assert (await fleet.order(1, suspend=pb.Suspend())).error == ""
+                fleet.hang_up()
+                await fleet.wait_until(lambda: fleet.streams == 2)
+                await fleet.wait_until(lambda: len(fleet.answers[1]) == 2)
+        ends = {(topic, 0): RECORDS, (topic, 1): RECORDS}
+        assert committed(coordinator.address, topic) == ends
+
+    asyncio.run(tell())

@@ -65,6 +65,7 @@ def commit(sidecar: "MemorySidecar", request: pb.CommitRequest) -> pb.CommitResp
         code = codes.ILLEGAL_GENERATION if partition is None or late else codes.NONE
         if partition is not None and not late:
             partition.committed = (each.offset, each.metadata)
+            partition.settle_below(each.offset)
         outcome.offsets.add(partition=each.partition, offset=each.offset, error_code=code)
         outcome.error_code = outcome.error_code or code
     return outcome

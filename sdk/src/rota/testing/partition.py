@@ -46,6 +46,9 @@ class Delivered:
     due_ms: int = 0
 
 
+DONE = Delivered(State.DONE)
+
+
 class MemoryPartition:
     """All records, and those that were handed out in the present ledger."""
 
@@ -135,12 +138,27 @@ class MemoryPartition:
         found = [self._delivered.get(offset) for offset in range(first, last + 1)]
         return all(each is not None and each.state is State.IN_HAND for each in found)
 
+    def settle_below(self, offset: int) -> None:
+        """All before it is done, whatever was said of it."""
+        for at, each in self._delivered.items():
+            if at < offset:
+                self._waits -= each.state is State.WAITS
+                each.state = State.DONE
+        self.handed = max(self.handed, min(offset, len(self.log)))
+        self._advance()
+
     def settle(self, first: int, last: int) -> None:
         """These have their verdict."""
         for offset in range(first, last + 1):
             self._delivered[offset].state = State.DONE
-        while (next_one := self._delivered.get(self.position)) and next_one.state is State.DONE:
-            del self._delivered[self.position]
+        self._advance()
+
+    def _advance(self) -> None:
+        while self.position < self.handed:
+            state = self._delivered.get(self.position, DONE).state
+            if state is not State.DONE:
+                return
+            self._delivered.pop(self.position, None)
             self.position += 1
 
     def retry(self, offset: int, due_ms: int, ordering: pb.Ordering.ValueType) -> None:

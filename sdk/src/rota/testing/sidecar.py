@@ -17,6 +17,8 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 BACKOFF_MS = 500
 FAR_MS = 60_000
+# About so much goes together.
+MESSAGE_BYTES = 1 << 20
 
 
 class Voice(Protocol):
@@ -319,12 +321,14 @@ class MemorySidecar:
 
     def _offers(self) -> list[pb.PartitionRecords]:
         found: list[pb.PartitionRecords] = []
+        size = 0
         for partition in self.held.values():
-            while len(found) < self._credit and self._has_lane(partition):
+            while len(found) < self._credit and size < MESSAGE_BYTES and self._has_lane(partition):
                 offset = partition.next(self.ordering, self.now_ms)
                 if offset is None:
                     break
                 found.append(partition.hand_out(offset))
+                size += found[-1].ByteSize()
         return found
 
     def _has_lane(self, partition: MemoryPartition) -> bool:

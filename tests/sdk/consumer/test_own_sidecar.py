@@ -1,0 +1,239 @@
+"""Consumers and handlers with sidecars of their own, over a real coordinator."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+import rota
+from rota import errors
+from rota.consumer.child import ChildSidecar, flags
+from rota.consumer.listeners import Partitions
+from rota.consumer.options import Options
+from rota.consumer.sidecars import Subscription
+from tests.support.coordinator import serving
+from tests.support.processes import Process
+
+pytestmark = pytest.mark.process
+
+WAIT_MS = 20_000
+WITHIN_S = 30
+RECORDS = 300
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("coordinator")) as coordinator:
+        yield f"rota://{coordinator.address}"
+
+
+@pytest.fixture
+def topic(server: str, request: pytest.FixtureRequest) -> str:
+    """With records in it."""
+    name = re.sub(r"\W", "-", request.node.name)[-100:]
+    rota.create_topics(server, {name: PARTITIONS})
+    with rota.Producer(server) as producer:
+        values = [b"%d" % number for number in range(RECORDS)]
+        producer.send_many(name, values, [b"%d" % (number % 40) for number in range(RECORDS)]).result(30)
+    return name
+
+
+def read(consumer: rota.Consumer, count: int) -> list[rota.Record[Any, Any]]:
+    found: list[rota.Record[Any, Any]] = []
+    while len(found) < count:
+        polled = consumer.poll(timeout_ms=WAIT_MS)
+        assert polled, f"{len(found)} of {count} records came"
+        found += [record for records in polled.values() for record in records]
+    return found
+
+
+def numbers(records: list[rota.Record[Any, Any]]) -> list[int]:
+    return sorted(int(record.value) for record in records)
+
+
+def test_records_come_once_and_the_next_consumer_goes_on_behind_them(server: str, topic: str) -> None:
+    settings: Any = {"group_id": topic, "bootstrap_servers": server}
+    with rota.Consumer(topic, **settings) as consumer:
+        assert numbers(read(consumer, RECORDS)) == list(range(RECORDS))
+        assert consumer.assignment() == {rota.TopicPartition(topic, number) for number in range(PARTITIONS)}
+    with rota.Producer(server) as producer:
+        producer.send(topic, b"999").result(10)
+    with rota.Consumer(topic, **settings) as consumer:
+        assert numbers(read(consumer, 1)) == [999]
+
+
+def test_commits_seeks_and_lookups_reach_the_coordinator(server: str, topic: str) -> None:
+    with rota.Consumer(topic, group_id=topic, bootstrap_servers=server, enable_auto_commit=False) as consumer:
+        read(consumer, RECORDS)
+        places = sorted(consumer.assignment())
+        consumer.commit()
+        ends = consumer.end_offsets(places)
+        assert {place: consumer.committed(place) for place in places} == ends
+        assert sum(ends.values()) == RECORDS
+        assert set(consumer.beginning_offsets(places).values()) == {0}
+        consumer.seek_to_beginning(places[0])
+        assert consumer.position(places[0]) == 0
+        assert len(read(consumer, ends[places[0]])) == ends[places[0]]
+        consumer.seek(places[0], ends[places[0]] - 1)
+        assert next(consumer).offset == ends[places[0]] - 1
+        first = consumer.offsets_for_times({places[0]: 0})[places[0]]
+        assert first is not None
+        assert first.offset == 0
+        assert consumer.partitions_for_topic(topic) == set(range(PARTITIONS))
+        consumer.commit({places[0]: rota.OffsetAndMetadata(1, "so far")})
+        assert consumer.committed(places[0], metadata=True) == rota.OffsetAndMetadata(1, "so far")
+
+
+def test_what_waits_of_a_paused_partition_goes_back_and_comes_once(server: str, topic: str) -> None:
+    with rota.Consumer(topic, group_id=topic, bootstrap_servers=server, max_poll_records=10) as consumer:
+        seen = read(consumer, 10)
+        (paused,) = {rota.TopicPartition(record.topic, record.partition) for record in seen}
+        consumer.pause(paused)
+        while polled := consumer.poll(timeout_ms=500):
+            assert paused not in polled
+            seen += [record for records in polled.values() for record in records]
+        consumer.resume(paused)
+        seen += read(consumer, RECORDS - len(seen))
+        assert numbers(seen) == list(range(RECORDS))
+
+
+class Sharing(rota.RebalanceListener):
+    """Says when something was let go."""
+
+    def __init__(self) -> None:
+        self.revoked: list[rota.TopicPartition] = []
+        self.lost: list[rota.TopicPartition] = []
+
+    @override
+    def on_partitions_revoked(self, partitions: Partitions) -> None:
+        self.revoked += partitions
+
+    @override
+    def on_partitions_lost(self, partitions: Partitions) -> None:
+        self.lost += partitions
+
+
+def test_two_consumers_share_the_partitions_and_nothing_comes_twice(server: str, topic: str) -> None:
+    settings: Any = {"group_id": topic, "bootstrap_servers": server}
+    listener = Sharing()
+    with rota.Consumer(**settings, max_poll_records=20) as first, rota.Consumer(**settings) as second:
+        first.subscribe(topic, listener=listener)
+        seen = read(first, 20)
+        second.subscribe(topic)
+        while len(first.assignment()) != 2 or len(second.assignment()) != 2:
+            for consumer in (first, second):
+                for records in consumer.poll(timeout_ms=100).values():
+                    seen += records
+        while len(seen) < RECORDS:
+            for consumer in (first, second):
+                for records in consumer.poll(timeout_ms=100).values():
+                    seen += records
+        assert numbers(seen) == list(range(RECORDS))
+        assert first.assignment().isdisjoint(second.assignment())
+        assert set(listener.revoked) == second.assignment()
+        assert listener.lost == []
+
+
+def test_partitions_assigned_by_hand_are_read(server: str, topic: str) -> None:
+    with rota.Consumer(group_id=topic, bootstrap_servers=server) as consumer:
+        consumer.assign([(topic, 0)])
+        (end,) = consumer.end_offsets([(topic, 0)]).values()
+        assert {record.partition for record in read(consumer, end)} == {0}
+
+
+def test_a_sidecar_that_cannot_start_says_why(server: str) -> None:
+    wrong = ["--rebalance-timeout-ms=0"]
+    consumer = rota.Consumer("orders", group_id="g", bootstrap_servers=server, sidecar_flags=wrong)
+    with pytest.raises(errors.SidecarFailed, match="ended with exit code 1: --rebalance-timeout-ms"):
+        consumer.poll(timeout_ms=WAIT_MS)
+    consumer.close()
+
+
+def test_without_rota_sidecar_a_consumer_says_what_to_install() -> None:
+    options = Options(group_id="g", bootstrap_servers="rota://localhost")
+    with pytest.raises(errors.SidecarFailed, match="install rota-sidecar"):
+        ChildSidecar(options, "rota://localhost:7070", module="rota_sidecar_that_is_not_there")
+
+
+def test_no_secret_is_in_the_arguments_of_a_sidecar() -> None:
+    options = Options(
+        group_id="g",
+        bootstrap_servers="k:9092",
+        sasl_mechanism="PLAIN",
+        sasl_username="me",
+        sasl_password="hush",
+    )
+    given = " ".join(flags(options, "k:9092", Subscription(("orders",))))
+    assert "--sasl-mechanism=PLAIN" in given
+    assert "--topics=orders" in given
+    assert "hush" not in given
+    assert "me" not in given.split("=")
+
+
+HANDLER = """
+import rota, sys, os
+
+@rota.handler({topic!r}, ordering="key", concurrency=8)
+def work(record):
+    print("worked", record.value.decode(), flush=True)
+
+rota.run(work, group_id={topic!r}, bootstrap_servers={server!r})
+print("ended", flush=True)
+"""
+
+
+def test_handlers_run_until_sigterm_and_go_in_good_order(server: str, topic: str, tmp_path: Path) -> None:
+    log = tmp_path / "handler.log"
+    program = HANDLER.format(topic=topic, server=server)
+    process = Process.start("handler", [sys.executable, "-c", program], log=log)
+    try:
+        process.wait_until(lambda: log.read_text().count("worked") == RECORDS, within_s=WITHIN_S)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(within_s=WITHIN_S) == 0
+    finally:
+        process.stop()
+    assert "ended" in log.read_text()
+    with rota.Producer(server) as producer:
+        producer.send(topic, b"999").result(10)
+    with rota.Consumer(topic, group_id=topic, bootstrap_servers=server) as consumer:
+        assert numbers(read(consumer, 1)) == [999]
+
+
+CONSUMER = """
+import rota, sys
+consumer = rota.Consumer({topic!r}, group_id={topic!r}, bootstrap_servers={server!r})
+while not consumer.poll(timeout_ms=1000):
+    pass
+print("sidecar", consumer._engine._sidecar._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_sidecar_ends_with_an_application_that_is_killed(server: str, topic: str) -> None:
+    program = CONSUMER.format(topic=topic, server=server)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        pid = int(child.stdout.readline().split()[1])
+        ended = threading.Event()
+        watch = os.pidfd_open(pid)
+        child.kill()
+        threading.Thread(target=lambda: (_readable(watch), ended.set())).start()
+        assert ended.wait(WITHIN_S)
+        os.close(watch)
+
+
+def _readable(descriptor: int) -> None:
+    import select
+
+    select.select([descriptor], [], [], WITHIN_S)

@@ -1,0 +1,215 @@
+"""A consumer and its sidecar on the wire: how it attaches, loses it, comes back and goes."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+import rota
+from rota import errors
+from rota.connection import background
+from rota.consumer.listeners import Partitions
+from rota.testing.partition import Stored
+from rota.testing.sidecar import MemorySidecar
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from tests.sdk.consumer.fake_sidecar import FakeSidecar, serving
+
+pytestmark = pytest.mark.process
+
+P0 = rota.TopicPartition("orders", 0)
+WAIT_MS = 10_000
+Place = tuple[str, FakeSidecar]
+
+
+@pytest.fixture
+def memory() -> MemorySidecar:
+    made = MemorySidecar("billing")
+    made.make_topic("orders", 1)
+    return made
+
+
+@pytest.fixture
+def place(tmp_path: Path, memory: MemorySidecar) -> Iterator[Place]:
+    with serving(tmp_path, memory) as found:
+        yield found
+
+
+def fill(memory: MemorySidecar, count: int, size: int = 1) -> None:
+    for number in range(count):
+        memory.append(P0, Stored(b"%d" % number, b"x" * size, 0, ()))
+
+
+def read(consumer: rota.Consumer, count: int) -> list[int]:
+    offsets: list[int] = []
+    while len(offsets) < count:
+        polled = consumer.poll(timeout_ms=WAIT_MS)
+        assert polled, f"{len(offsets)} of {count} records came"
+        offsets += [record.offset for records in polled.values() for record in records]
+    return offsets
+
+
+def poll_on(consumer: rota.Consumer) -> None:
+    for _ in range(100):
+        consumer.poll(timeout_ms=100)
+
+
+class Listener(rota.RebalanceListener):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @override
+    def on_partitions_assigned(self, partitions: Partitions) -> None:
+        self.told.append("assigned")
+
+    @override
+    def on_partitions_lost(self, partitions: Partitions) -> None:
+        self.told.append("lost")
+
+
+def test_records_come_and_are_committed_and_the_goodbye_is_clean(place: Place, memory: MemorySidecar) -> None:
+    address, sidecar = place
+    fill(memory, 1_000)
+    with rota.Consumer("orders", sidecar=address) as consumer:
+        assert read(consumer, 1_000) == list(range(1_000))
+    assert memory.committed() == {P0: 1_000}
+    assert sidecar.clean == [True]
+
+
+def test_the_sidecar_is_found_by_its_variable(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SIDECAR", place[0])
+    with rota.Consumer("orders") as consumer:
+        assert consumer.partitions_for_topic("orders") == {0}
+
+
+def test_a_consumer_comes_back_to_a_sidecar_that_was_away(
+    tmp_path: Path, place: Place, memory: MemorySidecar
+) -> None:
+    address, sidecar = place
+    fill(memory, 4)
+    listener = Listener()
+    with rota.Consumer(sidecar=address, max_poll_records=2) as consumer:
+        consumer.subscribe("orders", listener=listener)
+        assert read(consumer, 2) == [0, 1]
+        consumer.commit()
+        background().run(sidecar.stop())
+        background().run(sidecar.start(address))
+        assert read(consumer, 2) == [2, 3]
+        assert listener.told == ["assigned", "lost", "assigned"]
+    assert sidecar.clean == [False, True]
+
+
+def test_a_second_application_is_told_that_there_is_one(place: Place) -> None:
+    address, _ = place
+    with rota.Consumer("orders", sidecar=address) as first:
+        first.poll(timeout_ms=100)
+        second = rota.Consumer("orders", sidecar=address, default_api_timeout_ms=300)
+        with pytest.raises(errors.Disconnected, match="there is an application already"):
+            poll_on(second)
+        second.close()
+
+
+def test_no_sidecar_is_an_error_once_there_was_time_to_come(tmp_path: Path) -> None:
+    consumer = rota.Consumer("orders", sidecar=f"unix:{tmp_path / 'nobody'}", default_api_timeout_ms=200)
+    with pytest.raises(errors.Disconnected, match="cannot be reached"):
+        poll_on(consumer)
+    consumer.close()
+
+
+def test_the_sidecar_of_another_group_is_refused(place: Place) -> None:
+    sentence = "member of group 'billing', and group_id is 'other'"
+    consumer = rota.Consumer("orders", sidecar=place[0], group_id="other")
+    with pytest.raises(errors.SidecarFailed, match=sentence):
+        consumer.poll(timeout_ms=WAIT_MS)
+    consumer.close()
+
+
+def test_a_consumer_refuses_a_sidecar_that_delivers_in_no_order(place: Place, memory: MemorySidecar) -> None:
+    memory.ordering = pb.ORDERING_UNORDERED
+    consumer = rota.Consumer("orders", sidecar=place[0])
+    with pytest.raises(errors.SidecarFailed, match="reads partitions in order"):
+        consumer.poll(timeout_ms=WAIT_MS)
+    consumer.close()
+
+
+def test_large_records_wait_at_the_sidecar_until_there_is_room(place: Place, memory: MemorySidecar) -> None:
+    fill(memory, 50, size=100_000)
+    with rota.Consumer("orders", sidecar=place[0], buffer_memory=300_000, max_poll_records=1) as consumer:
+        assert read(consumer, 1) == [0]
+        # One message may go beyond the limit, and nothing after it.
+        assert consumer._engine.core.buffer.size <= 300_000 + (1 << 20) + 100_100
+        assert read(consumer, 49) == list(range(1, 50))
+
+
+def test_an_asynchronous_consumer_does_the_same(place: Place, memory: MemorySidecar) -> None:
+    fill(memory, 5)
+    told: list[str] = []
+
+    class AsyncListener:
+        async def on_partitions_assigned(self, partitions: Partitions) -> None:
+            await asyncio.sleep(0)
+            told.append("assigned")
+
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            told.append("revoked")
+
+        def on_partitions_lost(self, partitions: Partitions) -> None:
+            told.append("lost")
+
+    async def use() -> list[int]:
+        seen: list[int] = []
+        async with rota.AsyncConsumer(
+            "orders", listener=AsyncListener(), sidecar=place[0], consumer_timeout_ms=500
+        ) as consumer:
+            async for record in consumer:
+                seen.append(record.offset)
+            await consumer.seek(P0, 3)
+            assert await consumer.position(P0) == 3
+            polled: dict[rota.TopicPartition, list[rota.Record[Any, Any]]] = {}
+            while not polled:
+                polled = await consumer.poll(timeout_ms=WAIT_MS)
+            seen += [record.offset for record in polled[P0]]
+            await consumer.commit()
+            assert await consumer.committed(P0) == 5
+        return seen
+
+    assert asyncio.run(use()) == [0, 1, 2, 3, 4, 3, 4]
+    assert told == ["assigned", "revoked"]
+
+
+def test_a_poll_that_is_cancelled_loses_no_record(place: Place, memory: MemorySidecar) -> None:
+    async def use() -> list[int]:
+        async with rota.AsyncConsumer("orders", sidecar=place[0]) as consumer:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.poll(timeout_ms=WAIT_MS), 0.2)
+            fill(memory, 3)
+            seen: list[int] = []
+            while len(seen) < 3:
+                polled = await consumer.poll(timeout_ms=WAIT_MS)
+                seen += [record.offset for records in polled.values() for record in records]
+            return seen
+
+    assert asyncio.run(use()) == [0, 1, 2]
+
+
+def test_consumers_of_several_threads_do_not_meet(tmp_path: Path) -> None:
+    seen: dict[str, list[int]] = {}
+
+    def consume(name: str) -> None:
+        folder = tmp_path / name
+        folder.mkdir()
+        memory = MemorySidecar(name)
+        memory.make_topic("orders", 1)
+        fill(memory, 100)
+        with serving(folder, memory) as (address, _), rota.Consumer("orders", sidecar=address) as consumer:
+            seen[name] = read(consumer, 100)
+
+    threads = [threading.Thread(target=consume, args=(name,)) for name in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {name: list(range(100)) for name in "abc"}

@@ -106,7 +106,7 @@ def test_only_good_news_may_be_told_of_many(verdict: Verdict) -> None:
 def test_what_the_application_commits_by_itself_is_done_whatever_it_was(rules: Rules) -> None:
     ledger = opened(rules, batch(0, 8, "aabbaabb"))
     take(ledger, 2)
-    ledger.settle_below(5)
+    ledger.settle_below(5, 0)
     assert (ledger.point.offset, ledger.in_hand, ledger.handed) == (5, 0, 5)
     assert "done already" in refused(ledger, 0)
     assert take(ledger)[0] == 5
@@ -114,7 +114,7 @@ def test_what_the_application_commits_by_itself_is_done_whatever_it_was(rules: R
 
 def test_what_is_settled_beyond_the_position_is_not_read() -> None:
     ledger = opened(IN_ORDER, batch(0, 4))
-    ledger.settle_below(10)
+    ledger.settle_below(10, 0)
     assert (ledger.position, ledger.point.offset, ledger.buffered_bytes) == (10, 10, 0)
     # A fetch that was under way.
     ledger.fetched([batch(4, 9)], 13)
@@ -126,7 +126,7 @@ def test_settling_what_is_done_changes_nothing() -> None:
     take(ledger)
     ack(ledger, 0, 1)
     before = ledger.point
-    ledger.settle_below(1)
+    ledger.settle_below(1, 0)
     assert ledger.point == before
 
 
@@ -166,6 +166,12 @@ def test_who_goes_on_after_a_clean_end_announces_it() -> None:
     assert awaits(ledger)
     commit(ledger)
     assert take(ledger) == [1, 2, 3]
+
+
+def test_a_tenure_that_ends_before_it_began_wants_nothing() -> None:
+    ledger = Ledger(0, IN_ORDER, Mark())
+    ledger.committed(ledger.close())
+    assert not awaits(ledger)
 
 
 def test_how_often_a_record_has_failed_is_known_in_the_next_tenure() -> None:

@@ -60,7 +60,7 @@ def test_a_letter_of_a_record_that_was_settled_meanwhile_changes_nothing() -> No
     take(ledger)
     bury(ledger, 0)
     ledger.letters()
-    ledger.settle_below(1)
+    ledger.settle_below(1, 0)
     ledger.letter_failed(0)
     ledger.letter_written(0)
     assert ledger.letters() == ()
@@ -109,7 +109,7 @@ def test_a_stopped_partition_goes_on_when_the_application_commits_past_the_recor
     ledger = opened(IN_ORDER, batch(0, 4))
     take(ledger, 2)
     bury(ledger, 0)
-    ledger.settle_below(1)
+    ledger.settle_below(1, 0)
     assert stopped(ledger) == ""
     assert take(ledger) == [2, 3]
 

@@ -159,10 +159,12 @@ def test_the_wait_before_a_retry_grows_to_its_maximum(backoff: Backoff, waits: l
 
 def test_retries_that_were_settled_leave_no_appointments_behind() -> None:
     ledger = opened(UNORDERED, batch(0, 1000))
-    for offset in range(1000):
+    take(ledger, 1)
+    retry(ledger, 0, after_ms=1)
+    for offset in range(1, 1000):
         take(ledger, 1)
         retry(ledger, offset, after_ms=1_000_000)
-        ledger.settle_below(offset + 1)
+        ledger.settle_below(offset, 0)
     assert len(ledger._troubles._agenda) < 100
 
 
@@ -179,6 +181,13 @@ def test_in_order_the_clock_starts_anew_when_the_one_before_is_done() -> None:
     assert held_since(ledger) == 70
     assert ledger.judge(2, 3, Verdict.ACK, 80).settled == 2
     assert held_since(ledger) is None
+
+
+def test_who_commits_instead_of_giving_verdicts_gets_on_too() -> None:
+    ledger = opened(IN_ORDER, batch(0, 4))
+    take(ledger, now_ms=10)
+    ledger.settle_below(2, 90)
+    assert held_since(ledger) == 90
 
 
 def test_a_record_that_comes_again_has_its_time_anew() -> None:

@@ -302,7 +302,7 @@ class World:
         self.met["records are settled that are in hand"] += any(
             each < offset for each in self.naive.at(Is.HELD)
         )
-        self.ledger.settle_below(offset)
+        self.ledger.settle_below(offset, self.now_ms)
         self.naive.settle_below(offset)
         self._meet()
 

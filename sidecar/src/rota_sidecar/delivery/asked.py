@@ -78,7 +78,7 @@ def _settle(core: Core, place: Place, offset: int) -> None:
     if book is None:
         return
     before = book.ledger.position
-    book.ledger.settle_below(offset)
+    book.ledger.settle_below(offset, core.now_ms)
     core.recount(book)
     if isinstance(place.state, Stopped) and book.ledger.position != before:
         _go_on(place, book)

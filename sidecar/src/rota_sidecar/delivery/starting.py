@@ -205,7 +205,7 @@ def open_book(
     place.state = Running(book)
     core.add_book(place, book)
     if place.reported is not None:
-        ledger.settle_below(place.reported)
+        ledger.settle_below(place.reported, core.now_ms)
     core.touch(place)
 
 

@@ -52,6 +52,6 @@ def reported(core: Core, event: on.Reported) -> None:
         if place.reported is None or each.position >= place.reported:
             place.reported, place.reported_ms = each.position, each.timestamp_ms
             if place.book is not None:
-                place.book.ledger.settle_below(each.position)
+                place.book.ledger.settle_below(each.position, core.now_ms)
                 core.recount(place.book)
             core.touch(place)

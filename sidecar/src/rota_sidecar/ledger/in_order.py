@@ -1,21 +1,12 @@
 """Records one after the other. Many may be in hand; then the application works through them from the first one on."""
 
-from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from typing_extensions import override
 
 from rota_sidecar.ledger.order import Order
 from rota_sidecar.ledger.runs import Run, Runs
 from rota_sidecar.ledger.shelf import Shelf
-
-
-@dataclass(slots=True)
-class _Handed:
-    first: int
-    end: int
-    at_ms: int
 
 
 class InOrder(Order):
@@ -28,10 +19,8 @@ class InOrder(Order):
         # To be handed out again.
         self._back = Runs()
         self._fresh = 0
-        # When what is in hand was handed out, in order.
-        self._times: deque[_Handed] = deque()
-        # When the application was done with the one before the first in hand.
-        self._progress_ms = 0
+        # Since when the application is at the first in hand: it got it then, or was done with the one before.
+        self._since_ms = 0
 
     @property
     @override
@@ -46,9 +35,7 @@ class InOrder(Order):
     @property
     @override
     def held_since_ms(self) -> int | None:
-        if not self._hands:
-            return None
-        return max(self._times[0].at_ms, self._progress_ms)
+        return self._since_ms if self._hands else None
 
     @property
     @override
@@ -85,8 +72,9 @@ class InOrder(Order):
         return picked
 
     def _hand(self, run: Run, now_ms: int) -> None:
+        if not self._hands:
+            self._since_ms = now_ms
         self._hands.add(run.first, run.end)
-        self._times.append(_Handed(run.first, run.end, now_ms))
 
     @override
     def loner(self, loners: Collection[int], before: int) -> int | None:
@@ -108,22 +96,13 @@ class InOrder(Order):
     @override
     def leave(self, first: int, end: int, now_ms: int) -> None:
         if first <= self._hands.first:
-            self._progress_ms = now_ms
-        self._let_go(first, end)
-
-    def _let_go(self, first: int, end: int) -> None:
+            self._since_ms = now_ms
         self._hands.remove(first, end)
-        while self._times and not (self._hands and self._hands.first < self._times[0].end):
-            self._times.popleft()
 
     @override
     def call_back(self, place: int) -> None:
         for run in self._hands.remove(place, self._fresh):
             self._back.add(run.first, run.end)
-        while self._times and self._times[-1].first >= place:
-            self._times.pop()
-        if self._times:
-            self._times[-1].end = min(self._times[-1].end, place)
 
     @override
     def again(self, place: int) -> None:
@@ -134,8 +113,9 @@ class InOrder(Order):
         return
 
     @override
-    def pass_over(self, place: int) -> None:
-        self._let_go(0, place)
+    def pass_over(self, place: int, now_ms: int) -> None:
+        if self._hands.remove(0, place):
+            self._since_ms = now_ms
         self._back.remove(0, place)
         if place > self._fresh:
             self._shelf.hand_out(self._fresh, place)

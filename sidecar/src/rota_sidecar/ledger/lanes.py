@@ -163,7 +163,7 @@ class Lanes(Order):
             del self._lanes[key]
 
     @override
-    def pass_over(self, place: int) -> None:
+    def pass_over(self, place: int, now_ms: int) -> None:
         for each in [each for each in self._hands if each < place]:
             del self._hands[each]
         self._ready.remove(0, place)

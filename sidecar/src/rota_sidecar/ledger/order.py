@@ -69,7 +69,7 @@ class Order(Protocol):
         """These are done, and are in hand no more: what waited for them may go."""
         ...
 
-    def pass_over(self, place: int) -> None:
+    def pass_over(self, place: int, now_ms: int) -> None:
         """All before it are to be done, whatever they wait for: forget them."""
         ...
 

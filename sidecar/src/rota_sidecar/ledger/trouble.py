@@ -130,7 +130,6 @@ class Troubles:
         trouble.fate = Fate.LETTER if self._rules.has_dead_letters else Fate.STOP
         trouble.reason, trouble.deliveries = reason, trouble.failed
         self.doomed[place] = trouble
-        self.loners.discard(place)
         if trouble.fate is Fate.LETTER:
             self._letters.append(place)
 

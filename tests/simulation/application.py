@@ -59,6 +59,7 @@ class Application:
         # The generation that it was told of last.
         self.generation = -1
         self._requests = 0
+        self._losses = 0
         self._answers: dict[int, asyncio.Future[do.Committed | do.Fetched]] = {}
         self._committing = False
         self._stopped_s = 0.0
@@ -98,6 +99,7 @@ class Application:
             case do.Revoked():
                 self._drop(action.partitions, in_good_order=True)
             case do.Lose():
+                self._losses += 1
                 self._note_loss(action.reason)
                 self._drop(action.partitions, in_good_order=False)
             case do.Committed() | do.Fetched():
@@ -171,7 +173,8 @@ class Application:
         if not offsets or identity.generation < 0:
             return False
         commit = self.member.history.committing(identity.member_id, identity.generation, offsets)
-        commit.sender = self.member.process
+        # Who lost everything and came back in the same generation may be overtaken by what it sent before.
+        commit.sender = (self.member.process, self._losses)
         self.member.history.check_done(commit)
         said = {
             Partition(TOPIC, number): Offset(self.working[number].tenure, offset, metadata=str(commit.number))

@@ -52,7 +52,7 @@ class Desk:
         self._committed: dict[Partition, int] = {}
         # A commit of this partition got no answer, or a refusal.
         self._in_doubt: set[Partition] = set()
-        self._stays_away = False
+        self._losses = 0
 
     def _config(self) -> DeliveryConfig:
         plan = self.plan
@@ -117,6 +117,7 @@ class Desk:
                 self._let_go(action.partitions)
                 self.feed(on.Revoked(action.partitions))
             case said.Lose():
+                self._losses += 1
                 for partition in action.partitions:
                     self.member.history.gives_up_one(self.member.process, partition.number)
                 self.feed(on.Lost(action.partitions, action.reason))
@@ -126,7 +127,9 @@ class Desk:
         for partition in sorted(partitions):
             self.member.history.gives_up_one(self.member.process, partition.number)
             finished = self._finished.get(partition)
-            if partition in self._in_doubt or self.hands.holds(partition) or finished is None:
+            # One commit is under way at a time: while it has no answer the others wait.
+            is_in_doubt = bool(self._commits) or partition in self._in_doubt
+            if is_in_doubt or self.hands.holds(partition) or finished is None:
                 continue
             committed = self._committed.get(partition, 0)
             if any(is_record(offset) for offset in range(committed, finished.end)):
@@ -227,7 +230,7 @@ class Desk:
         identity = self.member.core.identity
         offsets = {partition.number: each.offset for partition, each in action.offsets.items()}
         commit = self.member.history.committing(identity.member_id, identity.generation, offsets)
-        commit.sender = self.member.process
+        commit.sender = (self.member.process, self._losses)
         self.member.history.check_done(commit)
         self._commits[action.request] = {partition: each.offset for partition, each in action.offsets.items()}
         wrapped: dict[Partition, Offset] = {

@@ -58,6 +58,8 @@ class Hands:
         self._books: dict[int, Book] = {}
         # May be handed out: told of, and neither revoked nor lost.
         self._mine: set[Partition] = set()
+        # The ledger of a partition's present tenure.
+        self._current: dict[Partition, int] = {}
         self._lies: set[tuple[int, int]] = set()
         self.is_attached = False
 
@@ -101,6 +103,8 @@ class Hands:
             self._mine |= told.partitions
         else:
             self._mine -= told.partitions
+            for partition in told.partitions:
+                self._current.pop(partition, None)
         match told.kind:
             case do.Kind.ASSIGNED:
                 self._spawn(self._acknowledge, told.event_id)
@@ -120,8 +124,7 @@ class Hands:
         """Finish what it works on, or stop in the midst of it; what it has not begun goes back."""
         for book in self._books.values():
             if book.partition in told.partitions:
-                for offset in book.queue[1:]:
-                    del self._held[book.ledger, offset]
+                self._give_back([(book.ledger, offset) for offset in book.queue[1:]])
                 del book.queue[1:]
         while patience_s > 0 and any(self.holds(partition) for partition in told.partitions):
             await asyncio.sleep(0.02)
@@ -130,15 +133,21 @@ class Hands:
         await self._acknowledge(told.event_id)
 
     def _drop(self, partitions: frozenset[Partition]) -> None:
-        for key in [key for key, held in self._held.items() if held.partition in partitions]:
-            del self._held[key]
+        self._give_back([key for key, held in self._held.items() if held.partition in partitions])
         for book in self._books.values():
             if book.partition in partitions:
                 book.queue.clear()
 
+    def _give_back(self, dropped: list[tuple[int, int]]) -> None:
+        for key in dropped:
+            del self._held[key]
+        if dropped:
+            self._grant(len(dropped))
+
     def deliver(self, delivered: do.Deliver) -> None:
         """Records: its own, in order, and no more than it has room for."""
         self._check_right(delivered)
+        self._current[delivered.partition] = delivered.ledger
         book = self._books.setdefault(delivered.ledger, Book(delivered.ledger, delivered.partition))
         for piece in delivered.handover.pieces:
             for offset in range(piece.first, piece.end):
@@ -246,15 +255,12 @@ class Hands:
         return self._world.chance.choices(list(Verdict), [90, 6, 2, 2])[0]
 
     def oldest_s(self, partitions: set[Partition]) -> float | None:
-        """Since when it has held a record of these, as they were handed out last."""
-        newest: dict[Partition, int] = {}
-        for book in self._books.values():
-            newest[book.partition] = max(newest.get(book.partition, 0), book.ledger)
+        """Since when it has held a record of these in their present tenure."""
         return min(
             (
                 each.since_s
                 for each in self._held.values()
-                if each.partition in partitions and each.ledger == newest[each.partition]
+                if each.partition in partitions and self._current.get(each.partition) == each.ledger
             ),
             default=None,
         )

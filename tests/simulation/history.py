@@ -33,7 +33,7 @@ class Commit:
     # -1: of somebody who is in no group, as are administrators who set offsets.
     generation: int
     offsets: dict[int, int]
-    # The process that sent it, if that may come back as the same member in the same generation.
+    # The process that sent it, and how often that had lost everything and come back, maybe in the same generation.
     sender: object = None
     arrivals: int = 0
     # Whether a member's own core let it go out.
@@ -356,7 +356,7 @@ class History:
         if (self.group.incarnation, commit.generation) < later:
             raise Violation("S5", f"{partition} is committed in generation {commit.generation} after {later}")
         own = last.commit.member_id == commit.member_id and (
-            commit.number < last.commit.number or commit.sender is not last.commit.sender
+            commit.number < last.commit.number or commit.sender != last.commit.sender
         )
         if offset < last.offset and not own:
             raise Violation("S5", f"{partition} falls from {last.offset} to {offset}")

@@ -8,8 +8,8 @@ INVARIANTS = {
     "S3": "incarnations and generations only rise, and the fences that members are told with them; none is issued twice, and no member id is given to two",
     "S4": "a commit is applied only for a member to which the written generation that it names gives the "
     "partition; a request that is refused as a whole writes nothing",
-    "S5": "an offset falls only by a late copy of its owner's own commit, or by a reset or expiry of an empty "
-    "group; no commit of an earlier tenure is applied after one of a later tenure",
+    "S5": "an offset falls only by a late copy of its owner's own commit, or by its owner when that comes back in the "
+    "same generation while a commit of its is under way, or by a reset or expiry of an empty group; no commit of an earlier tenure is applied after one of a later tenure",
     "S6": "what was acknowledged is read by everybody who asks later, across crashes and compaction",
     "S7": "every offset in the log was sent for its partition, and applied no more often than it arrived",
     "S8": "nothing is committed that was not worked through, and a tenure begins where the work is done, or before",

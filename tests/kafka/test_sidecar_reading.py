@@ -11,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-from confluent_kafka.cimpl import NewPartitions
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
 from rota_sidecar.engines.kafka import topic_watch
@@ -284,6 +284,39 @@ def test_hundreds_of_partitions_are_read_together_and_each_in_order(kafka: Kafka
         assert {tuple(passage.values) for passage in found} == {(b"a", b"b")}
 
     tell(kafka, story)
+
+
+def test_what_was_compacted_away_leaves_gaps_and_is_no_lag() -> None:
+    compacted = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01",
+        "min.compaction.lag.ms": "0",
+    }
+    here = Partition("compacted", 0)
+
+    async def written_and_read(reader: Reader, writer: Writer, end: int) -> Passage:
+        # Each record closes the segment before it, and the broker cleans when it gets to that.
+        for key in (b"a", b"b"):
+            await asyncio.to_thread(writer.write, b"1", b"2", key=key)
+        return await reader.read_to(here, end)
+
+    with running(settings={"log.cleaner.backoff.ms": "100"}) as kafka:
+        admin = AdminClient(kafka.client_config())
+        admin.create_topics([NewTopic(here.topic, 1, config=compacted)])[here.topic].result(WITHIN_S)
+        writer = Writer(kafka, here.topic)
+
+        async def story(reader: Reader) -> None:
+            end = 4
+            passage = await written_and_read(reader, writer, end)
+            while len(passage.offsets) == end:
+                end += 4
+                passage = await written_and_read(reader, writer, end)
+            assert passage.next_offset == passage.bounds.end == end
+            assert list(passage.offsets) == sorted(set(passage.offsets))
+            assert {row.key for row in passage.rows} == {b"a", b"b"}
+
+        tell(kafka, story, Manner("any-group", read_committed=True, with_keys=True))
 
 
 def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) -> None:

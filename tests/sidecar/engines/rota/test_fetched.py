@@ -1,0 +1,91 @@
+"""What an answer of the log means, where a real one gives no such answer."""
+
+import pytest
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.log.columns import Columns, pack
+from rota_proto.log.v1 import log_pb2
+from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.engines.records import Wanted
+from rota_sidecar.engines.rota.fetched import Later, Manner, Track, news
+from rota_sidecar.member.partitions import Partition
+
+OLD, NEW = b"o" * 16, b"n" * 16
+MANNER = Manner(read_committed=True, with_keys=False)
+WITH_KEYS = Manner(read_committed=True, with_keys=True)
+WANTED = Wanted(7, Partition("orders", 0), 11, 1_000)
+Part = log_pb2.FetchResponse.Partition
+
+
+def part(error: pb.ErrorCode.ValueType = pb.NONE, *, topic_id: bytes = OLD) -> Part:
+    return Part(
+        topic="orders",
+        error_code=error,
+        topic_id=topic_id,
+        log_start_offset=2,
+        high_watermark=20,
+        last_stable_offset=15,
+        next_offset=11,
+    )
+
+
+def batch(base_offset: int, keys: list[bytes | None], *, control: bool = False) -> log_pb2.RecordBatch:
+    count = len(keys)
+    payload = pack(Columns([b"v"] * count, keys), count, 1_000)
+    return log_pb2.RecordBatch(
+        base_offset=base_offset, count=count, payload=payload, base_timestamp_ms=1_000, control=control
+    )
+
+
+def test_markers_and_what_lies_before_the_offset_are_left_out() -> None:
+    answer = part()
+    answer.batches.extend(
+        [batch(8, [b"x"] * 3), batch(10, [b"a", b"b", None]), batch(13, [None], control=True)]
+    )
+    answer.next_offset = 14
+    read = news(answer, WANTED, Track(7), WITH_KEYS)
+    assert isinstance(read, Read)
+    (found,) = read.batches
+    assert (found.first, found.count, found.keys, read.next_offset) == (11, 2, [b"b", None], 14)
+    assert (read.ledger, read.bounds) == (7, Bounds(2, 15))
+
+
+def test_a_batch_without_keys_has_a_null_for_each_record() -> None:
+    answer = part()
+    answer.batches.append(batch(11, [None, None]))
+    read = news(answer, WANTED, Track(7), WITH_KEYS)
+    assert isinstance(read, Read)
+    assert read.batches[0].keys == [None, None]
+
+
+def test_only_news_is_told_and_the_first_look_does_not_wait_for_any() -> None:
+    track = Track(7)
+    urgent = [track.is_urgent]
+    assert news(part(), WANTED, track, MANNER) == Read(7, [], 11, Bounds(2, 15))
+    urgent.append(track.is_urgent)
+    assert news(part(), WANTED, track, MANNER) is None
+    assert urgent == [True, False]
+
+
+def test_an_id_that_is_gone_is_asked_about_once_more_without_it() -> None:
+    track = Track(7, topic_id=OLD)
+    assert news(part(pb.UNKNOWN_TOPIC_ID), WANTED, track, MANNER) is None
+    assert track.is_urgent
+    failed = news(part(pb.UNKNOWN_TOPIC_OR_PARTITION), WANTED, track, MANNER)
+    assert isinstance(failed, ReadFailed)
+    assert (failed.trouble, failed.ledger) == (Trouble.UNKNOWN_TOPIC, 7)
+
+
+def test_another_topic_of_the_name_is_told_however_often_somebody_asks() -> None:
+    track = Track(7, topic_id=OLD)
+    assert news(part(pb.UNKNOWN_TOPIC_ID), WANTED, track, MANNER) is None
+    for _ in range(2):
+        failed = news(part(topic_id=NEW), WANTED, track, MANNER)
+        assert isinstance(failed, ReadFailed)
+        assert failed.trouble is Trouble.OTHER_TOPIC
+
+
+@pytest.mark.parametrize("error", [pb.KAFKA_STORAGE_ERROR, pb.UNKNOWN_SERVER_ERROR])
+def test_what_may_pass_is_waited_for(error: pb.ErrorCode.ValueType) -> None:
+    with pytest.raises(Later, match=r"^orders-0 cannot be read now"):
+        news(part(error), WANTED, Track(7), MANNER)

@@ -9,6 +9,7 @@ from rota_sidecar.delivery.config import CommitMode, DeliveryConfig, Reset
 from rota_sidecar.ledger.batches import Ordering
 from rota_sidecar.ledger.rules import Backoff, Rules, Verdict
 from rota_sidecar.member.partitions import Partition
+from tests.sidecar.delivery.resting import come_to_rest
 from tests.sidecar.delivery.world import ERRORS, PARTITIONS, World
 
 Do = Callable[[World, int, int], None]
@@ -94,4 +95,4 @@ def test_nothing_is_lost_or_committed_too_early_and_everything_comes_to_an_end(
     world = World(config)
     for what, a, b in steps:
         EVENTS[what](world, a, b)
-    world.come_to_rest()
+    come_to_rest(world)

@@ -12,41 +12,13 @@ from rota_sidecar.ledger.batches import Batch, Ordering
 from rota_sidecar.ledger.rules import Verdict
 from rota_sidecar.member.partitions import Offset, Partition, Tenure
 from tests.sidecar.delivery.driven import with_settings
+from tests.sidecar.delivery.log import Log
 
 PARTITIONS = [Partition("orders", number) for number in range(3)]
 REVOKE_MS = 20_000
 ERRORS = (pb.NONE, pb.NONE, pb.NONE, pb.NOT_COORDINATOR, pb.REQUEST_TIMED_OUT, pb.OFFSET_METADATA_TOO_LARGE)
 KEYS: list[bytes | None] = [b"a", b"b", None]
 Call = do.Find | do.LookUp | do.Commit | do.Fetch | do.WriteLetter
-
-
-@dataclass
-class Log:
-    """A partition's records, and what the group knows of them."""
-
-    start: int = 0
-    end: int = 0
-    stored: on.Stored = field(default_factory=lambda: on.Stored(-1, ""))
-    # Whatever is committed or begun lies at or before the first record that is not among these.
-    done: set[int] = field(default_factory=set)
-    # It was sought, and that is not committed: another tenure knows nothing of it.
-    is_sought: bool = False
-    # What somebody wanted to have committed, whatever has verdicts.
-    wanted: set[int] = field(default_factory=set)
-
-    @property
-    def first_undone(self) -> int:
-        return next((offset for offset in range(self.start, self.end) if offset not in self.done), self.end)
-
-    def begin_tenure(self) -> None:
-        """Whoever has it now knows what is committed, and nothing of a seek that is not."""
-        if self.is_sought:
-            self.is_sought = False
-            self.done |= set(range(self.stored.offset))
-
-    def decide_below(self, offset: int) -> None:
-        """The owner wants to go on there, whatever has verdicts."""
-        self.done = set(range(offset))
 
 
 @dataclass
@@ -85,6 +57,7 @@ class World:
         self.late: dict[int, Hands] = {}
         self.ledgers: dict[Partition, int] = {}
         self.letters: dict[int, int] = {}
+        self.look_ups: dict[Partition, int] = {}
         self.asked: dict[int, on.Event] = {}
         self.answered: set[int] = set()
 
@@ -143,21 +116,12 @@ class World:
 
     def _check(self, action: do.Action) -> None:
         match action:
-            case do.WriteLetter():
-                self.calls.append(action)
-                self.letters[action.letter] = self.ledgers[action.partition]
-            case do.Find() | do.LookUp():
-                self.calls.append(action)
-            case do.Fetch():
-                self._check_fetch(action)
-            case do.StopFetching():
+            case do.Find() | do.LookUp() | do.Commit() | do.Fetch() | do.WriteLetter():
+                self._called(action)
+            case do.StopFetching(ledger=ledger):
                 self.calls = [
-                    call
-                    for call in self.calls
-                    if not isinstance(call, do.Fetch) or call.ledger != action.ledger
+                    call for call in self.calls if not isinstance(call, do.Fetch) or call.ledger != ledger
                 ]
-            case do.Commit():
-                self._check_commit(action)
             case do.Tell():
                 self._told(action)
             case do.Deliver():
@@ -167,9 +131,22 @@ class World:
             case _:
                 pass
 
+    def _called(self, call: Call) -> None:
+        match call:
+            case do.Fetch():
+                self._check_fetch(call)
+            case do.Commit():
+                self._check_commit(call)
+            case do.WriteLetter():
+                self.letters[call.letter] = self.ledgers[call.partition]
+            case do.LookUp():
+                self.look_ups.update(dict.fromkeys(call.partitions, call.request))
+            case do.Find():
+                pass
+        self.calls.append(call)
+
     def _check_fetch(self, fetch: do.Fetch) -> None:
         assert not any(isinstance(call, do.Fetch) and call.ledger == fetch.ledger for call in self.calls)
-        self.calls.append(fetch)
         log = self.logs[fetch.partition]
         if self.ledgers.get(fetch.partition) != fetch.ledger:
             assert fetch.ledger > self.ledgers.get(fetch.partition, 0)
@@ -193,7 +170,6 @@ class World:
             assert is_wanted or offset.offset <= max(log.first_undone, log.start), (
                 "it commits what is not done"
             )
-        self.calls.append(commit)
 
     def _told(self, tell: do.Tell) -> None:
         assert self.is_attached
@@ -300,19 +276,21 @@ class World:
                 stored = {partition: self.logs[partition].stored for partition in call.partitions}
                 self.step(on.Found(call.request, error, stored if error == pb.NONE else {}))
             case do.LookUp():
-                bounds = {
-                    each: on.Bounds(self.logs[each].start, self.logs[each].end) for each in call.partitions
-                }
-                # Whoever begins there has decided about everything before it.
-                for partition, bound in bounds.items():
-                    self.logs[partition].done |= set(range(bound.start))
-                self.step(on.LookedUp(call.request, bounds if error == pb.NONE else {}, "not now"))
+                self._look_up(call, error)
             case do.Commit():
                 self._commit(call, error)
             case do.Fetch():
                 self._fetch(call)
             case do.WriteLetter():
                 self._write(call, error)
+
+    def _look_up(self, call: do.LookUp, error: pb.ErrorCode.ValueType) -> None:
+        bounds = {each: on.Bounds(self.logs[each].start, self.logs[each].end) for each in call.partitions}
+        for partition, bound in bounds.items():
+            if self.look_ups[partition] == call.request:
+                # Whoever begins there has decided about everything before it.
+                self.logs[partition].done |= set(range(bound.start))
+        self.step(on.LookedUp(call.request, bounds if error == pb.NONE else {}, "not now"))
 
     def _commit(self, commit: do.Commit, error: pb.ErrorCode.ValueType) -> None:
         errors: dict[Partition, pb.ErrorCode.ValueType] = {}
@@ -494,57 +472,6 @@ class World:
 
     def configure(self, **settings: object) -> None:
         self.step(on.Configure(with_settings(self.delivery.config, **settings)))
-
-    # ------------------------------------------------------------------------------------------ the end
-
-    def come_to_rest(self) -> None:
-        """Everybody does what is expected of them; then everything is done, committed and answered."""
-        self.undrain()
-        self.configure(suspended=False, rate_max=0)
-        self.attach(commits_itself=False)
-        for _ in range(3_000):
-            if self._is_at_rest():
-                return
-            self.assign(frozenset(PARTITIONS))
-            for partition in self.delivery.paused:
-                self.pause(partition, paused=False)
-            while self.to_acknowledge:
-                self.acknowledge()
-            for _ in range(len(self.calls)):
-                self.answer(0)
-            self.give_credit(max(100 - self.credit, 0))
-            while any(hands.offsets for hands in (self.hands | self.late).values()):
-                self.judge(0, Verdict.ACK, 100)
-            self._skip_what_stands_still()
-            self.pass_time(1_000)
-        raise AssertionError(f"it does not come to rest: {self.delivery.partitions}")
-
-    def _is_at_rest(self) -> bool:
-        if len(self.held) < len(PARTITIONS) or self.asked.keys() - self.answered:
-            return False
-        if any(isinstance(call, do.Commit) for call in self.calls):
-            return False
-        return self.commits_itself or all(
-            log.first_undone == log.end and log.stored.offset == log.end for log in self.logs.values()
-        )
-
-    def _skip_what_stands_still(self) -> None:
-        for partition, view in self.delivery.partitions.items():
-            if view.stopped and partition in self.ledgers:
-                self._skip_first(partition, self.ledgers[partition])
-
-    def _skip_first(self, partition: Partition, ledger: int) -> None:
-        """The application decides about the record for which it stands still."""
-        log = self.logs[partition]
-        in_hand = self.hands.get(ledger, Hands(partition)).offsets
-        for offset in range(log.end):
-            if offset in log.done or offset in in_hand:
-                continue
-            log.done.add(offset)
-            judgement = on.Judgement(ledger, partition, offset, offset, Verdict.SKIP)
-            if any(isinstance(each, do.Settled) for each in self.delivery_of(judgement)):
-                return
-            log.done.discard(offset)
 
 
 def _stored(offset: Offset) -> on.Stored:

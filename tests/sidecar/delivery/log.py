@@ -1,0 +1,34 @@
+"""The records of a partition in the world of tests, and what the group knows of them."""
+
+from dataclasses import dataclass, field
+
+from rota_sidecar.delivery import events as on
+
+
+@dataclass
+class Log:
+    """A partition's records, and what the group knows of them."""
+
+    start: int = 0
+    end: int = 0
+    stored: on.Stored = field(default_factory=lambda: on.Stored(-1, ""))
+    # Whatever is committed or begun lies at or before the first record that is not among these.
+    done: set[int] = field(default_factory=set)
+    # It was sought, and that is not committed: another tenure knows nothing of it.
+    is_sought: bool = False
+    # What somebody wanted to have committed, whatever has verdicts.
+    wanted: set[int] = field(default_factory=set)
+
+    @property
+    def first_undone(self) -> int:
+        return next((offset for offset in range(self.start, self.end) if offset not in self.done), self.end)
+
+    def begin_tenure(self) -> None:
+        """Whoever has it now knows what is committed, and nothing of a seek that is not."""
+        if self.is_sought:
+            self.is_sought = False
+            self.done |= set(range(self.stored.offset))
+
+    def decide_below(self, offset: int) -> None:
+        """The owner wants to go on there, whatever has verdicts."""
+        self.done = set(range(offset))

@@ -8,7 +8,8 @@ import pytest
 from tests.support.app import App
 from tests.support.app import running as attached
 from tests.support.coordinator import Coordinator, serving
-from tests.support.records import batch, committed, fill, produce
+from tests.support.processes import ProcessFailed
+from tests.support.records import batch, committed, fill, produce, values_in
 from tests.support.sidecar import Deliverer, delivering
 
 pytestmark = pytest.mark.process
@@ -92,3 +93,68 @@ def test_what_a_killed_application_held_comes_again(
         repeated = len(app.done) - PARTITIONS * RECORDS
         assert repeated <= PARTITIONS, "what it had judged is not repeated but for what was on its way"
         assert sidecar.has_said("detached")
+
+
+def test_a_record_that_fails_for_good_goes_to_the_dead_letter_topic(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    coordinator.make_topic(f"{topic}.dlq", 1)
+    flags = (f"--dead-letter-topic={topic}.dlq", "--retries=2", "--backoff-ms=10")
+    sidecar = sidecar_on(tmp_path, coordinator, topic, *flags)
+    rules = '--rules={"7": "retry", "8": "dead-letter", "9": "retry-once", "10": "skip"}'
+    app = App(tmp_path, sidecar.address, [rules])
+    with delivering(sidecar), attached(app):
+        sidecar.wait_until(lambda: committed(coordinator.address, topic) == ends(topic))
+        assert sorted(values_in(coordinator.address, f"{topic}.dlq")) == ["7"] * 4 + ["8"] * 4
+        last = [event for event in app.events if event["event"] == "done" and event["value"] == "7"]
+        assert {event["deliveries"] for event in last} == {1, 2, 3}
+
+
+def test_an_application_that_a_record_kills_gets_rid_of_it_and_of_no_other(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    coordinator.make_topic(f"{topic}.dlq", 1)
+    produce(coordinator.address, topic, 2, batch(["poison", "after"]))
+    flags = (f"--dead-letter-topic={topic}.dlq", "--retries=1", "--backoff-ms=10")
+    sidecar = sidecar_on(tmp_path, coordinator, topic, *flags)
+    app = App(tmp_path, sidecar.address, ['--rules={"poison": "die"}'])
+    with delivering(sidecar), attached(app):
+
+        def is_done() -> bool:
+            if not app.is_running:
+                app.start()
+            return committed(coordinator.address, topic) == ends(topic) | {(topic, 2): RECORDS + 2}
+
+        sidecar.wait_until(is_done, within_s=60)
+        assert values_in(coordinator.address, f"{topic}.dlq") == ["poison"]
+
+
+def test_a_sidecar_that_is_killed_with_its_application_repeats_only_what_was_not_committed(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    sidecar = sidecar_on(
+        tmp_path, coordinator, topic, "--commit-mode=sync", f"--state-folder={tmp_path}/state"
+    )
+    app = App(tmp_path, sidecar.address, ["--pause-ms=1", "--credit=50"])
+    with delivering(sidecar), attached(app):
+        app.wait_until(lambda: len(app.done) > 100)
+        app.kill()
+        sidecar.kill()
+        before = committed(coordinator.address, topic)
+        had = len(app.done)
+        sidecar.start()
+        app.start()
+        app.wait_until(lambda: set(app.done) == set(everything(topic)), within_s=60)
+        again = app.done[had:]
+        assert all(offset >= before.get((name, number), 0) for name, number, offset in again)
+
+
+def test_what_is_wrong_with_the_doors_is_said_in_a_sentence(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    sidecar = sidecar_on(tmp_path, coordinator, topic)
+    with delivering(sidecar):
+        other = sidecar_on(tmp_path, coordinator, topic, f"--http-listen={sidecar.http}", name="other")
+        with pytest.raises(ProcessFailed, match="cannot be listened on"):
+            other.start()
+        other.close()

@@ -181,6 +181,7 @@ class Record(NamedTuple):
     ledger: int
     offset: int
     deliveries: int
+    turn: int
     value: bytes
 
 
@@ -200,6 +201,8 @@ class Attached:
         # To be acknowledged when nothing of these is in hand any more.
         self._letting_go: dict[int, set[Partition]] = {}
         self._working_on: Partition | None = None
+        # By ledger, the turn and the offset of each RETRY.
+        self._retried: dict[int, list[tuple[int, int]]] = {}
         self._is_attached = False
         self._ends = asyncio.Event()
 
@@ -266,7 +269,10 @@ class Attached:
         with suppress(grpc.aio.AioRpcError):  # Attach says why
             async for response in stub.Deliver(outgoing(self._to_deliver)):
                 for part in response.partitions:
-                    self._records.extend(records_of(part))
+                    came = list(records_of(part))
+                    meant = [each for each in came if not self._is_void(each)]
+                    self._records.extend(meant)
+                    self._grant(len(came) - len(meant))
                 for refusal in response.refusals:
                     self._tell("refused", sentence=refusal.sentence, offset=refusal.offset)
                 self._arrived.set()
@@ -340,15 +346,18 @@ class Attached:
         self._grant(len(together))
 
     def _drop_behind(self, record: Record) -> None:
-        if self._options.unordered:
-            return
-        before = len(self._records)
-        self._records = deque(
-            each
-            for each in self._records
-            if each.partition != record.partition or each.ledger != record.ledger
+        if not self._options.unordered:
+            self._retried.setdefault(record.ledger, []).append((record.turn, record.offset))
+            kept = [each for each in self._records if not self._is_void(each)]
+            self._grant(len(self._records) - len(kept))
+            self._records = deque(kept)
+
+    def _is_void(self, record: Record) -> bool:
+        """Whether it comes again, because it lies behind one that was to come again."""
+        return any(
+            record.turn <= turn and record.offset > offset
+            for turn, offset in self._retried.get(record.ledger, ())
         )
-        self._grant(before - len(self._records))
 
     def _grant(self, records: int) -> None:
         if records:
@@ -385,7 +394,7 @@ def records_of(part: pb.PartitionRecords) -> Iterator[Record]:
         for place, value in enumerate(values):
             offset = batch.base_offset + place
             if offset >= part.first_offset:
-                yield Record(partition, part.ledger, offset, part.deliveries, value or b"")
+                yield Record(partition, part.ledger, offset, part.deliveries, part.turn, value or b"")
 
 
 async def outgoing(queue: "asyncio.Queue[Any | None]") -> AsyncIterator[Any]:

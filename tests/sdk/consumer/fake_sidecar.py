@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import grpc.aio
@@ -18,7 +18,10 @@ from rota.connection import background
 from rota.testing.answers import CALLS
 from rota.testing.sidecar import MemorySidecar, Voice
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerServicer, add_ConsumerServicer_to_server
+from rota_proto.sidecar.v1.sidecar_pb2_grpc import add_ConsumerServicer_to_server
+
+if TYPE_CHECKING:
+    from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerServicer
 
 
 class Wire(Voice):
@@ -40,7 +43,7 @@ class Wire(Voice):
         self._loop.call_soon_threadsafe(self.records.put_nowait, response)
 
 
-class FakeSidecar(ConsumerServicer):
+class FakeSidecar:
     """Serves one memory sidecar on a socket."""
 
     def __init__(self, memory: MemorySidecar) -> None:
@@ -53,9 +56,11 @@ class FakeSidecar(ConsumerServicer):
 
     async def start(self, address: str) -> None:
         self._server = grpc.aio.server()
-        for name in CALLS:
-            setattr(self, name, self._call(name))
-        add_ConsumerServicer_to_server(self, self._server)
+        # Poll is for applications without streams, and nobody here asks for it.
+        methods = {name: self._call(name) for name in (*CALLS, "Poll")}
+        for name, method in {**methods, "Attach": self.attach, "Deliver": self.deliver}.items():
+            setattr(self, name, method)
+        add_ConsumerServicer_to_server(cast("ConsumerServicer", self), self._server)
         self._server.add_insecure_port(address)
         await self._server.start()
 
@@ -69,9 +74,8 @@ class FakeSidecar(ConsumerServicer):
 
         return answer
 
-    @override
-    async def Attach(  # type: ignore[override]
-        self, requests: AsyncIterator[pb.AttachRequest], context: Any
+    async def attach(
+        self, requests: AsyncIterator[pb.AttachRequest], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.AttachResponse]:
         first = await anext(requests)
         self._expect(first.WhichOneof("request") == "hello", "Attach begins with a hello")
@@ -100,9 +104,8 @@ class FakeSidecar(ConsumerServicer):
             wire.said_goodbye = True
             wire.events.put_nowait(None)
 
-    @override
-    async def Deliver(  # type: ignore[override]
-        self, requests: AsyncIterator[pb.DeliverRequest], context: Any
+    async def deliver(
+        self, requests: AsyncIterator[pb.DeliverRequest], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.DeliverResponse]:
         first = await anext(requests)
         wire = self.wire

@@ -113,7 +113,8 @@ class Attaching:
         """Say goodbye, and come back no more."""
         if self._attachment is not None:
             try:
-                await asyncio.wait_for(self._attachment.detach(), DETACH_S)
+                async with asyncio.timeout(DETACH_S):
+                    await self._attachment.detach()
             except (errors.RotaError, TimeoutError) as error:
                 log.warning(
                     "the sidecar could not be told goodbye, and will think that this crashed: %s", error

@@ -114,7 +114,8 @@ class ChildSidecar(Sidecar):
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             try:
-                await asyncio.wait_for(self._process.wait(), END_S)
+                async with asyncio.timeout(END_S):
+                    await self._process.wait()
             except TimeoutError:
                 log.warning("the consumer's own sidecar did not end in %s s, and is killed", END_S)
                 self._process.kill()

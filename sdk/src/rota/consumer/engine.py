@@ -164,7 +164,8 @@ class Engine(Hearer):
                 return []
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._news.wait()
             except TimeoutError:
                 return []
 

@@ -86,7 +86,8 @@ class GrpcLink(Link):
     async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
         attachment = GrpcAttachment(self._address, self._stub, hearer)
         try:
-            await asyncio.wait_for(attachment.begin(hello), ATTACH_S)
+            async with asyncio.timeout(ATTACH_S):
+                await attachment.begin(hello)
         except BaseException as error:
             await attachment.give_up()
             if isinstance(error, grpc.aio.AioRpcError):

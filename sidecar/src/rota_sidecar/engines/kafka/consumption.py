@@ -40,6 +40,8 @@ TUNING: Config = {
     # A partition that is wanted anew waits for the answer to what was asked before.
     "fetch.wait.max.ms": 200,
     "fetch.error.backoff.ms": 200,
+    # A broker that is silent for so long is given up; none is asked for anything that takes longer.
+    "socket.timeout.ms": 15_000,
     # Memory: what lies in librdkafka's queue, what one answer brings, and of one partition.
     "queued.max.messages.kbytes": 8 << 10,
     "queued.min.messages": 20_000,
@@ -97,6 +99,8 @@ class Consumption:
         self._counts: dict[str, int] = {}
         self._news: list[News] = []
         self._complained = False
+        # What may be the matter, until a look tells; and what was said of a connection last.
+        self._suspicion = ""
         self._reason = ""
         self._quiet_polls = 0
 
@@ -292,9 +296,7 @@ class Consumption:
         trouble = TROUBLES.get(error.code())
         if trouble is None:
             # librdkafka tries again by itself.
-            self._complain(
-                f"{topic}-{number} cannot be read now ({reason_of(error)}): see the broker's log if that goes on"
-            )
+            self._suspect(f"{topic}-{number}: {reason_of(error)}")
             return
         self._drop(partition)
         consumer.incremental_unassign([TopicPartition(*partition)])
@@ -312,27 +314,28 @@ class Consumption:
             # One broker of several, or a connection that had nothing to do.
             self._reason = reason_of(error)
         else:
-            reason = (
-                self._reason if code == KafkaError._ALL_BROKERS_DOWN and self._reason else reason_of(error)
-            )
-            self._complain(
-                f"no records can be read from Kafka now ({reason}): check that it runs, and lets us in"
-            )
+            self._suspect(reason_of(error))
+
+    def _suspect(self, reason: str) -> None:
+        """It may have passed before anybody notices: connections end and are made again."""
+        if not self._complained and not self._suspicion:
+            self._suspicion = reason
+            self._quiet_polls = 0
 
     def _complain(self, sentence: str) -> None:
         if not self._complained:
             self._complained = True
-            self._quiet_polls = 0
             self._news.append(Complaint(sentence))
 
     def _is_well(self) -> None:
+        self._suspicion = self._reason = ""
         if self._complained:
             self._complained = False
             self._news.append(Complaint(""))
 
     def _look(self, consumer: Consumer) -> None:
-        """At the end of a partition nothing comes, also when Kafka is back."""
-        if not self._complained or not self._tracks:
+        """Whether Kafka answers, while nothing comes: at the end of a partition nothing does, also when it is back."""
+        if not (self._complained or self._suspicion) or not self._tracks:
             return
         self._quiet_polls += 1
         if self._quiet_polls % POLLS_BETWEEN_LOOKS:
@@ -340,7 +343,10 @@ class Consumption:
         partition = next(iter(self._tracks))
         try:
             consumer.get_watermark_offsets(TopicPartition(*partition), timeout=LOOK_S)
-        except KafkaException as error:
-            self._reason = reason_of(error.args[0])
+        except KafkaException:
+            reason = self._reason or self._suspicion
+            self._complain(
+                f"no records can be read from Kafka now ({reason}): check that it runs, and lets us in"
+            )
         else:
             self._is_well()

@@ -339,3 +339,13 @@ def test_a_seek_to_where_it_stands_waits_for_no_commit_that_there_is_already() -
     driven.answer_commit()
     assert len(driven.answers(request)) == 1
     assert delivered(driven.read(3)) == [(0, 1, 4)]
+
+
+def test_an_answer_says_what_is_wrong_and_what_to_do() -> None:
+    driven = Driven().begin(0)
+    (answer,) = driven.answers(driven.seek(5, 8, 9))
+    assert answer.sentence == (
+        "orders-8 and 1 more: UNKNOWN_TOPIC_OR_PARTITION, it is not there, or not assigned: see what is"
+    )
+    (answer,) = driven.answers(driven.seek(5, 0))
+    assert answer.sentence == ""

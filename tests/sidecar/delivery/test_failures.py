@@ -197,3 +197,23 @@ def test_one_partitions_error_concerns_no_other() -> None:
     driven.answer_commit(errors={one(0): pb.NOT_COORDINATOR})
     driven.pass_time(INTERVAL_MS)
     assert committed(driven.last(do.Commit)) == {0: 1}
+
+
+def test_letters_go_to_the_topic_of_now() -> None:
+    driven = Driven(dead_letter_topic="ordres.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="orders.dlq")))
+    driven.pass_time(1_000)
+    assert driven.last(do.WriteLetter).topic == "orders.dlq"
+
+
+def test_when_there_is_no_dead_letter_topic_any_more_the_record_comes_again() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="")))
+    driven.answer_commit()
+    assert delivered(driven.read(1)) == [(0, 0, 1)]

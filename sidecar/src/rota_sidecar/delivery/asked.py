@@ -6,7 +6,8 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery import starting
-from rota_sidecar.delivery.core import Ask, Core, Error
+from rota_sidecar.delivery.core import Ask, Core
+from rota_sidecar.delivery.errors import Error
 from rota_sidecar.delivery.partition import Book, Edge, LettingGo, Place, Running, Stopped, Wish
 from rota_sidecar.member.partitions import Partition
 

@@ -13,8 +13,8 @@ from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery import starting
 from rota_sidecar.delivery.config import CommitMode
-from rota_sidecar.delivery.core import Commit, Core, Error, Sent, Timer
-from rota_sidecar.delivery.errors import FENCED, TRANSIENT, name_of
+from rota_sidecar.delivery.core import Commit, Core, Sent, Timer
+from rota_sidecar.delivery.errors import FENCED, TRANSIENT, Error, name_of
 from rota_sidecar.delivery.partition import LettingGo, Place, Subject, Wish
 from rota_sidecar.ledger.marks import Point, read_mark
 from rota_sidecar.member.partitions import Offset, Partition

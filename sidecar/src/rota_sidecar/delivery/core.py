@@ -7,16 +7,16 @@ Used by the modules beside it, each of which knows one side of that behaviour; n
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery.config import CommitMode, DeliveryConfig
+from rota_sidecar.delivery.errors import Error, sentence_of
 from rota_sidecar.delivery.partition import Book, LookingUp, Place, Subject, Terms, Wish
 from rota_sidecar.ledger.ledger import Ledger
 from rota_sidecar.member.partitions import Offset, Partition, Tenure
 
-Error: TypeAlias = pb.ErrorCode.ValueType
 BACKOFF_MS = 100
 BACKOFF_MAX_MS = 10_000
 
@@ -196,7 +196,7 @@ class Core:
             takes_many=config.rules.takes_many and traits.takes_many,
             has_dead_letters=bool(config.dead_letter_topic),
         )
-        return Terms(rules, self.commits_by_itself and not traits.reads_itself, config.dead_letter_topic)
+        return Terms(rules, self.commits_by_itself and not traits.reads_itself)
 
     @property
     def commits_by_itself(self) -> bool:
@@ -306,7 +306,10 @@ class Core:
         ask = self.asks[request]
         if not ask.waits_for:
             del self.asks[request]
-            self.actions.append(do.Answer(request, errors=ask.errors, offsets=ask.offsets, ledger=ask.ledger))
+            said = sentence_of(ask.errors)
+            self.actions.append(
+                do.Answer(request, pb.NONE, ask.errors, ask.offsets, sentence=said, ledger=ask.ledger)
+            )
 
     # Saying what is wrong
 

@@ -231,7 +231,7 @@ def _look_at(core: Core, place: Place) -> None:
 
 def _go_on_with(core: Core, place: Place, book: Book) -> None:
     letters.write(core, place, book)
-    if book.is_idle and book.terms != core.terms:
+    if book.is_replaceable and book.terms != core.terms:
         starting.renew(core, place, book)
     elif book.is_idle and book.expired and not book.ledger.waiting:
         starting.expire(core, place, book)

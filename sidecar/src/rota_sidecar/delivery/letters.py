@@ -10,11 +10,13 @@ def write(core: Core, place: Place, book: Book) -> None:
     """Write those that are due, also while the partition is let go."""
     if core.now_ms < book.letter_retry_ms:
         return
+    # Those that were due before there was another topic, or none any more, go somewhere too.
+    topic = book.dead_letter_topic = core.config.dead_letter_topic or book.dead_letter_topic
     for due in book.ledger.letters():
         letter = core.number()
         core.letters[letter] = (book.number, due.offset)
         book.letters.add(due.offset)
-        topic = book.terms.dead_letter_topic
+        book.letters_under_way += 1
         core.actions.append(
             do.WriteLetter(letter, topic, place.partition, due.piece, due.reason, due.deliveries)
         )
@@ -27,12 +29,13 @@ def written(core: Core, event: on.LetterWritten) -> None:
     if place is None or (book := place.book) is None:
         return
     core.touch(place)
+    book.letters_under_way -= 1
     if event.problem:
         book.ledger.letter_failed(offset)
         if core.now_ms >= book.letter_retry_ms:
             book.letter_retry_ms = core.retry_at(Timer.LETTERS, place.partition, book.letter_attempts)
             book.letter_attempts += 1
-        topic = book.terms.dead_letter_topic
+        topic = book.dead_letter_topic
         core.complain(
             place,
             Subject.LETTERS,

@@ -18,7 +18,6 @@ class Terms(NamedTuple):
     rules: Rules
     # Whether commits carry marks: not where somebody else commits, and not where somebody else reads.
     marks: bool
-    dead_letter_topic: str
 
 
 class Book:
@@ -36,8 +35,10 @@ class Book:
         self.fetches_at: int | None = None
         self.fetch_attempts = 0
         self.fetch_retry_ms = 0
-        # Given out to be written, and not known to be there.
+        self.dead_letter_topic = ""
+        # Given out to be written, and not known to be there; and how many of them are being written now.
         self.letters: set[int] = set()
+        self.letters_under_way = 0
         self.letter_attempts = 0
         self.letter_retry_ms = 0
         # As they were counted last.
@@ -46,8 +47,13 @@ class Book:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody works on anything in it."""
+        """Nothing of it is waited for."""
         return not self.in_hand and not self.letters
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Nobody works on anything in it: a letter that could not be written is one that is still to be written."""
+        return not self.in_hand and not self.letters_under_way
 
 
 class Edge(Enum):

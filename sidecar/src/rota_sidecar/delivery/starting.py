@@ -11,8 +11,8 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.config import Reset
-from rota_sidecar.delivery.core import Away, Core, Error, Timer, Within
-from rota_sidecar.delivery.errors import TRANSIENT, name_of
+from rota_sidecar.delivery.core import Away, Core, Timer, Within
+from rota_sidecar.delivery.errors import TRANSIENT, Error, name_of
 from rota_sidecar.delivery.partition import (
     Book,
     Edge,

@@ -104,6 +104,56 @@ def test_what_does_not_fit_is_refused_in_a_sentence(more: Sequence[str], sentenc
     assert "\n" not in wrong(*more)
 
 
+SERVES = ("--group-id=orders",)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--topics=a",),
+        ("--listen=", "--listen-socket=/run/app.sock", "--http-listen="),
+        ("--listen=0.0.0.0:7080", "--insecure"),
+        ("--delivery-url=http://127.0.0.1:8080/in", "--listen=", "--topics=a"),
+        ("--static", "--fleet=operator:7083"),
+        ("--fleet=127.0.0.1:7083", "--token-file=token"),
+        (KAFKA, "--fleet=127.0.0.1:7083", "--token-file=token"),
+        ("--priorities=a=1,b=-2",),
+    ],
+)
+def test_a_sidecar_that_delivers_takes_what_fits(more: Sequence[str]) -> None:
+    assert wrong(*more, instead_of=SERVES) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--listen=0.0.0.0:7080",), "--listen 0.0.0.0:7080 is open to other machines"),
+        (("--listen=7080",), "--listen 7080: give HOST:PORT"),
+        (("--http-listen=here",), "--http-listen here: give HOST:PORT"),
+        (("--listen=",), "there is nobody to deliver to"),
+        (("--listen-socket=/" + "s" * 107,), "at most 107 bytes"),
+        (("--topics=a", "--topic-pattern=b"), "either --topics or --topic-pattern"),
+        (("--dead-letter-topic=a/b",), "--dead-letter-topic a/b can be no topic"),
+        (("--dead-letter-topic=a", "--topics=a"), "its records would come round for ever"),
+        (("--delivery-url=ftp://a", "--topics=a"), "--delivery-url"),
+        (("--delivery-url=http://127.0.0.1:1/",), "nobody subscribes by HTTP"),
+        (("--priorities=a",), "--priorities a: give TOPIC=N"),
+        (("--priorities=a=x",), "--priorities a=x: give TOPIC=N"),
+        (("--fleet=operator",), "--fleet operator: give HOST:PORT"),
+        (("--fleet=operator:7083", "--token-file=token"), "operator:7083 is another machine"),
+        (("--static",), "--static needs a name"),
+        (("--concurrency=0",), "--concurrency: give 1 to"),
+        (("--in-flight-max=1000001",), "--in-flight-max: give 1 to 1000000"),
+        (("--drain-timeout-ms=0",), "--drain-timeout-ms: give 1 to"),
+    ],
+)
+def test_a_sidecar_that_delivers_refuses_what_does_not_fit(more: Sequence[str], sentence: str) -> None:
+    found = wrong(*more, instead_of=SERVES)
+    assert sentence in found
+    assert "\n" not in found
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
@@ -114,6 +164,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(more: Sequence[str], sentenc
         ("ROTA_COORDINATION", "zookeeper", "ROTA_COORDINATION is zookeeper: give one of auto, rota, kafka"),
         ("ROTA_ACKNOWLEDGE", "never", "ROTA_ACKNOWLEDGE is never"),
         ("ROTA_LOG_FORMAT", "xml", "ROTA_LOG_FORMAT is xml"),
+        ("ROTA_SUSPEND", "maybe", "ROTA_SUSPEND is maybe"),
         ("ROTA_SESSION_TIMEOUT_MS", "8999", "give 2999 or less"),
     ],
 )

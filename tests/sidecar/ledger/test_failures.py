@@ -45,6 +45,13 @@ def test_a_record_is_not_passed_before_its_dead_letter_is_written() -> None:
     assert ledger.point.offset == 3
 
 
+def test_a_letter_has_a_reason_of_bounded_length() -> None:
+    ledger = opened(LETTERS, batch(0))
+    take(ledger)
+    ledger.judge(0, 0, Verdict.DEAD_LETTER, 0, reason="why " * 100_000)
+    assert len(ledger.letters()[0].reason) == 1_000
+
+
 def test_a_letter_is_given_once_and_again_after_it_failed() -> None:
     ledger = opened(LETTERS, batch(0, 3))
     take(ledger)

@@ -9,7 +9,7 @@ CASES = [
     *(Case(ordering, pod_dies=pod_dies) for ordering in Ordering for pod_dies in (False, True)),
     *(Case(Ordering.PARTITION, pod_dies=pod_dies, takes_many=False) for pod_dies in (False, True)),
 ]
-SEEDS = 8
+SEEDS = 5
 # Retries, and as many again until it is found among its neighbours, and is alone.
 DEATHS_MAX = 20
 

@@ -15,7 +15,7 @@ class Permit:
         self._is_open = False
         # The place of the one record that the next commit announces, and how.
         self._claim: tuple[int, State] | None = None
-        # Under caution: whether somebody waits for the next commit.
+        # Whether the next commit is waited for; the first one is, whoever takes records or does not.
         self._is_wanted = True
 
     @property

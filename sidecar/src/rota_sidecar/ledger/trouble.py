@@ -9,6 +9,8 @@ from rota_sidecar.ledger.rules import Backoff, Rules
 
 # So often at most the exponential backoff doubles; it has reached every sensible maximum by then.
 _DOUBLINGS_MAX = 32
+# Of the application's reason. It stands in a header of the dead letter, and there may be thousands of those.
+_REASON_CHARACTERS_MAX = 1_000
 # So many entries of the agenda that mean nothing any more are put up with.
 _STALE_MAX = 64
 
@@ -128,7 +130,7 @@ class Troubles:
 
     def _condemn(self, place: int, trouble: Trouble, reason: str) -> None:
         trouble.fate = Fate.LETTER if self._rules.has_dead_letters else Fate.STOP
-        trouble.reason, trouble.deliveries = reason, trouble.failed
+        trouble.reason, trouble.deliveries = reason[:_REASON_CHARACTERS_MAX], trouble.failed
         self.doomed[place] = trouble
         if trouble.fate is Fate.LETTER:
             self._letters.append(place)

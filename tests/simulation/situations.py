@@ -34,6 +34,17 @@ FAULTS = (
     "store error after the write",
     "store error before the write",
 )
+# Where members have ledgers, and applications hands.
+DELIVERIES = (
+    "a dead letter cannot be written",
+    "a dead letter is written",
+    "a member leaves because its application hangs",
+    "a partition is handed over in good order",
+    "a verdict comes after its tenure",
+    "an application crashes with records in its hands",
+    "an application hangs over a record",
+    "an application lies",
+)
 SITUATIONS = (
     "a commit from an old generation is refused",
     "a commit from one who is out is refused",

@@ -5,26 +5,30 @@ import logging
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import pytest
 
 from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.run import simulate
-from tests.simulation.situations import FAULTS, SITUATIONS
+from tests.simulation.situations import DELIVERIES, FAULTS, SITUATIONS
 from tests.simulation.zoo import BUGS, CANARY, HINTS, LIVENESS, ZOO
+from tests.simulation.zoo_deliveries import ZOO_DELIVERIES
 from tests.support.tree import REPO, files
 
 pytestmark = pytest.mark.simulation
 
 # Of one run, and of each round of a soak: half a second each.
 SEEDS = 80
+# Of deliveries, a second each.
+DELIVERING_SEEDS = 30
 # Further apart than the seeds of one run.
 SEEDS_APART = 1_000_000
 # What a run must have met to mean anything.
 FAULTS_MIN = 1_000
 SITUATIONS_MIN = 100
+DELIVERIES_MIN = 20
 ZOO_SEEDS = 200
 ZOO_STEPS = 5_000
 
@@ -61,12 +65,32 @@ def test_no_seed_breaks_an_invariant(seed: int, report: list[str]) -> None:
     assert rare == {}, f"{SEEDS} seeds passed, and hardly met what they are for"
 
 
+@pytest.mark.soak("simulation-deliveries")
+def test_no_seed_breaks_an_invariant_of_deliveries(seed: int, report: list[str]) -> None:
+    met: Counter[str] = Counter()
+    first = first_seed() + seed * SEEDS_APART
+    for current in range(first, first + DELIVERING_SEEDS):
+        met.update(simulate(current, delivers=True).met)
+    report.append(f"{DELIVERING_SEEDS} seeds with deliveries from {first}")
+    report += [f"{met[name]:>7} {name}" for name in DELIVERIES]
+    rare = {name: met[name] for name in DELIVERIES if met[name] < DELIVERIES_MIN}
+    assert rare == {}, f"{DELIVERING_SEEDS} seeds passed, and hardly met what they are for"
+
+
 @pytest.mark.parametrize("bug", ZOO)
 def test_a_known_bug_is_caught(bug: str, report: list[str]) -> None:
     seed, caught = hunt(bug)
     report.append(f"caught at seed {seed:>3}: {bug} ({str(caught)[:80]})")
     # The same seed passes without the bug: it is the bug that was caught.
     assert passes(seed)
+
+
+@pytest.mark.parametrize("bug", ZOO_DELIVERIES)
+def test_a_known_bug_of_deliveries_is_caught(bug: str, report: list[str]) -> None:
+    with ZOO_DELIVERIES[bug]():
+        seed, caught = first_that_fails(range(1, ZOO_SEEDS + 1), bug, delivers=True)
+    report.append(f"caught at seed {seed:>3}: {bug} ({str(caught)[:80]})")
+    assert simulate(seed, ZOO_STEPS, delivers=True).steps >= ZOO_STEPS
 
 
 @pytest.mark.parametrize(("invariant", "bug"), LIVENESS.items(), ids=LIVENESS.keys())
@@ -88,12 +112,17 @@ def hunt(bug: str) -> tuple[int, BaseException]:
     """A seed that fails with a bug in the code, and how."""
     hint = HINTS.get(bug, 1)
     with BUGS[bug]():
-        for seed in (*range(hint, ZOO_SEEDS + 1), *range(1, hint)):
-            try:
-                simulate(seed, ZOO_STEPS)
-            except (AssertionError, KeyError) as caught:
-                # Its frames hold the whole run.
-                return seed, caught.with_traceback(None)
+        return first_that_fails((*range(hint, ZOO_SEEDS + 1), *range(1, hint)), bug)
+
+
+def first_that_fails(seeds: Iterable[int], bug: str, *, delivers: bool = False) -> tuple[int, BaseException]:
+    """The first of these seeds that fails, and how."""
+    for seed in seeds:
+        try:
+            simulate(seed, ZOO_STEPS, delivers=delivers)
+        except (AssertionError, KeyError) as caught:
+            # Its frames hold the whole run.
+            return seed, caught.with_traceback(None)
     pytest.fail(f"{ZOO_SEEDS} seeds passed with this bug in the code: {bug}")
 
 

@@ -186,9 +186,18 @@ def test_no_more_lanes_are_busy_than_are_allowed() -> None:
 def test_partitions_in_order_are_a_lane_each() -> None:
     driven = Driven(concurrency=1).begin(0, 1, credit=100)
     driven.read(10)
-    assert delivered(driven.read(10, 1)) == []
     assert delivered(driven.read(10, 0)) == [(0, 10, 20)], "a busy lane takes more"
+    assert delivered(driven.read(10, 1)) == []
     assert delivered(driven.judge(0, 19)) == [(1, 0, 10)]
+
+
+def test_a_partition_that_has_much_keeps_no_lane_for_itself() -> None:
+    driven = Driven(concurrency=1).begin(0, 1, credit=100)
+    driven.read(10)
+    driven.read(10, 1)
+    assert delivered(driven.read(10, 0)) == [], "another one waits for the lane"
+    assert delivered(driven.judge(0, 9)) == [(1, 0, 10)]
+    assert delivered(driven.judge(0, 9, number=1)) == [(0, 10, 20)]
 
 
 def test_each_partition_has_its_turn() -> None:

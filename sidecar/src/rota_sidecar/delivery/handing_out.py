@@ -95,7 +95,7 @@ def _take_turn(core: Core, place: Place) -> bool:
     if book is None or book.ledger.awaits_commit:
         del core.turns[place.partition]
         return False
-    if budget <= 0 or not _has_lane(core, book):
+    if budget <= 0 or not _has_lane(core, place, book):
         return False
     # To the end of the queue; or out of it, until something happens.
     del core.turns[place.partition]
@@ -105,10 +105,15 @@ def _take_turn(core: Core, place: Place) -> bool:
     return given
 
 
-def _has_lane(core: Core, book: Book) -> bool:
+def _has_lane(core: Core, place: Place, book: Book) -> bool:
     if core.lanes < core.config.concurrency:
         return True
-    return book.terms.rules.ordering is Ordering.PARTITION and book.lanes > 0
+    if book.terms.rules.ordering is not Ordering.PARTITION or not book.lanes:
+        return False
+    # Whoever has waited longest stands first. While that one has no lane nobody is given more on his own, however much
+    # he has: else it would wait until the others have caught up.
+    first = _turns(core)[0] if core.config.priorities else next(iter(core.turns.values()))
+    return first is place or (first.running is not None and first.running.lanes > 0)
 
 
 def _give(core: Core, place: Place, book: Book, records_max: int, *, alone: bool) -> bool:

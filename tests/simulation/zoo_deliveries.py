@@ -1,0 +1,100 @@
+"""
+Known bugs of deliveries, each put into the shipping cores of the sidecar: the simulation must catch every one of them.
+
+The bugs of members are in zoo_members.py, those of coordinators in zoo.py.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota_sidecar.delivery import commits, handing_out, letting_go, progress, starting, verdicts
+from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery.core import Core
+from rota_sidecar.delivery.partition import Place
+from rota_sidecar.ledger.in_order import InOrder
+from rota_sidecar.ledger.lanes import Lanes
+from rota_sidecar.ledger.ledger import Ledger
+from rota_sidecar.ledger.marks import Point
+from rota_sidecar.ledger.outcomes import Judged, LetterDue
+from rota_sidecar.ledger.rules import Verdict
+from tests.simulation.zoo_members import Bug, replaced
+
+
+def commits_what_was_handed_out(self: Ledger) -> Point:
+    return Point(self.handed, POINT(self).metadata)
+
+
+def late_verdicts_count(core: Core, event: on.Judged) -> None:
+    """For the ledger that the partition has now."""
+    now = {}
+    for judgement in event.judgements:
+        place = core.places.get(judgement.partition)
+        book = None if place is None else place.book
+        now[judgement] = judgement.ledger if book is None else book.number
+    renamed = [
+        on.Judgement(ledger, each.partition, each.first, each.last, each.verdict)
+        for each, ledger in now.items()
+    ]
+    JUDGED(core, on.Judged(renamed))
+
+
+def passes_a_letter_before_it_is_written(self: Ledger) -> Sequence[LetterDue]:
+    due = LETTERS(self)
+    for letter in due:
+        self.letter_written(letter.offset)
+    return due
+
+
+def gives_up_before_all_is_committed(core: Core, place: Place) -> bool:
+    return True
+
+
+def forgets_a_crash(self: Ledger, now_ms: int, *, clean: bool) -> None:
+    """What the application had in its hands is taken for done."""
+    offset = self.handed
+    GONE(self, now_ms, clean=True)
+    self.settle_below(offset, now_ms)
+
+
+def does_not_call_back(self: InOrder, place: int) -> None:
+    pass
+
+
+def begins_where_reading_has_come_to(core: Core, place: Place, stored: on.Stored) -> None:
+    BEGIN(core, place, on.Stored(stored.offset + 1 if stored.offset >= 0 else -1, stored.metadata))
+
+
+def skips_what_is_to_be_retried(
+    self: Ledger,
+    first: int,
+    last: int,
+    verdict: Verdict,
+    now_ms: int,
+    **options: Any,  # noqa: ANN401  as they come
+) -> Judged:
+    kind = Verdict.SKIP if verdict is Verdict.RETRY else verdict
+    return JUDGE(self, first, last, kind, now_ms, **options)
+
+
+# What is replaced, for those that only change a part of it.
+POINT = Ledger.point.fget  # type: ignore[attr-defined]
+JUDGED = verdicts.judged
+LETTERS = Ledger.letters
+GONE = Ledger.application_gone
+BEGIN = starting._begin
+JUDGE = Ledger.judge
+
+ZOO_DELIVERIES: dict[str, Bug] = {
+    "commits what was handed out": replaced(Ledger, "point", property(commits_what_was_handed_out)),
+    "late verdicts count": replaced(verdicts, "judged", late_verdicts_count),
+    "passes a letter before it is written": replaced(Ledger, "letters", passes_a_letter_before_it_is_written),
+    "gives up before all is committed": replaced(letting_go, "_has_gone", gives_up_before_all_is_committed),
+    "what a crashed application held is done": replaced(Ledger, "application_gone", forgets_a_crash),
+    "those behind a retry stay in hand": replaced(InOrder, "call_back", does_not_call_back),
+    "keys do not wait": replaced(Lanes, "_is_free", lambda self, place, key: True),
+    "begins behind what is committed": replaced(starting, "_begin", begins_where_reading_has_come_to),
+    "a retry is a skip": replaced(Ledger, "judge", skips_what_is_to_be_retried),
+    "a hung application keeps its partitions": replaced(progress, "check", lambda core: None),
+    "credit is endless": replaced(handing_out, "_budget", lambda core: 1_000),
+    "nothing is committed": replaced(commits, "own_point", lambda core, place: None),
+}

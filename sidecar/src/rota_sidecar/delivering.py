@@ -91,7 +91,8 @@ class Delivering(Deliveries):
             looking.cancel()
             if self._timer is not None:
                 self._timer.cancel()
-            await self._doing.close()
+            if self._errands is not None:
+                await self._errands.close()
 
     @override
     def now_ms(self) -> int:

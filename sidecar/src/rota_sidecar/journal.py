@@ -57,6 +57,10 @@ class Journal:
         """Something happened that somebody should know of."""
         self._logger.warning(sentence, extra={"event": "problem"})
 
+    def broke(self, error: Exception) -> None:
+        """Something happened that nobody expected."""
+        self._logger.error("the sidecar broke", exc_info=error, extra={"event": "broke"})
+
 
 def set_up(log_format: str, stream: TextIO = sys.stderr) -> Journal:
     """Everything that is logged in this process goes to the stream, libraries' complaints too."""

@@ -35,6 +35,7 @@ from rota_sidecar.observer import Witness
 from rota_sidecar.options.serving import delivery_config
 from rota_sidecar.readiness import missing
 from rota_sidecar.repacking import Repacking
+from rota_sidecar.state_file import StateFileError
 
 if TYPE_CHECKING:
     from rota_sidecar.fleet.client import FleetClient
@@ -106,6 +107,8 @@ class Serving:
         try:
             ended = await beside(self._members.run(), *self._tending())
             return ended.reason if ended.failed else ""
+        except Exception as error:  # noqa: BLE001  the edge of the process: whatever it is, it is said and the doors close
+            return self._broken(error)
         finally:
             await self._close()
 
@@ -142,6 +145,15 @@ class Serving:
         """Whoever started this for itself is gone when standard input ends."""
         await EndOfInput(sys.stdin.fileno()).wait()
         self._end("whoever started the sidecar is gone")
+
+    def _broken(self, error: Exception) -> str:
+        """What to say of what nobody expected. Raises StateFileError."""
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, StateFileError):
+            raise error from None
+        self._journal.broke(error)
+        return f"it broke ({type(error).__name__}: {error}): report this, with the lines above"
 
     async def _close(self) -> None:
         self._delivering.end_attachment("the sidecar has stopped")

@@ -175,16 +175,19 @@ def test_a_commit_that_is_refused_is_said_and_tried_again() -> None:
     assert "Commit" in names(driven.pass_time(INTERVAL_MS))
 
 
-def test_when_the_membership_is_over_commits_stop_until_the_member_says_so() -> None:
+def test_a_commit_of_a_generation_that_is_over_is_tried_again_while_the_partition_is_held() -> None:
     for error in (pb.ILLEGAL_GENERATION, pb.UNKNOWN_MEMBER_ID, pb.FENCED_INSTANCE_ID):
         driven = Driven().begin(0)
         driven.read(1)
         driven.judge(0)
-        driven.pass_time(INTERVAL_MS)
-        assert driven.answer_commit(error) == []
+        request = driven.commit_asked({0: 1})
+        assert "Problem" not in names(driven.answer_commit(error))
+        assert names(driven.pass_time(200)) == ["Commit"]
+        driven.answer_commit(error)
+        assert driven.answers(request) == []
+        driven.lose(0)
+        assert driven.answers(request)[0].errors == {one(): pb.ILLEGAL_GENERATION}
         assert "Commit" not in names(driven.pass_time(INTERVAL_MS * 3))
-        driven.revoke(0)
-        assert names(driven.acknowledge()) == ["GiveUp"]
 
 
 def test_one_partitions_error_concerns_no_other() -> None:

@@ -16,7 +16,14 @@ from tests.sidecar.delivery.log import Log
 
 PARTITIONS = [Partition("orders", number) for number in range(3)]
 REVOKE_MS = 20_000
-ERRORS = (pb.NONE, pb.NONE, pb.NONE, pb.NOT_COORDINATOR, pb.REQUEST_TIMED_OUT, pb.OFFSET_METADATA_TOO_LARGE)
+ERRORS = (
+    pb.NONE,
+    pb.NONE,
+    pb.NOT_COORDINATOR,
+    pb.REQUEST_TIMED_OUT,
+    pb.ILLEGAL_GENERATION,
+    pb.OFFSET_METADATA_TOO_LARGE,
+)
 KEYS: list[bytes | None] = [b"a", b"b", None]
 Call = do.Find | do.LookUp | do.Commit | do.Fetch | do.WriteLetter
 

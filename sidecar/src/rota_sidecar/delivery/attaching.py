@@ -53,7 +53,8 @@ def _event(
     if application is None:
         return None
     event_id, partitions = core.number(), frozenset(place.partition for place in places)
-    if kind is not do.Kind.REVOKED:
+    if kind in (do.Kind.ASSIGNED, do.Kind.REVOKING):
+        # Nothing depends on whether the others are acknowledged.
         application.unacknowledged[event_id] = Told(kind, partitions, core.now_ms)
     core.actions.append(do.Tell(event_id, kind, partitions, tenure, deadline_ms, reason))
     return event_id

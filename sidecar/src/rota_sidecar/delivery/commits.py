@@ -23,7 +23,7 @@ from rota_sidecar.member.partitions import Offset, Partition
 def own_point(core: Core, place: Place) -> Point | None:
     """What is to be committed of it without anybody's asking; None = nothing is."""
     book = place.book
-    if book is None or place.fenced or not core.commits_by_itself:
+    if book is None or not core.commits_by_itself:
         return None
     match place.state:
         case LettingGo(refused=True) | LettingGo(given_up=True):
@@ -238,14 +238,11 @@ def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
     place.durable = None
     place.commit_retry_ms = core.retry_at(Timer.COMMIT_AGAIN, place.partition, place.commit_attempts)
     place.commit_attempts += 1
-    if error in TRANSIENT:
+    if error in TRANSIENT or (error in FENCED and not place.by_hand):
         place.wishes.extendleft(reversed(one.wishes))
-        return
-    _answer_wishes(core, place, one.wishes, error)
-    if error in FENCED and not place.by_hand:
-        place.fenced = True
-        return
-    _refused(core, place, error)
+    else:
+        _answer_wishes(core, place, one.wishes, error)
+        _refused(core, place, error)
 
 
 def _refused(core: Core, place: Place, error: Error) -> None:

@@ -19,7 +19,8 @@ TRANSIENT = frozenset(
         pb.UNSTABLE_OFFSET_COMMIT,
     }
 )
-# The membership under which it was said is over; the member knows, and says so.
+# It was said in a generation that is over. Either the member has lost the partition, and says so by itself; or it has
+# kept it, and the next attempt is made in the generation of now.
 FENCED = frozenset({pb.FENCED_INSTANCE_ID, pb.ILLEGAL_GENERATION, pb.UNKNOWN_MEMBER_ID})
 ADVICE = {
     pb.ILLEGAL_GENERATION: "it is another's by now, or in another tenure: go on with what is assigned",

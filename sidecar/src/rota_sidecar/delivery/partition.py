@@ -167,8 +167,6 @@ class Place:
     wishes: deque[Wish] = field(default_factory=deque)
     commit_attempts: int = 0
     commit_retry_ms: int = 0
-    # The coordinator says that it is another's: the member will hear that too.
-    fenced: bool = False
     said: dict[Subject, str] = field(default_factory=dict)
 
     @property

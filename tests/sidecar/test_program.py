@@ -1,9 +1,16 @@
 """The sidecar with an application beside it, on Rota's coordinator: records flow, are committed, and none is repeated."""
 
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from typing_extensions import override
 
 from tests.support.app import App
 from tests.support.app import running as attached
@@ -158,3 +165,72 @@ def test_what_is_wrong_with_the_doors_is_said_in_a_sentence(
         with pytest.raises(ProcessFailed, match="cannot be listened on"):
             other.start()
         other.close()
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Takes every record."""
+
+    taken: ClassVar[list[str]] = []
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.taken.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self.end_headers()
+
+    @override
+    def log_message(self, format: str, *values: object) -> None:
+        """Nothing."""
+
+
+def test_without_grpc_records_go_out_by_http(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    serving_http = threading.Thread(target=server.serve_forever)
+    serving_http.start()
+    sidecar = sidecar_on(
+        tmp_path, coordinator, topic, f"--delivery-url=http://127.0.0.1:{server.server_port}/in"
+    )
+    try:
+        sidecar.begin_start()
+        sidecar.wait_until(lambda: committed(coordinator.address, topic) == ends(topic))
+        assert sorted(Hook.taken, key=int) == sorted([str(n) for n in range(RECORDS)] * PARTITIONS, key=int)
+        sidecar.wait_until(lambda: sidecar.has_said("attached"))
+        assert sidecar.terminate() == 0
+    finally:
+        sidecar.close()
+        server.shutdown()
+        server.server_close()
+        serving_http.join()
+
+
+def test_it_ends_with_whoever_started_it_for_itself(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    command = [sys.executable, "-m", "rota_sidecar", f"--bootstrap-servers=rota://{coordinator.address}"]
+    command += [f"--group-id={topic}", f"--topics={topic}", "--listen=127.0.0.1:0", "--http-listen="]
+    child = subprocess.Popen([*command, "--ends-with-stdin"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.stderr is not None
+    with child.stderr as said:
+        while b"assigned" not in said.readline():
+            pass
+        child.stdin.close()
+        assert child.wait(20) == 0
+        assert b"whoever started the sidecar is gone" in said.read()
+
+
+def test_a_state_folder_of_another_sidecar_is_refused_in_a_sentence(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    flag = f"--state-folder={tmp_path}/state"
+    first, second = (
+        sidecar_on(tmp_path, coordinator, topic, flag, name=name) for name in ("first", "second")
+    )
+    with delivering(first):
+        first.wait_until(lambda: first.has_said("assigned"))
+        second.begin_start()
+        assert second.process.wait(within_s=20) == 1
+        log = second.process.log.read_text()
+        assert "is in use by another sidecar" in log
+        assert "Traceback" not in log
+        second.close()

@@ -307,13 +307,17 @@ class Deliverer:
         self._process: Process | None = None
 
     def start(self, *more_flags: str) -> None:
-        """Start it, and wait until its doors are open; it ends with the thread that called this."""
+        """Start it, and wait until its doors are open."""
+        self.begin_start(*more_flags)
+        self.process.wait_until(lambda: self.has_said("listening"), within_s=WITHIN_S)
+        self.http = next(line["message"] for line in self.said if line["event"] == "http").split()[-1]
+
+    def begin_start(self, *more_flags: str) -> None:
+        """Start it; it ends with the thread that called this."""
         self._starts += 1
         log = self._logs / f"{self.name}-{self._starts}.log"
         command = [sys.executable, "-m", "rota_sidecar", *self._flags, *more_flags]
         self._process = Process.start(self.name, command, log=log, env=self._environment)
-        self._process.wait_until(lambda: self.has_said("listening"), within_s=WITHIN_S)
-        self.http = next(line["message"] for line in self.said if line["event"] == "http").split()[-1]
 
     @property
     def said(self) -> list[Event]:

@@ -2,54 +2,25 @@
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
 from rota_sidecar.engines.kafka import topic_watch
-from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
-from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
-from rota_sidecar.engines.port import Refused, Unreachable
+from rota_sidecar.engines.kafka.reading import Manner
+from rota_sidecar.engines.port import Unreachable
 from rota_sidecar.engines.records import At
 from rota_sidecar.member.partitions import Partition
+from tests.kafka.sidecar_reading import WITHIN_S, Writer, tell
 from tests.sidecar.engines.readers import Passage, Reader
 from tests.support.kafka import Kafka, running
-from tests.support.kafka.security import Guarded
 
 pytestmark = pytest.mark.kafka
 
-WITHIN_S = 30
-TEST_S = 120
-MANNER = Manner("any-group", read_committed=True, with_keys=False)
 MIB = 1 << 20
-Story = Callable[[Reader], Awaitable[None]]
-
-
-@asynccontextmanager
-async def reading(settings: KafkaSettings, manner: Manner = MANNER) -> AsyncIterator[Reader]:
-    reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
-    try:
-        yield reader
-    finally:
-        async with asyncio.timeout(WITHIN_S):
-            await reader.records.close()
-        assert len(asyncio.all_tasks()) == 1, "nothing goes on after the end"
-
-
-def tell(kafka: Kafka, story: Story, manner: Manner = MANNER) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(TEST_S), reading(KafkaSettings((kafka.bootstrap,)), manner) as reader:
-            await story(reader)
-
-    asyncio.run(run())
 
 
 @pytest.fixture
@@ -57,29 +28,6 @@ def topic(kafka: Kafka, unique_name: str) -> str:
     """One with two partitions."""
     kafka.create_topic(unique_name, partitions=2)
     return unique_name
-
-
-class Writer:
-    """Writes to a topic."""
-
-    def __init__(self, kafka: Kafka, topic: str, settings: Mapping[str, str | int] = {}) -> None:
-        # Brokers that die would be complained about.
-        quiet = {**kafka.client_config(), "linger.ms": 5, "log_level": 0}
-        self.producer = Producer({**quiet, **settings})
-        self._topic = topic
-
-    def write(self, *values: bytes | None, partition: int = 0, key: bytes | None = None) -> None:
-        for value in values:
-            self.producer.produce(self._topic, value, key, partition)
-        assert self.producer.flush(WITHIN_S) == 0
-
-    def transact(self, *values: bytes, commit: bool) -> None:
-        self.producer.begin_transaction()
-        self.write(*values)
-        if commit:
-            self.producer.commit_transaction(WITHIN_S)
-        else:
-            self.producer.abort_transaction(WITHIN_S)
 
 
 @pytest.fixture
@@ -480,88 +428,3 @@ def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
             assert reader.complaints.empty()
 
         tell(kafka, story)
-
-
-ALLOWED = "allowed"
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Kafka]:
-    """Its user may read one topic, and no group."""
-    with running(security="guarded") as kafka:
-        for topic in (ALLOWED, "forbidden"):
-            kafka.create_topic(topic)
-        assert isinstance(kafka.security, Guarded)
-        rule = AclBinding(
-            ResourceType.TOPIC,
-            ALLOWED,
-            ResourcePatternType.LITERAL,
-            f"User:{kafka.security.user}",
-            "*",
-            AclOperation.READ,
-            AclPermissionType.ALLOW,
-        )
-        admin = AdminClient(kafka.client_config())
-        for created in admin.create_acls([rule]).values():
-            created.result(WITHIN_S)
-        yield kafka
-
-
-def login(kafka: Kafka, password_file: Path) -> KafkaSettings:
-    assert isinstance(kafka.security, Guarded)
-    known = kafka.security
-    return KafkaSettings(
-        (kafka.bootstrap,),
-        tls=TlsFiles(known.ca, known.client.certificate, known.client.key),
-        sasl=Sasl("SCRAM-SHA-512", known.user, password_file=password_file),
-    )
-
-
-def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp_path: Path) -> None:
-    assert isinstance(guarded.security, Guarded)
-    password = tmp_path / "password"
-    password.write_text(guarded.security.password)
-
-    async def story() -> None:
-        async with reading(login(guarded, password)) as reader:
-            assert (await reader.read(Partition(ALLOWED, 0), 0)).bounds == Bounds(0, 0)
-            assert (await reader.failure(Partition("forbidden", 0), 0)).trouble is Trouble.DENIED
-            with pytest.raises(Refused, match="Kafka does not let us see topic 'forbidden'"):
-                await reader.records.bounds([Partition("forbidden", 0)], WITHIN_S)
-            assert reader.complaints.empty()
-
-    asyncio.run(story())
-
-
-def test_a_password_that_is_missing_at_first_is_said_and_taken_when_it_is_there(
-    guarded: Kafka, tmp_path: Path
-) -> None:
-    password = tmp_path / "password"
-    assert isinstance(guarded.security, Guarded)
-    known = guarded.security
-
-    async def story() -> None:
-        async with reading(login(guarded, password)) as reader:
-            waiting = reader.fetch(Partition(ALLOWED, 0), 0)
-            assert "which should hold the Kafka password, cannot be read" in await reader.complaint()
-            password.write_text(known.password)
-            assert isinstance(await waiting, Read)
-            assert await reader.complaint() == ""
-
-    asyncio.run(story())
-
-
-def test_a_wrong_password_is_said_and_never_shown(guarded: Kafka, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    password.write_text("not-the-password")
-
-    async def story() -> None:
-        async with reading(login(guarded, password)) as reader:
-            reader.fetch(Partition(ALLOWED, 0), 0)
-            complaint = await reader.complaint()
-            assert "no records can be read from Kafka now" in complaint
-            assert "not-the-password" not in complaint
-            with pytest.raises(Refused, match="refuses the login of user"):
-                await reader.records.bounds([Partition(ALLOWED, 0)], 5)
-
-    asyncio.run(story())

@@ -1,0 +1,104 @@
+"""Records of a Kafka that does not trust everybody: what is read, and what is said to the others."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from rota_sidecar.delivery.events import Bounds, Read, Trouble
+from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
+from rota_sidecar.engines.port import Refused
+from rota_sidecar.member.partitions import Partition
+from tests.kafka.sidecar_reading import WITHIN_S, reading
+from tests.support.kafka import Kafka, running
+from tests.support.kafka.security import Guarded
+
+pytestmark = pytest.mark.kafka
+
+ALLOWED = "allowed"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Kafka]:
+    """Its user may read one topic, and no group."""
+    with running(security="guarded") as kafka:
+        for topic in (ALLOWED, "forbidden"):
+            kafka.create_topic(topic)
+        assert isinstance(kafka.security, Guarded)
+        rule = AclBinding(
+            ResourceType.TOPIC,
+            ALLOWED,
+            ResourcePatternType.LITERAL,
+            f"User:{kafka.security.user}",
+            "*",
+            AclOperation.READ,
+            AclPermissionType.ALLOW,
+        )
+        admin = AdminClient(kafka.client_config())
+        for created in admin.create_acls([rule]).values():
+            created.result(WITHIN_S)
+        yield kafka
+
+
+def login(kafka: Kafka, password_file: Path) -> KafkaSettings:
+    assert isinstance(kafka.security, Guarded)
+    known = kafka.security
+    return KafkaSettings(
+        (kafka.bootstrap,),
+        tls=TlsFiles(known.ca, known.client.certificate, known.client.key),
+        sasl=Sasl("SCRAM-SHA-512", known.user, password_file=password_file),
+    )
+
+
+def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp_path: Path) -> None:
+    assert isinstance(guarded.security, Guarded)
+    password = tmp_path / "password"
+    password.write_text(guarded.security.password)
+
+    async def story() -> None:
+        async with reading(login(guarded, password)) as reader:
+            assert (await reader.read(Partition(ALLOWED, 0), 0)).bounds == Bounds(0, 0)
+            assert (await reader.failure(Partition("forbidden", 0), 0)).trouble is Trouble.DENIED
+            with pytest.raises(Refused, match="Kafka does not let us see topic 'forbidden'"):
+                await reader.records.bounds([Partition("forbidden", 0)], WITHIN_S)
+            assert reader.complaints.empty()
+
+    asyncio.run(story())
+
+
+def test_a_password_that_is_missing_at_first_is_said_and_taken_when_it_is_there(
+    guarded: Kafka, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    assert isinstance(guarded.security, Guarded)
+    known = guarded.security
+
+    async def story() -> None:
+        async with reading(login(guarded, password)) as reader:
+            waiting = reader.fetch(Partition(ALLOWED, 0), 0)
+            assert "which should hold the Kafka password, cannot be read" in await reader.complaint()
+            password.write_text(known.password)
+            assert isinstance(await waiting, Read)
+            assert await reader.complaint() == ""
+
+    asyncio.run(story())
+
+
+def test_a_wrong_password_is_said_and_never_shown(guarded: Kafka, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("not-the-password")
+
+    async def story() -> None:
+        async with reading(login(guarded, password)) as reader:
+            reader.fetch(Partition(ALLOWED, 0), 0)
+            complaint = await reader.complaint()
+            assert "no records can be read from Kafka now" in complaint
+            assert "not-the-password" not in complaint
+            with pytest.raises(Refused, match="refuses the login of user"):
+                await reader.records.bounds([Partition(ALLOWED, 0)], 5)
+
+    asyncio.run(story())

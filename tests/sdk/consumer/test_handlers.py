@@ -259,6 +259,37 @@ def test_a_partition_is_let_go_when_what_runs_of_it_is_done() -> None:
         assert group.committed == {P0: 1}
 
 
+def test_a_lost_partition_is_acknowledged_when_nothing_of_it_runs_any_more() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @rota.handler("orders")
+    def work(record: AnyRecord) -> None:
+        begun.set()
+        assert go_on.wait(WITHIN_S)
+
+    with Group(partitions=1) as group:
+        group.send("orders", b"a")
+        runner = runner_of(group, work)
+        acknowledged: list[int] = []
+        group._sidecar.acknowledge = lambda event_id: acknowledged.append(event_id)  # type: ignore[method-assign]
+        running = threading.Thread(target=lambda: background().run(runner.run(), WITHIN_S))
+        running.start()
+        # Here nobody else hears that the partition is taken.
+        while not acknowledged:
+            go_on.wait(0.01)
+        with group._sidecar.lock:
+            group._sidecar.held[P0].is_open = True
+            group._sidecar.pump()
+        assert begun.wait(WITHIN_S)
+        runner.is_done = lambda: len(acknowledged) == 2
+        group.lose(P0)
+        background().run(asyncio.sleep(0.05))
+        assert len(acknowledged) == 1
+        go_on.set()
+        running.join(WITHIN_S)
+        assert len(acknowledged) == 2
+
+
 def test_who_stops_finishes_what_runs_and_begins_nothing_else() -> None:
     seen: list[bytes] = []
 
@@ -275,8 +306,8 @@ def test_who_stops_finishes_what_runs_and_begins_nothing_else() -> None:
         assert group.committed == {P0: len(seen)}
 
 
-def job(offset: int, ledger: int = 1) -> Job:
-    return Job(P0, ledger, rota.Record("orders", 0, offset, 0, None, None, ()), 1)
+def job(offset: int, ledger: int = 1, turn: int = 0) -> Job:
+    return Job(P0, ledger, rota.Record("orders", 0, offset, 0, None, None, ()), turn)
 
 
 def test_in_order_a_record_waits_for_the_verdict_on_the_one_before() -> None:
@@ -292,7 +323,36 @@ def test_in_order_all_behind_a_record_that_comes_again_come_again_with_it() -> N
     first = job(0)
     lanes.received([first, job(1), job(2)])
     assert lanes.judged(first, comes_again=True) == []
-    assert lanes.received([job(0)]) == [job(0)]
+    again = job(0, turn=1)
+    assert lanes.received([again]) == [again]
+
+
+def test_in_order_what_was_on_its_way_behind_a_record_that_comes_again_is_not_begun() -> None:
+    lanes = Lanes(in_order=True, room=10)
+    first = job(0)
+    lanes.received([first])
+    assert lanes.judged(first, comes_again=True) == []
+    assert lanes.received([job(1), job(2)]) == []
+    # The first one itself may never come again, but as a dead letter.
+    second = job(1, turn=1)
+    assert lanes.received([second, job(2, turn=1)]) == [second]
+
+
+def test_what_lies_behind_a_record_that_became_a_dead_letter_by_its_last_retry_is_done_too() -> None:
+    seen: list[bytes] = []
+
+    @rota.handler("orders")
+    def work(record: AnyRecord) -> None:
+        seen.append(record.value)
+        if record.value == b"a":
+            raise rota.Retry(after=0)
+
+    with Group(partitions=1, retries=1) as group:
+        for value in (b"a", b"b", b"c"):
+            group.send("orders", value)
+        group.run(work)
+        assert seen == [b"a", b"a", b"b", b"c"]
+        assert group.committed == {P0: 3}
 
 
 def test_a_newer_ledger_ends_the_older_one() -> None:

@@ -36,26 +36,20 @@ class Portion:
         "_whole",
         "_whole_offset",
         "base_offset",
-        "deliveries",
         "ledger",
         "next_offset",
         "place",
+        "turn",
     )
 
     def __init__(
-        self,
-        place: TopicPartition,
-        ledger: int,
-        whole: Columns,
-        offsets: range,
-        *,
-        deliveries: int = 1,
-        size: float = 0,
+        self, place: TopicPartition, ledger: int, whole: Columns, offsets: range, size: float = 0
     ) -> None:
         """All of `whole`, whose records have these offsets. `ledger` is what verdicts on them name."""
         self.place = place
         self.ledger = ledger
-        self.deliveries = deliveries
+        # Of the ledger: how many RETRYs the sidecar had heard when it handed these out.
+        self.turn = 0
         self._record_size = size / max(len(offsets), 1)
         self.base_offset = offsets.start
         self.next_offset = offsets.stop
@@ -80,7 +74,8 @@ class Portion:
 
     def between(self, first: int, end: int) -> "Portion":
         """Those from one offset to before another one; what was unpacked is shared."""
-        part = Portion(self.place, self.ledger, self._whole, range(first, end), deliveries=self.deliveries)
+        part = Portion(self.place, self.ledger, self._whole, range(first, end))
+        part.turn = self.turn
         part._record_size, part._whole_offset = self._record_size, self._whole_offset
         return part
 

@@ -40,14 +40,15 @@ def portions_of(part: pb.PartitionRecords) -> Iterator[Portion]:
     place = partition_of(part.partition)
     for batch in part.batches:
         records = Records(place.topic, place.partition, batch, part.first_offset)
-        yield Portion(
+        portion = Portion(
             place,
             part.ledger,
             records,
             range(records.base_offset, records.next_offset),
-            deliveries=part.deliveries,
             size=len(batch.payload),
         )
+        portion.turn = part.turn
+        yield portion
 
 
 def partitions(given: Iterable[tuple[str, int]]) -> Sequence[pb.TopicPartition]:

@@ -19,7 +19,7 @@ class Job(NamedTuple):
     place: TopicPartition
     ledger: int
     record: Record[Any, Any]
-    deliveries: int
+    turn: int = 0
 
 
 @dataclass(slots=True)
@@ -28,6 +28,8 @@ class Lane:
 
     ledger: int
     waiting: deque[Job] = field(default_factory=deque)
+    # What comes in this turn or an earlier one was on its way when a record was to come again, and does so as well.
+    void_turn: int = -1
     running: int = 0
 
 
@@ -50,7 +52,7 @@ class Lanes:
             if lane is None or lane.ledger < job.ledger:
                 # What runs of an earlier ledger is judged there, and changes nothing.
                 lane = self._lanes[job.place] = Lane(job.ledger)
-            elif job.ledger < lane.ledger:
+            elif job.ledger < lane.ledger or job.turn <= lane.void_turn:
                 continue
             lane.waiting.append(job)
             begun += self._next(lane)
@@ -72,6 +74,7 @@ class Lanes:
             return []
         lane.running -= 1
         if self._in_order and comes_again:
+            lane.void_turn = job.turn
             lane.waiting.clear()
         return self._next(lane)
 

@@ -238,7 +238,7 @@ class Runner(Hearer):
 
 
 def _jobs_of(portion: Portion) -> Iterator[Job]:
-    return (Job(portion.place, portion.ledger, record, portion.deliveries) for record in portion)
+    return (Job(portion.place, portion.ledger, record, portion.turn) for record in portion)
 
 
 def _readable(handler: Handler, job: Job) -> Record[Any, Any]:

@@ -69,11 +69,14 @@ class MemoryPartition:
         self._delivered: dict[int, Delivered] = {}
         # How many of them are to be delivered again.
         self._waits = 0
+        # Of the ledger: rises with each RETRY.
+        self.turn = 0
 
     def read_from(self, offset: int, ledger: int) -> None:
         """Everything that is in hand is void."""
         self._delivered.clear()
         self._waits = 0
+        self.turn = 0
         self.handed, self.position, self.ledger = offset, offset, ledger
 
     @property
@@ -129,6 +132,7 @@ class MemoryPartition:
             tenure=pb.Tenure(number=self.tenure),
             ledger=self.ledger,
             deliveries=delivered.deliveries,
+            turn=self.turn,
             batches=[batch_of(offset, [self.log[offset]])],
             first_offset=offset,
         )
@@ -161,11 +165,15 @@ class MemoryPartition:
             self._delivered.pop(self.position, None)
             self.position += 1
 
-    def retry(self, offset: int, due_ms: int, ordering: pb.Ordering.ValueType) -> None:
-        """Deliver it again, in partition order with all that came behind it."""
+    def retry(self, offset: int, due_ms: int) -> None:
+        """Deliver it again."""
         delivered = self._delivered[offset]
         delivered.state, delivered.due_ms = State.WAITS, due_ms
         self._waits += 1
+
+    def call_back(self, offset: int, ordering: pb.Ordering.ValueType) -> None:
+        """It was judged RETRY: in partition order all that came behind it comes again, whether it does or not."""
+        self.turn += 1
         if ordering == pb.ORDERING_PARTITION:
             self._give_back(offset + 1)
 

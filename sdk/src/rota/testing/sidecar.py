@@ -289,13 +289,15 @@ class MemorySidecar:
                 offset=first,
                 sentence=f"{place.topic}[{place.partition}]: not all of {first} to {last} are in hand",
             )
+        if judgement.verdict == pb.RETRY:
+            partition.call_back(first, self.ordering)
         if judgement.verdict in (pb.ACK, pb.SKIP):
             partition.settle(first, last)
         elif judgement.verdict == pb.DEAD_LETTER or partition.deliveries(first) > self.retries:
             partition.bury(first, judgement.reason)
         else:
             wait_ms = judgement.retry_after_ms if judgement.HasField("retry_after_ms") else BACKOFF_MS
-            partition.retry(first, self.now_ms + wait_ms, self.ordering)
+            partition.retry(first, self.now_ms + wait_ms)
         self.commit_verdicts(partition)
         return None
 

@@ -158,6 +158,52 @@ def test_a_sidecar_that_cannot_start_says_why(server: str) -> None:
     consumer.close()
 
 
+def test_a_consumer_whose_sidecar_is_killed_says_so(server: str, topic: str) -> None:
+    consumer = rota.Consumer(topic, group_id=topic, bootstrap_servers=server)
+    read(consumer, RECORDS)
+    process = consumer._engine._sidecar._process  # type: ignore[attr-defined]
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(errors.SidecarFailed, match="ended with exit code -9"):
+        poll_on(consumer)
+    consumer.close()
+
+
+def poll_on(consumer: rota.Consumer) -> None:
+    for _ in range(100):
+        consumer.poll(timeout_ms=WAIT_MS)
+
+
+def test_offsets_in_a_transaction_count_with_its_records_or_not_at_all(server: str, topic: str) -> None:
+    copies = f"copies-{topic}"[:100]
+    rota.create_topics(server, {copies: 1})
+    settings: Any = {"group_id": topic, "bootstrap_servers": server, "enable_auto_commit": False}
+    with rota.Producer(server, transactional_id=topic) as producer:
+        producer.init_transactions()
+        with rota.Consumer(topic, **settings) as consumer:
+            records = read(consumer, RECORDS)
+            ends = {(record.topic, record.partition): record.offset + 1 for record in records}
+            producer.begin_transaction()
+            producer.send(copies, b"never")
+            producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+            producer.abort_transaction()
+        with rota.Consumer(topic, **settings) as consumer:
+            assert numbers(read(consumer, RECORDS)) == list(range(RECORDS))
+            with producer.transaction():
+                producer.send(copies, b"once")
+                producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+            late = consumer.group_metadata()
+        with rota.Consumer(topic, **settings) as consumer:
+            consumer.poll(timeout_ms=WAIT_MS / 10)
+            assert {place: consumer.committed(place) for place in ends} == ends
+            producer.begin_transaction()
+            producer.send(copies, b"late")
+            with pytest.raises(errors.RotaError):
+                producer.send_offsets_to_transaction(dict.fromkeys(ends, 0), late)
+            producer.abort_transaction()
+    with rota.LogReader(server, read_committed=True) as reader:
+        assert [value for batch in reader.read(copies, 0) for value in batch.values] == [b"once"]
+
+
 def test_without_rota_sidecar_a_consumer_says_what_to_install() -> None:
     options = Options(group_id="g", bootstrap_servers="rota://localhost")
     with pytest.raises(errors.SidecarFailed, match="install rota-sidecar"):

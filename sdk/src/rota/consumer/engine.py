@@ -330,6 +330,7 @@ class Engine(Hearer):
             incarnation=newest.incarnation,
             generation_id=newest.generation_id,
             member_id=newest.member_id,
+            group_instance_id=self._options.group_instance_id,
         )
 
     # Commits
@@ -338,6 +339,9 @@ class Engine(Hearer):
         """Commit these, or as far as the application has come; asked again while that may help."""
         wanted = self.wanted(offsets)
         deadline_s = self._clock() + within_s
+        if self._commits_waiting:
+            # A commit that was asked for before must not come behind this one.
+            await asyncio.wait(self._commits_waiting, timeout=within_s)
         async with self._committing:
             tenures = self._tenures(wanted)
             for tenure, some in tenures.items():

@@ -115,17 +115,12 @@ class Runner(Hearer):
         match rebalance.kind:
             case Kind.ASSIGNED:
                 self._say(words.acknowledgement(event.event_id))
-            case Kind.REVOKING:
+            case Kind.REVOKING | Kind.LOST:
+                if rebalance.kind is Kind.LOST:
+                    log.warning("partitions are lost, their records come elsewhere: %s", rebalance.reason)
                 self._lanes.stop(rebalance.partitions)
                 self._leaving.append(Leaving(event.event_id, rebalance.partitions))
                 self._let_go()
-            case Kind.LOST:
-                log.warning(
-                    "partitions are lost, and their records come again elsewhere: %s", rebalance.reason
-                )
-                self._lanes.stop(rebalance.partitions)
-                self._lanes.forget(rebalance.partitions)
-                self._say(words.acknowledgement(event.event_id))
             case Kind.REVOKED:
                 # The deadline may have passed before what ran was done: its verdicts come too late.
                 self._lanes.forget(rebalance.partitions)

@@ -172,6 +172,27 @@ def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
     tell(kafka, story)
 
 
+def test_what_was_paused_when_somebody_stopped_is_read_by_the_next_one(
+    kafka: Kafka, topic: str, writer: Writer
+) -> None:
+    records = 200
+    writer.write(*(bytes(10_000) for _ in range(records)))
+    writer.write(b"x", partition=1)
+
+    async def story(reader: Reader) -> None:
+        here, neighbour, before = Partition(topic, 0), Partition(topic, 1), reader.open()
+        async with asyncio.timeout(WITHIN_S):
+            await reader.fetch(here, 0, ledger=before, bytes_max=1)
+        # The neighbour is heard of after all that lay there before, and by then the partition is paused.
+        await reader.read_to(neighbour, 1)
+        await asyncio.to_thread(writer.write, b"y", partition=1)
+        await reader.read_to(neighbour, 2, offset=1)
+        reader.records.stop(before)
+        assert (await reader.read_to(here, records)).offsets == list(range(records))
+
+    tell(kafka, story)
+
+
 def memory() -> int:
     """Of this process, the most that it has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

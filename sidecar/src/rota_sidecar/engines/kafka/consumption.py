@@ -185,12 +185,12 @@ class Consumption:
             self._holding.discard(partition)
 
     def _assign(self, consumer: Consumer, changed: dict[Partition, Track | None]) -> None:
-        gone = [TopicPartition(*each) for each, old in changed.items() if old is not None]
+        gone = {each: old for each, old in changed.items() if old is not None}
         come = [
             TopicPartition(*each, self._tracks[each].position) for each in changed if each in self._tracks
         ]
         if gone:
-            consumer.incremental_unassign(gone)
+            _unassign(consumer, gone)
         if come:
             self._see_growth(consumer, come)
             consumer.incremental_assign(come)
@@ -299,7 +299,7 @@ class Consumption:
             self._suspect(f"{topic}-{number}: {reason_of(error)}")
             return
         self._drop(partition)
-        consumer.incremental_unassign([TopicPartition(*partition)])
+        _unassign(consumer, {partition: track})
         self._news.append(Failed(track.ledger, partition, trouble, track.position))
 
     def _heard(self, error: KafkaError) -> None:
@@ -350,3 +350,11 @@ class Consumption:
             )
         else:
             self._is_well()
+
+
+def _unassign(consumer: Consumer, gone: Mapping[Partition, Track]) -> None:
+    paused = [TopicPartition(*each) for each, track in gone.items() if track.is_paused]
+    if paused:
+        # librdkafka remembers it beyond the assignment: assigned again, the partition would give nothing.
+        consumer.resume(paused)
+    consumer.incremental_unassign([TopicPartition(*each) for each in gone])

@@ -70,6 +70,13 @@ def test_it_comes_back_when_everything_that_hung_has_a_verdict() -> None:
     assert driven.delivery.readiness == ""
 
 
+def test_it_comes_back_when_it_has_stopped_working_on_what_it_lost() -> None:
+    driven = gone()
+    lost = driven.last(do.Tell)
+    assert lost.kind is do.Kind.LOST
+    assert names(driven.step(on.Acknowledged(lost.event_id))) == ["Rejoin"]
+
+
 def test_any_verdict_shows_that_it_lives() -> None:
     driven = gone()
     assert names(driven.judge(2, verdict=Verdict.RETRY)) == ["Rejoin"]

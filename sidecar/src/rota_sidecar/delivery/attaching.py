@@ -53,8 +53,8 @@ def _event(
     if application is None:
         return None
     event_id, partitions = core.number(), frozenset(place.partition for place in places)
-    if kind in (do.Kind.ASSIGNED, do.Kind.REVOKING):
-        # Nothing depends on whether the others are acknowledged.
+    if kind is not do.Kind.REVOKED:
+        # Nothing depends on whether that one is acknowledged.
         application.unacknowledged[event_id] = Told(kind, partitions, core.now_ms)
     core.actions.append(do.Tell(event_id, kind, partitions, tenure, deadline_ms, reason))
     return event_id
@@ -111,6 +111,14 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
     if core.application is None:
         return
     told = core.application.unacknowledged.pop(event.event_id, None)
+    if told is not None and told.kind is do.Kind.LOST:
+        # It has stopped working on them, and gives no verdict on the rest.
+        core.retired = {
+            number: (partition, ledger)
+            for number, (partition, ledger) in core.retired.items()
+            if partition not in told.partitions
+        }
+        return
     for partition in () if told is None else told.partitions:
         place = core.places.get(partition)
         if place is None:

@@ -150,7 +150,7 @@ class Core:
         self.places: dict[Partition, Place] = {}
         self.books: dict[int, Place] = {}
         # What a hung application held when its partitions went.
-        self.retired: dict[int, Ledger] = {}
+        self.retired: dict[int, tuple[Partition, Ledger]] = {}
         self.revocations: dict[int, Revocation] = {}
         self.asks: dict[int, Ask] = {}
         # Dead letters under way, each with its book and offset.
@@ -263,7 +263,7 @@ class Core:
         """It is the member's no longer."""
         partition, book = place.partition, place.book
         if book is not None and book.in_hand and not isinstance(self.membership, Within):
-            self.retired[book.number] = book.ledger
+            self.retired[book.number] = partition, book.ledger
         self.drop_book(place)
         for wish in place.wishes:
             self.answer(wish.ask, partition, pb.ILLEGAL_GENERATION)

@@ -33,9 +33,10 @@ def judged(core: Core, event: on.Judged) -> None:
 
 def _judged_late(core: Core, judgement: on.Judgement) -> None:
     """It changes nothing; but a hung application that says so is not hung any more."""
-    ledger = core.retired.get(judgement.ledger)
-    if ledger is None:
+    retired = core.retired.get(judgement.ledger)
+    if retired is None:
         return
+    _, ledger = retired
     ledger.judge(judgement.first, judgement.last, judgement.verdict, core.now_ms)
     if not ledger.in_hand:
         del core.retired[judgement.ledger]

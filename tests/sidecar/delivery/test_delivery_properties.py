@@ -1,7 +1,9 @@
 """Whatever happens in whatever order: nothing is lost, nothing is committed too early, everybody is answered."""
 
 from collections.abc import Callable
+from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -80,7 +82,12 @@ EVENTS: dict[str, Do] = {
     "suspend": lambda world, a, _: world.configure(suspended=a % 3 == 0),
     "settings": lambda world, a, _: world.configure(dead_letter_topic="orders.dlq" if a % 2 else ""),
 }
-OFTEN = ["answer"] * 12 + ["acknowledge", "credit", "done"] * 5 + ["assign", "attach", "produce", "time"] * 3
+OFTEN = [
+    *["answer"] * 24,
+    *["acknowledge", "credit", "done"] * 12,
+    *["assign", "attach", "produce", "time"] * 5,
+    *["dead letter", "retry"] * 4,
+]
 STEPS = some.lists(
     some.tuples(some.sampled_from(OFTEN + sorted(EVENTS)), some.integers(0, 20), some.integers(0, 20)),
     max_size=120,
@@ -96,3 +103,38 @@ def test_nothing_is_lost_or_committed_too_early_and_everything_comes_to_an_end(
     for what, a, b in steps:
         EVENTS[what](world, a, b)
     come_to_rest(world)
+
+
+def drawn(chance: Random) -> DeliveryConfig:
+    """Settings for one long play."""
+    rules = Rules(
+        chance.choice(list(Ordering)),
+        chance.random() < 0.7,
+        chance.choice([1, 4, 100]),
+        retries=2,
+        backoff=Backoff.CONSTANT,
+        backoff_ms=1_000,
+    )
+    return DeliveryConfig(
+        "orders-group",
+        rules,
+        concurrency=chance.choice([1, 3, 64]),
+        processing_timeout_ms=30_000,
+        commit_mode=chance.choice([CommitMode.PERIODIC, CommitMode.SYNC]),
+        commit_interval_ms=2_000,
+        on_offset_expired=Reset.EARLIEST,
+        dead_letter_topic=chance.choice(["", "orders.dlq"]),
+        rate_max=chance.choice([0, 0, 20]),
+        ahead_bytes_max=200,
+        ahead_bytes_total_max=400,
+    )
+
+
+@pytest.mark.parametrize("seed", range(0, 300, 50))
+def test_the_same_holds_in_long_plays(seed: int) -> None:
+    for each in range(seed, seed + 50):
+        chance = Random(each)
+        world = World(drawn(chance))
+        for _ in range(200):
+            EVENTS[chance.choice(OFTEN + sorted(EVENTS))](world, chance.randrange(21), chance.randrange(21))
+        come_to_rest(world)

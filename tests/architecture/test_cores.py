@@ -8,6 +8,8 @@ from tests.support.tree import REPO
 
 # Every core that the design names. One joins the contract in pyproject.toml with its first file.
 CORES = (
+    "rota.consumer.core",
+    "rota.handlers.lanes",
     "rota_coordinator.group",
     "rota_coordinator.slots",
     "rota_coordinator.log",

@@ -108,10 +108,10 @@ class HttpDelivery(Application):
     @override
     def tell(self, event: do.Tell) -> None:
         match event.kind:
-            case do.Kind.REVOKING:
+            case do.Kind.REVOKING | do.Kind.LOST:
                 self._revoking.append(event)
                 self._let_go()
-            case do.Kind.ASSIGNED | do.Kind.LOST:
+            case do.Kind.ASSIGNED:
                 self._deliveries.hear(on.Acknowledged(event.event_id))
             case do.Kind.REVOKED:
                 # At its deadline, with posts under way.

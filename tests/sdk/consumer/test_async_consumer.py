@@ -1,4 +1,4 @@
-"""Every method of the asynchronous consumer, over a group in memory. What they mean stands in test_consumer.py."""
+"""Every method of the asynchronous consumer, over a group in memory. What they mean stands in the tests of the other one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,0 +1,111 @@
+"""What a consumer's listener is told, and when, over a group in memory."""
+
+import pytest
+from typing_extensions import override
+
+import rota
+from rota.consumer.listeners import Partitions
+from rota.testing import Group
+from tests.sdk.consumer.reading import P0, P1, SOON_MS, WAIT_MS, Listener, fill, offsets, read
+
+
+def test_all_that_is_revoked_is_told_before_anything_that_is_assigned(group: Group) -> None:
+    fill(group, 2)
+    listener = Listener()
+    consumer = group.consumer()
+    consumer.subscribe("orders", listener=listener)
+    read(consumer, 2)
+    group.take_away(P0)
+    group.give_back(P0)
+    consumer.poll(timeout_ms=SOON_MS)
+    consumer.poll(timeout_ms=SOON_MS)
+    assert listener.told == [("assigned", (P0, P1)), ("revoked", (P0,)), ("assigned", (P0,))]
+
+
+def test_a_listener_commits_what_is_revoked(group: Group) -> None:
+    fill(group, 4)
+    consumer = group.consumer(enable_auto_commit=False)
+
+    class Committing(rota.RebalanceListener):
+        @override
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            assert set(partitions) <= consumer.assignment()
+            consumer.commit()
+
+    consumer.subscribe("orders", listener=Committing())
+    read(consumer, 4)
+    group.take_away(P0)
+    consumer.poll(timeout_ms=SOON_MS)
+    assert group.committed[P0] == 4
+    assert consumer.assignment() == {P1}
+
+
+def test_auto_commit_covers_what_is_revoked_and_nothing_comes_twice(group: Group) -> None:
+    fill(group, 4)
+    consumer = group.consumer("orders", max_poll_records=3)
+    assert offsets(read(consumer, 3)) == [0, 1, 2]
+    group.take_away(P0)
+    assert consumer.poll(timeout_ms=SOON_MS) == {}
+    assert group.committed[P0] == 3
+    group.give_back(P0)
+    assert offsets(read(consumer, 1)) == [3]
+
+
+def test_a_group_is_rewound_in_the_listener(group: Group) -> None:
+    fill(group, 4)
+    fill(group, 4, partition=1)
+    first = group.consumer("orders")
+    read(first, 8)
+    first.close()
+    consumer = group.consumer()
+
+    class Rewind(rota.RebalanceListener):
+        @override
+        def on_partitions_assigned(self, partitions: Partitions) -> None:
+            assert [consumer.position(each) for each in partitions] == [4, 4]
+            consumer.seek_to_beginning(*partitions)
+
+    consumer.subscribe("orders", listener=Rewind())
+    assert sorted(offsets(read(consumer, 8))) == sorted([*range(4), *range(4)])
+
+
+def test_lost_partitions_are_told_apart(group: Group) -> None:
+    fill(group, 2)
+    listener = Listener()
+    consumer = group.consumer()
+    consumer.subscribe("orders", listener=listener)
+    read(consumer, 2)
+    group.lose(P0)
+    consumer.poll(timeout_ms=SOON_MS)
+    assert listener.told[-1] == ("lost", (P0,))
+
+
+def test_who_does_not_poll_before_the_deadline_has_lost_its_partitions(group: Group) -> None:
+    fill(group, 2)
+    listener = Listener()
+    consumer = group.consumer()
+    consumer.subscribe("orders", listener=listener)
+    read(consumer, 2)
+    group.take_away(P0)
+    group.expire()
+    consumer.poll(timeout_ms=SOON_MS)
+    assert listener.told[-1] == ("lost", (P0,))
+
+
+def test_a_listener_that_fails_is_called_again_and_nothing_is_returned_before(group: Group) -> None:
+    fill(group, 2)
+    calls: list[int] = []
+
+    class Failing(rota.RebalanceListener):
+        @override
+        def on_partitions_assigned(self, partitions: Partitions) -> None:
+            calls.append(len(partitions))
+            if len(calls) == 1:
+                raise ValueError("not yet")
+
+    consumer = group.consumer()
+    consumer.subscribe("orders", listener=Failing())
+    with pytest.raises(ValueError, match="not yet"):
+        consumer.poll(timeout_ms=WAIT_MS)
+    assert offsets(read(consumer, 2)) == [0, 1]
+    assert calls == [2, 2]

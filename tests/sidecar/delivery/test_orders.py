@@ -6,7 +6,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.ledger.marks import State, read_mark
-from rota_sidecar.ledger.rules import Rules
+from rota_sidecar.ledger.rules import Rules, Verdict
 from tests.sidecar.delivery.driven import (
     INTERVAL_MS,
     PROCESSING_MS,
@@ -248,3 +248,29 @@ def test_everything_there_is_to_see(reads: bool) -> None:
             on.Bounds(0, 15),
         )
         assert view[one(0)].first_unresolved is not None
+
+
+def test_who_cannot_go_first_holds_up_nobody() -> None:
+    driven = Driven(priorities={"urgent": 5})
+    driven.attach(credit=10)
+    driven.assign(0, topic="urgent")
+    driven.acknowledge()
+    driven.find(0)
+    driven.answer_commit()
+    driven.assign(0)
+    driven.acknowledge()
+    driven.find(0)
+    driven.answer_commit()
+    urgent, orders = driven.fetch_of(0, "urgent").ledger, driven.fetch_of().ledger
+    driven.step(on.Read(urgent, [batch(0, 10)], 10, on.Bounds(0, 10)))
+    retry = on.Judgement(urgent, one(0, "urgent"), 0, 0, Verdict.RETRY, 60_000)
+    driven.step(on.Judged([retry]))
+    driven.step(on.Read(orders, [batch(0, 10)], 10, on.Bounds(0, 10)))
+    assert delivered(driven.credit(100)) == [(0, 0, 10)]
+
+
+def test_what_went_out_before_there_was_a_rate_does_not_count() -> None:
+    driven = Driven().begin(0, credit=100_000)
+    driven.read(5_000)
+    configure(driven, rate_max=100)
+    assert delivered(driven.read(50)) == [(0, 5_000, 5_010)]

@@ -63,8 +63,10 @@ def hand_out(core: Core) -> None:
             _give(core, place, book, _budget(core), alone=True)
         return
     while core.turns and _budget(core) > 0:
+        before = len(core.turns)
         given = [_take_turn(core, place) for place in _turns(core)]
-        if not any(given):
+        # Where some have left the queue others may come first now.
+        if not any(given) and len(core.turns) == before:
             return
 
 
@@ -156,7 +158,8 @@ def _budget(core: Core) -> int:
 def _spend(core: Core, records: int) -> None:
     assert core.application is not None
     core.application.credit -= records
-    core.tokens -= records
+    if core.config.rate_max:
+        core.tokens -= records
 
 
 def credit(core: Core, records: int) -> None:

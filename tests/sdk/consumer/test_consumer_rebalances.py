@@ -109,3 +109,42 @@ def test_a_listener_that_fails_is_called_again_and_nothing_is_returned_before(gr
         consumer.poll(timeout_ms=WAIT_MS)
     assert offsets(read(consumer, 2)) == [0, 1]
     assert calls == [2, 2]
+
+
+class Committing(rota.RebalanceListener):
+    """What most listeners are: it commits what goes, and says nothing of what is lost."""
+
+    def __init__(self, consumer: rota.Consumer) -> None:
+        self._consumer = consumer
+
+    @override
+    def on_partitions_revoked(self, partitions: Partitions) -> None:
+        self._consumer.commit()
+
+
+def test_a_listener_that_commits_what_goes_commits_nothing_of_what_is_lost(group: Group) -> None:
+    fill(group, 2)
+    fill(group, 2, partition=1)
+    consumer = group.consumer(enable_auto_commit=False)
+    consumer.subscribe("orders", listener=Committing(consumer))
+    read(consumer, 4)
+    group.lose(P0)
+    assert consumer.poll(timeout_ms=SOON_MS) == {}
+    assert group.committed == {P1: 2}
+
+
+def test_what_is_lost_is_told_once_whatever_the_listener_makes_of_it(group: Group) -> None:
+    class Failing(rota.RebalanceListener):
+        @override
+        def on_partitions_lost(self, partitions: Partitions) -> None:
+            raise ValueError("it fails")
+
+    fill(group, 2)
+    consumer = group.consumer()
+    consumer.subscribe("orders", listener=Failing())
+    read(consumer, 2)
+    group.lose(P0)
+    with pytest.raises(ValueError, match="it fails"):
+        consumer.poll(timeout_ms=SOON_MS)
+    assert consumer.poll(timeout_ms=SOON_MS) == {}
+    assert consumer.assignment() == {P1}

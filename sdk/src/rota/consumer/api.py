@@ -175,7 +175,13 @@ class Consumer:
             self._making.tell_outcomes(self._engine)
             if not isinstance(step, Rebalance):
                 return step
-            self._tell(step)
+            try:
+                self._tell(step)
+            except BaseException:
+                # What is lost is lost, whatever the listener makes of it.
+                if step.kind is Kind.LOST:
+                    self._run(self._engine.told(step))
+                raise
             self._run(self._engine.told(step))
 
     def _tell(self, event: Rebalance) -> None:

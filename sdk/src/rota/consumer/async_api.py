@@ -152,7 +152,13 @@ class AsyncConsumer:
                 self._making.tell_outcomes(self._engine)
                 if not isinstance(step, Rebalance):
                     return step
-                await self._tell(step)
+                try:
+                    await self._tell(step)
+                except BaseException:
+                    # What is lost is lost, whatever the listener makes of it.
+                    if step.kind is Kind.LOST:
+                        await self._engine.told(step)
+                    raise
                 await self._engine.told(step)
         finally:
             self._is_used = False

@@ -313,12 +313,17 @@ class Core:
             held.position = start
         return held.position
 
-    def reached(self, partitions: Collection[TopicPartition] | None = None) -> Mapping[TopicPartition, int]:
-        """How far the application has come, where it has read or sought: the next offsets to read."""
+    def reached(self) -> Mapping[TopicPartition, int]:
+        """
+        How far the application has come, where it has read or sought: the next offsets to read.
+
+        What it is being told to have lost is left out: a listener that commits what goes has nothing to commit then.
+        """
+        lost = self._being_taken() if self._begun is not None and self._begun.kind is Kind.LOST else set()
         return {
             partition: held.position
             for partition, held in self.held.items()
-            if held.moved and held.position is not None and (partitions is None or partition in partitions)
+            if held.moved and held.position is not None and partition not in lost
         }
 
     def _let_go(self, partition: TopicPartition) -> None:

@@ -14,7 +14,7 @@ class RebalanceListener:
     Hears, in the thread that polls, which partitions come and go. Override what you need.
 
     All revocations of a rebalance are told before anything that it assigns. A method that raises is called again by the
-    next poll, and until then nothing goes on; what was to be let go is taken at the deadline.
+    next poll, and until then nothing goes on; what was to be let go is taken at the deadline. What is lost is told once.
 
     >>> class Rewind(rota.RebalanceListener):                           # doctest: +SKIP
     ...     def on_partitions_assigned(self, partitions):

@@ -3,7 +3,7 @@
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.ledger.rules import Verdict
-from tests.sidecar.delivery.driven import PROCESSING_MS, Driven, committed, names
+from tests.sidecar.delivery.driven import PROCESSING_MS, Driven, committed, names, with_settings
 
 
 def hung() -> Driven:
@@ -146,4 +146,14 @@ def test_what_was_picked_by_hand_keeps_nobody_from_anything() -> None:
     driven.answer_commit()
     driven.read(5)
     driven.pass_time(PROCESSING_MS * 3)
+    assert driven.all(do.Leave) == []
+
+
+def test_while_suspended_nobody_has_to_be_there() -> None:
+    driven = Driven()
+    driven.assign(0)
+    driven.find(0)
+    driven.read(5)
+    driven.step(on.Configure(with_settings(driven.delivery.config, suspended=True)))
+    driven.pass_time(PROCESSING_MS * 2)
     assert driven.all(do.Leave) == []

@@ -28,8 +28,10 @@ def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
 
 
 def note_unattended(core: Core) -> None:
-    """Records wait, and nobody is there for whom; or that is over."""
-    if core.application is not None or not any(not place.by_hand for place in core.turns.values()):
+    """Records wait, and nobody is there for whom; or that is over, or meant."""
+    is_meant = core.config.suspended or core.draining is not None
+    waits = core.application is None and any(not place.by_hand for place in core.turns.values())
+    if is_meant or not waits:
         core.unattended_ms = None
     elif core.unattended_ms is None:
         core.unattended_ms = core.now_ms

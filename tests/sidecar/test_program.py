@@ -1,5 +1,6 @@
 """The sidecar with an application beside it, on Rota's coordinator: records flow, are committed, and none is repeated."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -234,3 +235,18 @@ def test_a_state_folder_of_another_sidecar_is_refused_in_a_sentence(
         assert "is in use by another sidecar" in log
         assert "Traceback" not in log
         second.close()
+
+
+def test_settings_are_read_before_anything_is(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"topics": [topic], "suspend": True}))
+    sidecar = Deliverer(tmp_path, f"rota://{coordinator.address}", topic, [f"--settings={settings}"])
+    app = App(tmp_path, sidecar.address)
+    with delivering(sidecar), attached(app):
+        app.wait("assigned")
+        sidecar.wait_until(lambda: sidecar.is_ready)
+        lag = f'rota_lag_records{{group="{topic}",partition="0",topic="{topic}"}}'
+        sidecar.wait_until(lambda: lag in sidecar.metrics())
+        assert app.done == []
+        assert sidecar.metrics()[lag] == RECORDS
+        assert sidecar.terminate() == 0

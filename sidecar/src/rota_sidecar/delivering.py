@@ -381,7 +381,10 @@ class Delivering(Deliveries):
         except TimeoutError:
             pass
         said = pb.ErrorCode.Name(error)
-        raise Unreachable(f"group {self._config.group_id}: what is committed cannot be looked up ({said})")
+        raise Unreachable(
+            f"what group {self._config.group_id} has committed cannot be looked up ({said}): "
+            "see whether its coordinator runs"
+        )
 
     @override
     async def partitions_of(self, topic: str, within_s: float) -> int | None:

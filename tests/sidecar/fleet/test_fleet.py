@@ -224,3 +224,14 @@ def test_without_fleet_it_goes_on_and_dials_again(
         assert committed(coordinator.address, topic) == ends
 
     asyncio.run(tell())
+
+
+def test_fleet_is_shown_the_token(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
+    token = tmp_path / "token"
+    token.write_text("who-we-are\n")
+
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await fleet.wait_until(lambda: bool(fleet.reports))
+        assert fleet.metadata[0]["authorization"] == "Bearer who-we-are"
+
+    told(tmp_path, coordinator, topic, story, f"--token-file={token}", begins=False)

@@ -220,3 +220,18 @@ def test_when_there_is_no_dead_letter_topic_any_more_the_record_comes_again() ->
     driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="")))
     driven.answer_commit()
     assert delivered(driven.read(1)) == [(0, 0, 1)]
+
+
+def test_a_letter_that_the_owner_has_decided_about_is_waited_for_no_more() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    driven.commit_asked({0: 1})
+    driven.answer_commit()
+    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.revoke(0)
+    driven.acknowledge()
+    driven.pass_time(1_000)
+    driven.answer_commit()
+    assert driven.done[-1] == do.GiveUp(1)
+    assert len(driven.all(do.WriteLetter)) == 1

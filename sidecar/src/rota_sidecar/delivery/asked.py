@@ -42,7 +42,7 @@ def _split(
 ) -> tuple[list[Place], dict[Partition, Error]]:
     """What is there, and what is not."""
     places = [core.places[partition] for partition in sorted(partitions) if partition in core.places]
-    return places, dict.fromkeys(set(partitions) - {place.partition for place in places}, error)
+    return places, dict.fromkeys(sorted(set(partitions) - core.places.keys()), error)
 
 
 # ---------------------------------------------------------------------------------------------- commits
@@ -52,7 +52,8 @@ def _commit(core: Core, event: on.CommitAsked) -> None:
     asked = core.places.keys() if event.offsets is None else event.offsets.keys()
     places, errors = _split(core, asked, pb.ILLEGAL_GENERATION)
     mine = [place for place in places if _is_mine(place, event.tenure)]
-    errors |= {place.partition: pb.ILLEGAL_GENERATION for place in places if place not in mine}
+    others = (place for place in places if not _is_mine(place, event.tenure))
+    errors |= {place.partition: pb.ILLEGAL_GENERATION for place in others}
     if event.offsets is None:
         # What another tenure has is not meant.
         errors = {}

@@ -119,7 +119,7 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
             if partition not in told.partitions
         }
         return
-    for partition in () if told is None else told.partitions:
+    for partition in () if told is None else sorted(told.partitions):
         place = core.places.get(partition)
         if place is None:
             continue

@@ -12,11 +12,12 @@ def write(core: Core, place: Place, book: Book) -> None:
         return
     # Those that were due before there was another topic, or none any more, go somewhere too.
     topic = book.dead_letter_topic = core.config.dead_letter_topic or book.dead_letter_topic
+    # Some that could not be written may have been decided about in another way meanwhile.
+    book.letters_wait = False
     for due in book.ledger.letters():
         letter = core.number()
         core.letters[letter] = (book.number, due.offset)
         book.letters.add(due.offset)
-        book.letters_under_way += 1
         core.actions.append(
             do.WriteLetter(letter, topic, place.partition, due.piece, due.reason, due.deliveries)
         )
@@ -29,9 +30,10 @@ def written(core: Core, event: on.LetterWritten) -> None:
     if place is None or (book := place.book) is None:
         return
     core.touch(place)
-    book.letters_under_way -= 1
+    book.letters.discard(offset)
     if event.problem:
         book.ledger.letter_failed(offset)
+        book.letters_wait = True
         if core.now_ms >= book.letter_retry_ms:
             book.letter_retry_ms = core.retry_at(Timer.LETTERS, place.partition, book.letter_attempts)
             book.letter_attempts += 1
@@ -42,7 +44,6 @@ def written(core: Core, event: on.LetterWritten) -> None:
             f"dead letters cannot be written to {topic}, which is tried again and again: {event.problem}",
         )
         return
-    book.letters.discard(offset)
     book.ledger.letter_written(offset)
     core.recount(book)
     book.letter_attempts = 0

@@ -24,7 +24,7 @@ def revoke(core: Core, event: on.Revoke) -> None:
     if isinstance(core.membership, Leaving):
         # What it hangs in is the reason for leaving.
         hurry_ms = core.now_ms
-    going = [place for partition in event.partitions if (place := core.places.get(partition)) is not None]
+    going = _held(core, event.partitions)
     core.revocations[event.revocation] = Revocation(
         {place.partition for place in going}, hurry_ms=hurry_ms, last_ms=last_ms
     )
@@ -37,6 +37,11 @@ def revoke(core: Core, event: on.Revoke) -> None:
         core.touch(place)
     core.timers[Timer.LET_GO, event.revocation] = core.now_ms
     time_passes(core, event.revocation)
+
+
+def _held(core: Core, partitions: Iterable[Partition]) -> list[Place]:
+    """In order, so that two that are told the same do the same."""
+    return [place for partition in sorted(partitions) if (place := core.places.get(partition)) is not None]
 
 
 def _stop(core: Core, place: Place) -> None:
@@ -110,7 +115,7 @@ def lost(core: Core, event: on.Lost) -> None:
 
 def _remove(core: Core, partitions: Iterable[Partition]) -> list[Place]:
     """Those of them that the application knows of."""
-    going = [place for partition in sorted(partitions) if (place := core.places.get(partition)) is not None]
+    going = _held(core, partitions)
     for place in going:
         core.remove(place)
     for number, revocation in list(core.revocations.items()):

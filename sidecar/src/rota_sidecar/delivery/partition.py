@@ -36,9 +36,9 @@ class Book:
         self.fetch_attempts = 0
         self.fetch_retry_ms = 0
         self.dead_letter_topic = ""
-        # Given out to be written, and not known to be there; and how many of them are being written now.
+        # Being written; and whether others could not be, and go again.
         self.letters: set[int] = set()
-        self.letters_under_way = 0
+        self.letters_wait = False
         self.letter_attempts = 0
         self.letter_retry_ms = 0
         # As they were counted last.
@@ -48,12 +48,12 @@ class Book:
     @property
     def is_idle(self) -> bool:
         """Nothing of it is waited for."""
-        return not self.in_hand and not self.letters
+        return not self.in_hand and not self.letters and not self.letters_wait
 
     @property
     def is_replaceable(self) -> bool:
         """Nobody works on anything in it: a letter that could not be written is one that is still to be written."""
-        return not self.in_hand and not self.letters_under_way
+        return not self.in_hand and not self.letters
 
 
 class Edge(Enum):

@@ -31,7 +31,8 @@ class Asking:
         self._open = open_link
         self._clock = clock
 
-    async def _ask(self, call: str, request: Any, within_s: float) -> Any:  # noqa: ANN401  one of many calls
+    async def _ask(self, call: str, request: Any, within_s: float, *, each: bool = False) -> Any:  # noqa: ANN401  one of many calls
+        """`each`: an error of one partition is one of the answer, and may be gone when it is asked again."""
         deadline_s = self._clock() + within_s
 
         async def once() -> Any:  # noqa: ANN401  as above
@@ -39,6 +40,8 @@ class Asking:
             response = await link.ask(call, request, deadline_s - self._clock())
             if "error_code" in response.DESCRIPTOR.fields_by_name:
                 words.check(response.error_code, call, getattr(response, "sentence", ""))
+            if each:
+                words.check_each(response.offsets)
             return response
 
         return await until(once, deadline_s=deadline_s, clock=self._clock)
@@ -99,9 +102,8 @@ class Asking:
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is committed; partitions without a commit are left out."""
         response: pb.CommittedResponse = await self._ask(
-            "Committed", pb.CommittedRequest(partitions=words.partitions(partitions)), within_s
+            "Committed", pb.CommittedRequest(partitions=words.partitions(partitions)), within_s, each=True
         )
-        words.check_each(response.offsets)
         return {
             words.partition_of(each.partition): OffsetAndMetadata(each.offset, each.metadata, _epoch(each))
             for each in response.offsets
@@ -120,8 +122,9 @@ class Asking:
                 for (topic, partition), time in times.items()
             ]
         )
-        response: pb.OffsetsForTimesResponse = await self._ask("OffsetsForTimes", request, within_s)
-        words.check_each(response.offsets)
+        response: pb.OffsetsForTimesResponse = await self._ask(
+            "OffsetsForTimes", request, within_s, each=True
+        )
         return {
             words.partition_of(each.partition): OffsetAndTimestamp(
                 each.offset, each.timestamp_ms, _epoch(each)
@@ -133,13 +136,15 @@ class Asking:
     async def beginnings(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
         """Where the first records lie."""
         request = pb.BeginningOffsetsRequest(partitions=words.partitions(partitions))
-        response: pb.BeginningOffsetsResponse = await self._ask("BeginningOffsets", request, within_s)
+        response: pb.BeginningOffsetsResponse = await self._ask(
+            "BeginningOffsets", request, within_s, each=True
+        )
         return _bounds(response.offsets)
 
     async def ends(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
         """Where the next records will lie."""
         request = pb.EndOffsetsRequest(partitions=words.partitions(partitions))
-        response: pb.EndOffsetsResponse = await self._ask("EndOffsets", request, within_s)
+        response: pb.EndOffsetsResponse = await self._ask("EndOffsets", request, within_s, each=True)
         return _bounds(response.offsets)
 
     async def partitions_for_topic(self, topic: str, within_s: float) -> set[int] | None:
@@ -158,5 +163,4 @@ def _epoch(offset: pb.PartitionOffset) -> int:
 
 
 def _bounds(offsets: Sequence[pb.PartitionOffset]) -> Mapping[TopicPartition, int]:
-    words.check_each(offsets)
     return {words.partition_of(each.partition): each.offset for each in offsets}

@@ -1,0 +1,50 @@
+"""A consumer and its sidecar on a real Kafka broker."""
+
+from typing import Any
+
+import pytest
+
+import rota
+from tests.support.kafka import Kafka
+
+pytestmark = pytest.mark.kafka
+
+WAIT_MS = 20_000
+RECORDS = 300
+
+
+@pytest.fixture
+def topic(kafka: Kafka, unique_name: str) -> str:
+    kafka.create_topic(unique_name, partitions=3)
+    with rota.Producer(kafka.bootstrap) as producer:
+        producer.send_many(unique_name, [b"%d" % number for number in range(RECORDS)]).result(30)
+    return unique_name
+
+
+def read(consumer: rota.Consumer, count: int) -> list[rota.Record[Any, Any]]:
+    found: list[rota.Record[Any, Any]] = []
+    while len(found) < count:
+        polled = consumer.poll(timeout_ms=WAIT_MS)
+        assert polled, f"{len(found)} of {count} records came"
+        found += [record for records in polled.values() for record in records]
+    return found
+
+
+def test_records_come_once_and_offsets_in_a_transaction_are_where_the_next_consumer_begins(
+    kafka: Kafka, topic: str
+) -> None:
+    settings: Any = {"group_id": topic, "bootstrap_servers": kafka.bootstrap, "enable_auto_commit": False}
+    with rota.Consumer(topic, **settings) as consumer:
+        records = read(consumer, RECORDS)
+        assert sorted(int(record.value) for record in records) == list(range(RECORDS))
+        ends = {rota.TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
+        assert consumer.end_offsets(list(ends)) == ends
+        with rota.Producer(kafka.bootstrap, transactional_id=topic) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+        assert {place: consumer.committed(place) for place in ends} == ends
+    with rota.Producer(kafka.bootstrap) as producer:
+        producer.send(topic, b"999").result(30)
+    with rota.Consumer(topic, **settings) as consumer:
+        assert [record.value for record in read(consumer, 1)] == [b"999"]

@@ -133,6 +133,7 @@ class Serving:
         """Drain, leave, and end; told again: wait for nobody any more."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._finish(reason))
+            self._ending.add_done_callback(self._finished)
         else:
             self._draining.hurry()
 
@@ -140,6 +141,10 @@ class Serving:
         await self._draining.finish()
         await self._delivering.put_back()
         self._members.end(reason, leave_static=self._draining.is_scaled_away)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._delivering.broke(error)
 
     async def _minding_input(self) -> None:
         """Whoever started this for itself is gone when standard input ends."""

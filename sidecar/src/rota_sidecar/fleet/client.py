@@ -86,6 +86,12 @@ class FleetClient:
                 self._said = ""
                 self._desk.obey(order)
             return True
+        except asyncio.CancelledError:
+            # gRPC cancels calls by itself, too; who converses is not cancelled by that.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise Unreachable(f"the stream to {asking.address} was given up: it is dialled again") from None
         except grpc.aio.AioRpcError as error:
             raise asking.failure(error.code(), error.details() or "") from None
         finally:

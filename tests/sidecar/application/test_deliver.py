@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import grpc
-import grpc.aio
 import pytest
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
@@ -22,11 +20,9 @@ from tests.sidecar.application.talking import (
     at,
     credit,
     ended,
-    goodbye,
     judged,
     judgement,
     play,
-    refused,
     values,
 )
 
@@ -352,98 +348,6 @@ def test_more_credit_than_anybody_needs_is_refused(tmp_path: Path) -> None:
         code, words = await ended(await talk.deliver(), credit(CREDIT_MAX), credit(1))
         assert code is Code.INVALID_ARGUMENT
         assert "would be more than 1000000" in words
-
-    play(tmp_path, story)
-
-
-def test_deliver_needs_an_attachment_of_that_session(tmp_path: Path) -> None:
-    async def story(talk: Talk) -> None:
-        words = "no application is attached under session {}: open Attach first"
-        assert await ended(await talk.deliver()) == (Code.FAILED_PRECONDITION, words.format(1))
-        await talk.attach()
-        assert await ended(await talk.deliver(2)) == (Code.FAILED_PRECONDITION, words.format(2))
-
-    play(tmp_path, story)
-
-
-def test_who_reads_by_itself_gets_no_records(tmp_path: Path) -> None:
-    async def story(talk: Talk) -> None:
-        stream = await talk.attach(reads_itself=True)
-        code, words = await ended(await talk.deliver())
-        assert code is Code.FAILED_PRECONDITION
-        assert "attach without reads_itself" in words
-        code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
-        assert code is Code.FAILED_PRECONDITION
-        await stream.write(goodbye())
-        assert await stream.read() is grpc.aio.EOF
-
-    play(tmp_path, story)
-
-
-def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
-    async def story(talk: Talk) -> None:
-        stream = await talk.attach()
-        first = await talk.deliver()
-        await first.write(credit(1))
-        await talk.deliveries.until(lambda: talk.deliveries.credit)
-        code, words = await ended(await talk.deliver())
-        assert code is Code.FAILED_PRECONDITION
-        assert words.startswith("a Deliver stream takes the records of this attachment already")
-        code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
-        assert code is Code.FAILED_PRECONDITION
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
-        assert values((await message_of(first)).partitions) == [(0, b"a")]
-        await stream.write(goodbye())
-        assert await first.read() is grpc.aio.EOF
-
-    play(tmp_path, story)
-
-
-def test_a_deliver_stream_that_breaks_is_the_end_of_the_application(tmp_path: Path) -> None:
-    async def story(talk: Talk) -> None:
-        stream = await talk.attach()
-        records = await talk.deliver()
-        await records.write(credit(1))
-        await talk.deliveries.until(lambda: talk.deliveries.credit)
-        records.cancel()
-        assert await ended(stream) == (
-            Code.ABORTED,
-            "the Deliver stream of this attachment ended (it broke): attach anew",
-        )
-        assert talk.deliveries.detached == [(1, False)]
-
-    play(tmp_path, story)
-
-
-def test_losing_attach_ends_deliver_too(tmp_path: Path) -> None:
-    async def story(talk: Talk) -> None:
-        stream = await talk.attach()
-        records = await talk.deliver()
-        await records.write(credit(1))
-        await talk.deliveries.until(lambda: talk.deliveries.credit)
-        stream.cancel()
-        code, words = await ended(records)
-        assert code is Code.ABORTED
-        assert words == "the Attach stream of this session ended: attach anew"
-
-    play(tmp_path, story)
-
-
-def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
-    async def story(talk: Talk) -> None:
-        await talk.attach()
-        first = await talk.deliver()
-        await first.write(credit(5))
-        await talk.deliveries.until(lambda: talk.deliveries.credit)
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
-        assert values((await message_of(first)).partitions) == [(0, b"a")]
-        await first.write(judged(judgement(0)))
-        await first.done_writing()
-        assert await first.read() is grpc.aio.EOF
-        assert [each.first for each in talk.deliveries.judgements] == [0]
-        talk.deliveries.there.deliver([handed(piece(batch(1, [b"b"])))])
-        assert values((await message_of(await talk.deliver())).partitions) == [(1, b"b")]
-        assert talk.deliveries.detached == []
 
     play(tmp_path, story)
 

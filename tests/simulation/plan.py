@@ -116,12 +116,14 @@ class DeliveryPlan:
 
     @classmethod
     def draw(cls, chance: random.Random) -> "DeliveryPlan":
+        concurrency = chance.choice([1, 4, 64])
         return cls(
             ordering=chance.choice(list(Ordering)),
             takes_many=chance.random() < 0.7,
             sync=chance.random() < 0.4,
-            concurrency=chance.choice([1, 4, 64]),
-            work_s=chance.choice([0.005, 0.05, 0.2]),
+            concurrency=concurrency,
+            # One member must be able to do the work of all.
+            work_s=min(chance.choice([0.005, 0.05, 0.2]), concurrency * 0.02),
             processing_timeout_s=chance.choice([3.0, 6.0]),
             has_dead_letters=True,
             crash_every_s=chance.choice([0, 5, 15]),

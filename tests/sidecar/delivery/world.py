@@ -158,6 +158,8 @@ class World:
         if self.ledgers.get(fetch.partition) != fetch.ledger:
             assert fetch.ledger > self.ledgers.get(fetch.partition, 0)
             self.ledgers[fetch.partition] = fetch.ledger
+            # What is still looked up is late by now.
+            self.look_ups.pop(fetch.partition, None)
             assert fetch.offset <= max(log.first_undone, log.start), "it begins behind what is not done"
             log.done = set(range(fetch.offset))
             self._void([fetch.partition])
@@ -294,7 +296,7 @@ class World:
     def _look_up(self, call: do.LookUp, error: pb.ErrorCode.ValueType) -> None:
         bounds = {each: on.Bounds(self.logs[each].start, self.logs[each].end) for each in call.partitions}
         for partition, bound in bounds.items():
-            if self.look_ups[partition] == call.request:
+            if self.look_ups.get(partition) == call.request:
                 # Whoever begins there has decided about everything before it.
                 self.logs[partition].done |= set(range(bound.start))
         self.step(on.LookedUp(call.request, bounds if error == pb.NONE else {}, "not now"))

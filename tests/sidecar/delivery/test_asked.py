@@ -46,6 +46,16 @@ def test_who_commits_itself_finds_nothing_committed_by_the_sidecar() -> None:
         assert driven.all(do.Commit) == []
 
 
+def test_what_was_not_committed_by_who_commits_itself_comes_again_when_it_is_gone() -> None:
+    for clean in (True, False):
+        driven = Driven().begin(0, commits_itself=True)
+        driven.read(10)
+        driven.judge(0, 9)
+        driven.detach(clean=clean)
+        driven.find(4)
+        assert driven.fetch_of().offset == 4
+
+
 # ---------------------------------------------------------------------------------------------- commits asked for
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery import starting
 from rota_sidecar.delivery.core import Application, Core, Told, Traits
 from rota_sidecar.delivery.partition import LettingGo, Place
 from rota_sidecar.member.partitions import Tenure
@@ -34,6 +35,8 @@ def detached(core: Core, event: on.Detached) -> None:
         if isinstance(place.state, LettingGo):
             place.state.event_id = None
         _take_back(core, place, clean=event.clean)
+        if not core.commits_by_itself and not core.traits.reads_itself:
+            starting.begin_at_committed(core, place)
     core.touch_all()
 
 

@@ -227,6 +227,14 @@ def renew(core: Core, place: Place, book: Book) -> None:
     open_book(core, place, point.offset, mark=read_mark(point.metadata), begins=book.begins)
 
 
+def begin_at_committed(core: Core, place: Place) -> None:
+    """What it finished and did not commit comes again: whoever was to commit it is gone."""
+    if isinstance(place.state, Running):
+        core.drop_book(place)
+        place.state = Finding()
+        core.touch(place)
+
+
 # ---------------------------------------------------------------------------------------------- what is no longer there
 
 

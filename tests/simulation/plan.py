@@ -122,8 +122,8 @@ class DeliveryPlan:
             takes_many=chance.random() < 0.7,
             sync=chance.random() < 0.4,
             concurrency=concurrency,
-            # One member must be able to do the work of all.
-            work_s=min(chance.choice([0.005, 0.05, 0.2]), concurrency * 0.02),
+            # One member alone must come round to each partition within moments, whatever waits there.
+            work_s=min(chance.choice([0.005, 0.05, 0.2]), concurrency * 0.005),
             processing_timeout_s=chance.choice([3.0, 6.0]),
             has_dead_letters=True,
             crash_every_s=chance.choice([0, 5, 15]),

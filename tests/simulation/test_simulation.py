@@ -14,21 +14,22 @@ from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.run import simulate
 from tests.simulation.situations import DELIVERIES, FAULTS, SITUATIONS
 from tests.simulation.zoo import BUGS, CANARY, HINTS, LIVENESS, ZOO
-from tests.simulation.zoo_deliveries import ZOO_DELIVERIES
+from tests.simulation.zoo_deliveries import HINTS_OF_DELIVERIES, ZOO_DELIVERIES
 from tests.support.tree import REPO, files
 
 pytestmark = pytest.mark.simulation
 
 # Of one run, and of each round of a soak: half a second each.
 SEEDS = 80
-# Of deliveries, a second each.
-DELIVERING_SEEDS = 30
+# Of deliveries, two seconds each.
+DELIVERING_SEEDS = 25
+DELIVERING_STEPS = 2_000
 # Further apart than the seeds of one run.
 SEEDS_APART = 1_000_000
 # What a run must have met to mean anything.
 FAULTS_MIN = 1_000
 SITUATIONS_MIN = 100
-DELIVERIES_MIN = 20
+DELIVERIES_MIN = 5
 ZOO_SEEDS = 200
 ZOO_STEPS = 5_000
 
@@ -70,7 +71,7 @@ def test_no_seed_breaks_an_invariant_of_deliveries(seed: int, report: list[str])
     met: Counter[str] = Counter()
     first = first_seed() + seed * SEEDS_APART
     for current in range(first, first + DELIVERING_SEEDS):
-        met.update(simulate(current, delivers=True).met)
+        met.update(simulate(current, DELIVERING_STEPS, delivers=True).met)
     report.append(f"{DELIVERING_SEEDS} seeds with deliveries from {first}")
     report += [f"{met[name]:>7} {name}" for name in DELIVERIES]
     rare = {name: met[name] for name in DELIVERIES if met[name] < DELIVERIES_MIN}
@@ -88,9 +89,11 @@ def test_a_known_bug_is_caught(bug: str, report: list[str]) -> None:
 @pytest.mark.parametrize("bug", ZOO_DELIVERIES)
 def test_a_known_bug_of_deliveries_is_caught(bug: str, report: list[str]) -> None:
     with ZOO_DELIVERIES[bug]():
-        seed, caught = first_that_fails(range(1, ZOO_SEEDS + 1), bug, delivers=True)
+        seed, caught = first_that_fails(
+            range(HINTS_OF_DELIVERIES.get(bug, 1), ZOO_SEEDS + 1), bug, delivers=True
+        )
     report.append(f"caught at seed {seed:>3}: {bug} ({str(caught)[:80]})")
-    assert simulate(seed, ZOO_STEPS, delivers=True).steps >= ZOO_STEPS
+    assert passes(seed, delivers=True)
 
 
 @pytest.mark.parametrize(("invariant", "bug"), LIVENESS.items(), ids=LIVENESS.keys())
@@ -119,7 +122,7 @@ def first_that_fails(seeds: Iterable[int], bug: str, *, delivers: bool = False) 
     """The first of these seeds that fails, and how."""
     for seed in seeds:
         try:
-            simulate(seed, ZOO_STEPS, delivers=delivers)
+            simulate(seed, DELIVERING_STEPS if delivers else ZOO_STEPS, delivers=delivers)
         except (AssertionError, KeyError) as caught:
             # Its frames hold the whole run.
             return seed, caught.with_traceback(None)
@@ -127,9 +130,10 @@ def first_that_fails(seeds: Iterable[int], bug: str, *, delivers: bool = False) 
 
 
 @cache
-def passes(seed: int) -> bool:
+def passes(seed: int, *, delivers: bool = False) -> bool:
     """Whether a seed passes with nothing wrong in the code; it raises what is."""
-    return simulate(seed, ZOO_STEPS).steps >= ZOO_STEPS
+    steps = DELIVERING_STEPS if delivers else ZOO_STEPS
+    return simulate(seed, steps, delivers=delivers).steps >= steps
 
 
 def test_a_seed_does_the_same_in_every_process() -> None:

@@ -98,3 +98,10 @@ ZOO_DELIVERIES: dict[str, Bug] = {
     "credit is endless": replaced(handing_out, "_budget", lambda core: 1_000),
     "nothing is committed": replaced(commits, "own_point", lambda core, place: None),
 }
+# Where to begin to look: the first seeds that meet what these need.
+HINTS_OF_DELIVERIES = {
+    "late verdicts count": 30,
+    "gives up before all is committed": 10,
+    "those behind a retry stay in hand": 29,
+    "a hung application keeps its partitions": 17,
+}

@@ -384,7 +384,8 @@ async def empty_out(over: grpc.aio.Channel) -> None:
         ]
         left = await call(over, pb.LeaveGroupRequest(group_id=group.group_id, members=leaving), OWNER)
         assert isinstance(left, pb.LeaveGroupResponse)
-        assert {member.error_code for member in left.members} <= {pb.NONE}
+        # A session may have ended since they were listed.
+        assert {member.error_code for member in left.members} <= {pb.NONE, pb.UNKNOWN_MEMBER_ID}
 
 
 async def state_of(over: grpc.aio.Channel, *group_ids: str) -> list[bytes]:

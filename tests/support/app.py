@@ -201,6 +201,8 @@ class Attached:
         # To be acknowledged when nothing of these is in hand any more.
         self._letting_go: dict[int, set[Partition]] = {}
         self._working_on: Partition | None = None
+        # Records that were on their way when their partition went are nobody's: they are not begun.
+        self._has: set[Partition] = set()
         # By ledger, the turn and the offset of each RETRY.
         self._retried: dict[int, list[tuple[int, int]]] = {}
         self._is_attached = False
@@ -231,7 +233,9 @@ class Attached:
                 if response.HasField("attached"):
                     self._is_attached = True
                     self._tell("attached", session=response.attached.session)
-                    delivering = group.create_task(self._deliver(stub, response.attached.session))
+                    hello = pb.DeliverRequest.Hello(session=response.attached.session)
+                    self._to_deliver.put_nowait(pb.DeliverRequest(hello=hello))
+                    delivering = group.create_task(self._deliver(stub))
                 else:
                     self._happen(response.event)
             work.cancel()
@@ -255,7 +259,10 @@ class Attached:
             generation=event.tenure.generation_id,
             reason=event.reason,
         )
+        if event.kind == pb.ASSIGNED:
+            self._has |= partitions
         if event.kind in (pb.REVOKING, pb.LOST):
+            self._has -= partitions
             # What it has begun it ends, though nobody may be interested any more.
             self._letting_go[event.event_id] = partitions
             self._acknowledge_what_is_let_go()
@@ -263,14 +270,13 @@ class Attached:
         if event.kind != pb.REVOKED:
             self._acknowledge(event.event_id)
 
-    async def _deliver(self, stub: "ConsumerAsyncStub", session: int) -> None:
-        self._to_deliver.put_nowait(pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=session)))
+    async def _deliver(self, stub: "ConsumerAsyncStub") -> None:
         self._grant(self._options.credit)
         with suppress(grpc.aio.AioRpcError):  # Attach says why
             async for response in stub.Deliver(outgoing(self._to_deliver)):
                 for part in response.partitions:
                     came = list(records_of(part))
-                    meant = [each for each in came if not self._is_void(each)]
+                    meant = [each for each in came if each.partition in self._has and not self._is_void(each)]
                     self._records.extend(meant)
                     self._grant(len(came) - len(meant))
                 for refusal in response.refusals:
@@ -371,8 +377,9 @@ class Attached:
                 self._acknowledge(event_id)
 
     def _acknowledge(self, event_id: int) -> None:
+        # Behind the verdicts, which it must not overtake.
         acknowledge = pb.AttachRequest.Acknowledge(event_id=event_id)
-        self._to_attach.put_nowait(pb.AttachRequest(acknowledge=acknowledge))
+        self._to_deliver.put_nowait(pb.DeliverRequest(acknowledge=acknowledge))
 
 
 def about(record: Record) -> dict[str, object]:

@@ -63,8 +63,8 @@ class Crew:
             member.check()
             if not member.app.is_running:
                 assert self.has_deaths, f"{member.app.name} ended:\n{member.app.process.tail()}"
-                member.note_death()
                 self.hit(DEATH, member.partitions)
+                member.note_death()
                 member.app.start()
 
     def settle(self) -> None:

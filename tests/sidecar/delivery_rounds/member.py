@@ -145,6 +145,9 @@ class Member:
 
     def _ended(self) -> None:
         self.ended_ms.append(steady_ms())
+        # It has nothing before it is told so anew.
+        self._heard = len(self.app.events)
+        self._partitions.clear()
 
     def close(self) -> None:
         """End both, whatever they do."""

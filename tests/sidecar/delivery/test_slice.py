@@ -170,6 +170,20 @@ def test_it_gives_up_in_time_though_the_coordinator_answers_nothing() -> None:
     assert driven.now_ms < deadline_ms
 
 
+def test_who_is_asked_anew_with_more_time_still_commits() -> None:
+    driven = Driven().begin(0)
+    driven.read(10)
+    driven.judge(0, 9)
+    driven.revoke(0, within_ms=10_000)
+    driven.acknowledge()
+    assert committed(driven.last(do.Commit)) == {0: 10}
+    driven.revoke(0, within_ms=60_000)
+    assert driven.pass_time(10_000)[-1] == do.GiveUp(1)
+    driven.answer_commit(pb.NOT_COORDINATOR)
+    driven.pass_time(1_000)
+    assert driven.answer_commit() == [do.GiveUp(2)]
+
+
 def test_with_nobody_attached_it_commits_and_gives_up_at_once() -> None:
     driven = Driven()
     driven.assign(0)

@@ -83,7 +83,10 @@ def give_up(core: Core) -> None:
         _end(core, number)
         for place in places:
             assert isinstance(place.state, LettingGo)
-            place.state.given_up = True
+            # The member may have asked anew meanwhile, with more time.
+            place.state.given_up = not any(
+                place.partition in other.partitions for other in core.revocations.values()
+            )
         core.actions.append(do.GiveUp(number))
 
 

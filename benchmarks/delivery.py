@@ -6,6 +6,7 @@ engines; then a thousand a second come one by one, and how old each is when the 
 it stands a tuned confluent-kafka consumer on the same broker, which commits by itself too.
 """
 
+import os
 import statistics
 import struct
 import threading
@@ -21,6 +22,7 @@ from confluent_kafka import Producer as KafkaProducer
 import rota
 from benchmarks.peers import page, servers
 from benchmarks.peers.voice import TOPIC
+from benchmarks.sidecar import memory
 from tests.support.sidecar import Deliverer
 from tests.support.workdir import workdir
 
@@ -68,9 +70,7 @@ class Usage(NamedTuple):
 def usage(pid: int) -> Usage:
     """What it has used, and has."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
-    return Usage((int(fields[11]) + int(fields[12])) / 100, int(line.split()[1]) / 1024)
+    return Usage((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), memory(pid))
 
 
 @contextmanager

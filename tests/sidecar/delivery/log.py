@@ -14,6 +14,10 @@ class Log:
     stored: on.Stored = field(default_factory=lambda: on.Stored(-1, ""))
     # Whatever is committed or begun lies at or before the first record that is not among these.
     done: set[int] = field(default_factory=set)
+    # What the commit that was read last said to be done beyond it; None: the next ledger goes on where one stands.
+    found: set[int] | None = None
+    # These have verdicts, and a ledger that goes on for another one need not know of them.
+    may_come_again: set[int] = field(default_factory=set)
     # It was sought, and that is not committed: another tenure knows nothing of it.
     is_sought: bool = False
     # What somebody wanted to have committed, whatever has verdicts.
@@ -29,6 +33,14 @@ class Log:
             self.is_sought = False
             self.done |= set(range(self.stored.offset))
 
+    def begin_ledger(self, offset: int) -> None:
+        """From here on, with what is known to be done beyond."""
+        known = {each for each in self.done if each > offset} if self.found is None else self.found
+        self.may_come_again = known if self.found is None else set()
+        self.found = None
+        self.done = known.union(range(offset))
+
     def decide_below(self, offset: int) -> None:
         """The owner wants to go on there, whatever has verdicts."""
         self.done = set(range(offset))
+        self.found = set()

@@ -230,14 +230,36 @@ def test_a_seek_to_an_end_is_answered_when_it_is_known_where_that_is() -> None:
     assert driven.fetch_of().offset == 99
 
 
-def test_a_seek_in_what_is_not_there_or_going_or_nowhere_is_refused() -> None:
-    driven = Driven().begin(0, 1)
-    driven.revoke(1)
-    assert driven.answers(driven.seek(5, 1, 9))[0].errors == {
-        one(1): pb.ILLEGAL_GENERATION,
-        one(9): pb.UNKNOWN_TOPIC_OR_PARTITION,
-    }
+def test_a_seek_in_what_is_not_there_or_nowhere_is_refused() -> None:
+    driven = Driven().begin(0)
+    assert driven.answers(driven.seek(5, 9))[0].errors == {one(9): pb.UNKNOWN_TOPIC_OR_PARTITION}
     assert driven.answers(driven.seek(-3, 0))[0].errors == {one(0): pb.OFFSET_OUT_OF_RANGE}
+
+
+def test_a_seek_in_what_is_going_says_where_the_next_owner_begins() -> None:
+    driven = Driven().begin(0)
+    driven.read(10)
+    driven.revoke(0)
+    assert driven.answers(driven.seek(7, 0))[0].errors == {one(): pb.NONE}
+    assert driven.all(do.GiveUp) == [], "the application is told of it still"
+    driven.acknowledge()
+    assert committed(driven.last(do.Commit)) == {0: 7}
+    assert driven.answer_commit() == [do.GiveUp(1)]
+
+
+def test_where_the_log_ends_is_not_looked_up_for_what_is_going() -> None:
+    driven = Driven().begin(0)
+    driven.revoke(0)
+    assert driven.answers(driven.seek(-1, 0))[0].errors == {one(): pb.ILLEGAL_GENERATION}
+
+
+def test_what_was_given_up_is_not_sought_any_more() -> None:
+    driven = Driven().begin(0)
+    driven.revoke(0)
+    driven.acknowledge()
+    driven.answer_commit()
+    assert driven.all(do.GiveUp) == [do.GiveUp(1)]
+    assert driven.answers(driven.seek(7, 0))[0].errors == {one(): pb.ILLEGAL_GENERATION}
 
 
 def test_a_seek_that_waits_is_answered_when_the_partition_goes() -> None:

@@ -5,6 +5,7 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
+from rota_sidecar.ledger.batches import Ordering
 from rota_sidecar.ledger.marks import State, read_mark
 from rota_sidecar.ledger.rules import Rules, Verdict
 from tests.sidecar.delivery.driven import (
@@ -19,6 +20,7 @@ from tests.sidecar.delivery.driven import (
     one,
     with_settings,
 )
+from tests.sidecar.ledger.desk import said_beyond
 
 # ---------------------------------------------------------------------------------------------- drains
 
@@ -60,6 +62,40 @@ def test_it_goes_on_after_a_drain_under_an_open_mark() -> None:
     assert names(driven.step(on.Undrain()))[-1] == "Commit"
     assert read_mark(offset_of(driven.last(do.Commit)).metadata).state is State.OPEN
     assert delivered(driven.answer_commit()) == [(0, 5, 10)]
+
+
+def test_a_drain_says_what_is_done_behind_a_gap() -> None:
+    driven = side_by_side(4)
+    driven.step(on.Drain(driven.now_ms + 30_000))
+    driven.judge(2, 3)
+    driven.judge(0, 0, Verdict.RETRY)
+    driven.judge(1, 1, Verdict.RETRY)
+    driven.answer_commit()
+    offset = offset_of(driven.last(do.Commit))
+    assert (offset.offset, said_beyond(offset.metadata)) == (0, {2, 3})
+
+
+def test_a_coordinator_that_refuses_that_for_its_length_is_told_less() -> None:
+    driven = side_by_side(4)
+    driven.judge(2, 3)
+    driven.step(on.Drain(driven.now_ms + 30_000))
+    driven.judge(0, 0, Verdict.RETRY)
+    driven.judge(1, 1, Verdict.RETRY)
+    driven.answer_commit()
+    assert said_beyond(offset_of(driven.last(do.Commit)).metadata) == {2, 3}
+    driven.answer_commit(pb.OFFSET_METADATA_TOO_LARGE)
+    driven.pass_time(1_000)
+    offset = offset_of(driven.last(do.Commit))
+    assert (offset.offset, offset.metadata) == (0, "rota:1:1:0:clean")
+    assert driven.answer_commit() == [do.Drained(0)]
+    assert driven.all(do.Problem) == []
+
+
+def side_by_side(records: int) -> Driven:
+    """They are in hand, in no order."""
+    driven = Driven(rules=Rules(ordering=Ordering.UNORDERED)).begin(0)
+    driven.read(records)
+    return driven
 
 
 def test_what_is_revoked_during_a_drain_is_given_up_as_ever() -> None:
@@ -198,6 +234,41 @@ def test_what_it_reports_before_it_lets_go_is_committed() -> None:
     driven.acknowledge()
     assert committed(driven.last(do.Commit)) == {0: 70}
     assert names(driven.answer_commit()) == ["GiveUp"]
+
+
+def test_who_reads_by_itself_goes_back_by_a_seek() -> None:
+    driven = reads_itself()
+    report(driven, 50)
+    driven.seek(20, 0)
+    assert driven.delivery.positions == {one(): 20}
+    report(driven, 30)
+    assert driven.delivery.positions == {one(): 30}
+    driven.pass_time(INTERVAL_MS)
+    driven.answer_commit()
+    driven.pass_time(INTERVAL_MS)
+    assert committed(driven.last(do.Commit)) == {0: 30}
+
+
+def test_the_time_of_a_report_is_that_of_no_later_record() -> None:
+    driven = reads_itself()
+    report(driven, 50)
+    driven.commit_asked({0: 60})
+    assert driven.delivery.positions == {one(): 60}
+    assert driven.delivery.partitions[one()].reported_ms is None
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_was_reported_and_not_committed_is_forgotten_with_who_commits_itself(clean: bool) -> None:
+    driven = Driven().begin(0, offset=5, reads_itself=True, commits_itself=True)
+    report(driven, 50)
+    driven.detach(clean=clean)
+    driven.attach(reads_itself=True, commits_itself=True)
+    driven.find(7)
+    assert driven.delivery.positions == {one(): 7}
+    assert driven.delivery.partitions[one()].reported_ms is None
+    report(driven, 20)
+    assert driven.delivery.positions == {one(): 20}
+    assert driven.all(do.Commit) == []
 
 
 def test_who_does_not_read_by_itself_has_nothing_to_report() -> None:

@@ -13,6 +13,7 @@ from rota_sidecar.ledger.rules import Verdict
 from rota_sidecar.member.partitions import Offset, Partition, Tenure
 from tests.sidecar.delivery.driven import with_settings
 from tests.sidecar.delivery.log import Log
+from tests.sidecar.ledger.desk import said_beyond
 
 PARTITIONS = [Partition("orders", number) for number in range(3)]
 REVOKE_MS = 20_000
@@ -65,6 +66,7 @@ class World:
         self.ledgers: dict[Partition, int] = {}
         self.letters: dict[int, int] = {}
         self.look_ups: dict[Partition, int] = {}
+        self.finds: dict[Partition, int] = {}
         self.asked: dict[int, on.Event] = {}
         self.answered: set[int] = set()
 
@@ -149,7 +151,7 @@ class World:
             case do.LookUp():
                 self.look_ups.update(dict.fromkeys(call.partitions, call.request))
             case do.Find():
-                pass
+                self.finds.update(dict.fromkeys(call.partitions, call.request))
         self.calls.append(call)
 
     def _check_fetch(self, fetch: do.Fetch) -> None:
@@ -160,8 +162,9 @@ class World:
             self.ledgers[fetch.partition] = fetch.ledger
             # What is still looked up is late by now.
             self.look_ups.pop(fetch.partition, None)
+            self.finds.pop(fetch.partition, None)
             assert fetch.offset <= max(log.first_undone, log.start), "it begins behind what is not done"
-            log.done = set(range(fetch.offset))
+            log.begin_ledger(fetch.offset)
             self._void([fetch.partition])
 
     def _void(self, partitions: Collection[Partition]) -> None:
@@ -204,7 +207,8 @@ class World:
             for offset in range(piece.first, piece.end):
                 assert offset not in hands.offsets, "it is in hand already"
                 # A reset may be committed already that is still to be heard of.
-                assert offset not in log.done or offset < max(log.wanted, default=0), "it has its verdict"
+                has_verdict = offset in log.done and offset not in log.may_come_again
+                assert not has_verdict or offset < max(log.wanted, default=0), "it has its verdict"
                 keys = piece.batch.keys
                 hands.offsets[offset] = None if keys is None else keys[offset - piece.batch.first]
         if self.rules.ordering is Ordering.PARTITION:
@@ -282,8 +286,7 @@ class World:
         call = self.calls.pop(place % len(self.calls))
         match call:
             case do.Find():
-                stored = {partition: self.logs[partition].stored for partition in call.partitions}
-                self.step(on.Found(call.request, error, stored if error == pb.NONE else {}))
+                self._find(call, error)
             case do.LookUp():
                 self._look_up(call, error)
             case do.Commit():
@@ -293,12 +296,20 @@ class World:
             case do.WriteLetter():
                 self._write(call, error)
 
+    def _find(self, call: do.Find, error: pb.ErrorCode.ValueType) -> None:
+        stored = {partition: self.logs[partition].stored for partition in call.partitions}
+        for partition, each in stored.items():
+            if self.finds.get(partition) == call.request and error == pb.NONE:
+                self.logs[partition].found = said_beyond(each.metadata)
+        self.step(on.Found(call.request, error, stored if error == pb.NONE else {}))
+
     def _look_up(self, call: do.LookUp, error: pb.ErrorCode.ValueType) -> None:
         bounds = {each: on.Bounds(self.logs[each].start, self.logs[each].end) for each in call.partitions}
         for partition, bound in bounds.items():
             if self.look_ups.get(partition) == call.request:
                 # Whoever begins there has decided about everything before it.
                 self.logs[partition].done |= set(range(bound.start))
+                self.logs[partition].found = set()
         self.step(on.LookedUp(call.request, bounds if error == pb.NONE else {}, "not now"))
 
     def _commit(self, commit: do.Commit, error: pb.ErrorCode.ValueType) -> None:
@@ -451,8 +462,7 @@ class World:
 
     def seek(self, partition: Partition, offset: int) -> None:
         log = self.logs[partition]
-        going = {each for partitions, _ in self.revocations.values() for each in partitions}
-        if not self.is_attached or partition not in self.held or partition in going:
+        if not self.is_attached or partition not in self.held:
             return
         offset = max(log.start, min(offset, log.end))
         log.decide_below(offset)

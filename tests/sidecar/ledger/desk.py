@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from rota_sidecar.ledger import beyond
 from rota_sidecar.ledger.batches import Batch, Handover, Ordering
 from rota_sidecar.ledger.ledger import Ledger
-from rota_sidecar.ledger.marks import Mark, Point
+from rota_sidecar.ledger.marks import Mark, Point, read_mark
 from rota_sidecar.ledger.rules import Rules, Verdict
 
 IN_ORDER = Rules()
@@ -109,3 +110,9 @@ def wants_alone(ledger: Ledger) -> bool:
 def held_since(ledger: Ledger) -> int | None:
     """How long the application has been at it."""
     return ledger.held_since_ms
+
+
+def said_beyond(metadata: str) -> set[int]:
+    """What a commit says to be done beyond its offset."""
+    runs = beyond.read(read_mark(metadata).beyond)
+    return {offset for run in runs for offset in range(run.first, run.end)}

@@ -14,6 +14,7 @@ from rota_sidecar.ledger.batches import Batch, Handover, Ordering
 from rota_sidecar.ledger.ledger import Ledger
 from rota_sidecar.ledger.marks import Mark, Point, State, read_mark
 from rota_sidecar.ledger.rules import Rules, Verdict
+from tests.sidecar.ledger.desk import said_beyond
 from tests.sidecar.ledger.naive import Is, Naive
 
 KEYS = (b"a", b"b", b"c", b"d", None)
@@ -53,6 +54,7 @@ SITUATIONS = (
     "a verdict is refused",
     "a batch is read from its middle",
     "the record at the start is gone",
+    "what is done behind a gap does not come again",
 )
 
 
@@ -102,7 +104,12 @@ class World:
         mark = read_mark(self.durable.metadata)
         self.ledger = Ledger(self.durable.offset, self.rules, mark if self.has_marks else None)
         self.start, self.mark = self.durable.offset, mark if self.has_marks else Mark()
-        self.naive = Naive(self.rules, self.start, self.keys)
+        # Done in earlier tenures, and said to be so.
+        self.carried = said_beyond(self.durable.metadata) if self.has_marks else set()
+        assert self.carried <= self.done
+        self.met["what is done behind a gap does not come again"] += bool(self.carried)
+        left = {offset: key for offset, key in self.keys.items() if offset not in self.carried}
+        self.naive = Naive(self.rules, self.start, left)
         self.is_met = False
         if self.mark.state is not State.CLEAN:
             self.met["a cut-off tenure is taken over"] += 1
@@ -131,6 +138,9 @@ class World:
         self.durable = self.ledger.close()
         assert self.durable.offset == low
         assert read_mark(self.durable.metadata).state is State.CLEAN
+        if self.has_marks:
+            done = self.carried.union(self.naive.at(Is.DONE))
+            assert said_beyond(self.durable.metadata) == {offset for offset in done if offset > low}
         self._check_done_below(low)
         self.open()
 
@@ -245,7 +255,8 @@ class World:
             assert not self.naive.at(Is.HELD)
             record = self.naive.records[offsets[0]]
             state = State.ALONE if self.naive.is_loner(offsets[0]) else State.ONE
-            assert self.durable == (offsets[0], Mark(state, record.retries, record.charges).metadata)
+            assert self.durable.offset == offsets[0]
+            assert mark == Mark(state, record.retries, record.charges, mark.beyond)
 
     # ------------------------------------------------------------------------------------------ verdicts
 
@@ -336,6 +347,7 @@ class World:
     def _to_commit(self) -> Point:
         point = self.ledger.point
         self._check_done_below(point.offset)
+        assert said_beyond(point.metadata) <= self.carried, "else it would be written anew with each verdict"
         return point
 
     def _check_done_below(self, offset: int) -> None:

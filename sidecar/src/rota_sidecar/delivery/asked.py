@@ -121,9 +121,11 @@ def reset(core: Core, event: on.ResetOffsets) -> None:
 def _seek(core: Core, event: on.SeekAsked) -> None:
     places, errors = _split(core, event.offsets, pb.UNKNOWN_TOPIC_OR_PARTITION)
     for place in places:
-        if isinstance(place.state, LettingGo):
+        offset = event.offsets[place.partition]
+        if isinstance(place.state, LettingGo) and (place.state.given_up or offset in SEEKS):
+            # Of an offset that is known it is committed that the next owner begins there.
             errors[place.partition] = pb.ILLEGAL_GENERATION
-        elif event.offsets[place.partition] < min(SEEKS):
+        elif offset < min(SEEKS):
             errors[place.partition] = pb.OFFSET_OUT_OF_RANGE
     mine = [place for place in places if place.partition not in errors]
     _begin(core, event.request, errors, mine)

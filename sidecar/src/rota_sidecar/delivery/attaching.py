@@ -35,7 +35,7 @@ def detached(core: Core, event: on.Detached) -> None:
         if isinstance(place.state, LettingGo):
             place.state.event_id = None
         _take_back(core, place, clean=event.clean)
-        if not core.commits_by_itself and not core.traits.reads_itself:
+        if not core.commits_by_itself:
             starting.begin_at_committed(core, place)
     core.touch_all()
 

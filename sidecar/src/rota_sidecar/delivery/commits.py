@@ -238,11 +238,19 @@ def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
     place.durable = None
     place.commit_retry_ms = core.retry_at(Timer.COMMIT_AGAIN, place.partition, place.commit_attempts)
     place.commit_attempts += 1
-    if error in TRANSIENT or (error in FENCED and not place.by_hand):
+    if error in TRANSIENT or (error in FENCED and not place.by_hand) or _is_shortened(one, error):
         place.wishes.extendleft(reversed(one.wishes))
     else:
         _answer_wishes(core, place, one.wishes, error)
         _refused(core, place, error)
+
+
+def _is_shortened(one: Sent, error: Error) -> bool:
+    """Whether the next commit says less, for this one was too long."""
+    if error != pb.OFFSET_METADATA_TOO_LARGE or one.book is None or not read_mark(one.offset.metadata).beyond:
+        return False
+    one.book.ledger.say_less()
+    return True
 
 
 def _refused(core: Core, place: Place, error: Error) -> None:

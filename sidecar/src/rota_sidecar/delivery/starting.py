@@ -212,13 +212,11 @@ def open_book(
 def seek(core: Core, place: Place, offset: int) -> None:
     """The owner wants to read on from there."""
     place.reported = place.reported_ms = None
-    if isinstance(place.state, LettingGo):
-        # Whoever has it next does; what is in hand counts for nothing.
-        core.drop_book(place)
-        place.state.book = None
-        core.touch(place)
-        return
+    going = place.state if isinstance(place.state, LettingGo) else None
     open_book(core, place, offset, begins=True)
+    if going is not None:
+        # Whoever has it next does; what is in hand counts for nothing.
+        going.book, place.state = place.book, going
 
 
 def renew(core: Core, place: Place, book: Book) -> None:
@@ -228,7 +226,8 @@ def renew(core: Core, place: Place, book: Book) -> None:
 
 
 def begin_at_committed(core: Core, place: Place) -> None:
-    """What it finished and did not commit comes again: whoever was to commit it is gone."""
+    """What it finished, or reported, and did not commit comes again: whoever was to commit it is gone."""
+    place.reported = place.reported_ms = None
     if isinstance(place.state, Running):
         core.drop_book(place)
         place.state = Finding()

@@ -63,7 +63,8 @@ def _view(place: Place) -> PartitionView:
         in_hand=0 if ledger is None else ledger.in_hand,
         waiting=0 if ledger is None else ledger.waiting,
         first_unresolved=None if ledger is None else ledger.first_unresolved,
-        reported_ms=place.reported_ms,
+        # Else it has come further since, by a commit, or as another application.
+        reported_ms=place.reported_ms if place.reported == _position(place) else None,
         stopped=_stopped(place),
     )
 

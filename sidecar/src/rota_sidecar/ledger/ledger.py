@@ -7,10 +7,11 @@ Called by `rota_sidecar.delivery`, which drops it with the tenure, and with ever
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from rota_sidecar.ledger import beyond
 from rota_sidecar.ledger.batches import Batch, Handover, Ordering, Piece
 from rota_sidecar.ledger.in_order import InOrder
 from rota_sidecar.ledger.lanes import Lanes
-from rota_sidecar.ledger.marks import Mark, Point, State
+from rota_sidecar.ledger.marks import Mark, Point, State, read_mark
 from rota_sidecar.ledger.order import Order
 from rota_sidecar.ledger.outcomes import Judged, LetterDue
 from rota_sidecar.ledger.permit import Permit
@@ -30,7 +31,12 @@ class Ledger:
         """Begin at `start`, whose commit had this mark; None: the sidecar commits nothing here by itself."""
         self._start = start
         self._rules = rules
-        self._shelf = Shelf(start)
+        # What the last clean commit said to be done beyond it. It is said on until all before it is done too.
+        self._beyond = mark.beyond if mark is not None else ""
+        done_before = beyond.read(self._beyond)
+        self._beyond_end = done_before.end if done_before else start
+        self._says_beyond = True
+        self._shelf = Shelf(start, done_before)
         self._order: Order
         self._is_in_order = rules.ordering is Ordering.PARTITION
         if self._is_in_order:
@@ -363,15 +369,28 @@ class Ledger:
         if not self._permit.has_marks:
             return Point(offset, "")
         trouble = self._inherited or self._troubles.get(self._shelf.low) or _NONE
-        return Point(offset, Mark(state, trouble.retries, trouble.charges).metadata)
+        return Point(
+            offset, Mark(state, trouble.retries, trouble.charges, self._done_beyond(state, offset)).metadata
+        )
+
+    def _done_beyond(self, state: State, offset: int) -> str:
+        if not self._says_beyond:
+            return ""
+        if state is State.CLEAN:
+            return beyond.write(self._shelf.done_beyond())
+        # Anew with each verdict it would cost too much: who is cut off repeats what it did since.
+        return self._beyond if offset < self._beyond_end else ""
 
     @property
     def awaits_commit(self) -> bool:
         """Nothing more is handed out before `point` is committed. `take` may be what makes it so."""
-        return self._permit.awaits(self.point)
+        return self._permit.is_wanted and self._permit.awaits(self.point)
 
     def committed(self, point: Point) -> None:
         """It is durable; the latest one counts."""
+        mark = read_mark(point.metadata)
+        if mark.state is State.CLEAN and mark.beyond:
+            self._beyond, self._beyond_end = mark.beyond, beyond.read(mark.beyond).end
         self._permit.committed(point, self.point)
 
     @property
@@ -379,6 +398,10 @@ class Ledger:
         """The record at the commit point, where it was read already."""
         low = self._shelf.low
         return (self._shelf.batch(low), self._shelf.offset(low)) if low < self._shelf.end else None
+
+    def say_less(self) -> None:
+        """The coordinator takes no long metadata: what is done beyond a commit's offset may come again."""
+        self._says_beyond = False
 
     def close(self) -> Point:
         """What to commit at the end of the tenure, in good order."""

@@ -1,5 +1,6 @@
 """
-What a commit says beside its offset: how often the record there has failed, and what may be in an application's hands.
+What a commit says beside its offset: how often the record there has failed, what may be in an application's hands, and
+what is done beyond the offset.
 
 A sidecar that is killed together with its application leaves nothing behind but its last commit. Whoever takes the
 partition over learns from it whether it was cut off, and whom to suspect.
@@ -8,7 +9,10 @@ partition over learns from it whether it was cut off, and whom to suspect.
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
+
+from rota_sidecar.ledger import beyond
 
 
 class State(Enum):
@@ -33,11 +37,20 @@ class Mark:
     retries: int = 0
     # Deliveries during which the application died.
     charges: int = 0
+    # As `beyond.py` writes it.
+    beyond: str = ""
 
     @property
     def metadata(self) -> str:
         """As it stands in a commit."""
-        return f"rota:1:{self.retries}:{self.charges}:{self.state.value}"
+        return _metadata(self.state, self.retries, self.charges, self.beyond)
+
+
+@lru_cache(maxsize=256)
+def _metadata(state: State, retries: int, charges: int, done_beyond: str) -> str:
+    # Nearly all points have the same one, and there is a new point with each verdict.
+    said = f"rota:1:{retries}:{charges}:{state.value}"
+    return f"{said}:{done_beyond}" if done_beyond else said
 
 
 class Point(NamedTuple):
@@ -47,7 +60,9 @@ class Point(NamedTuple):
     metadata: str
 
 
-_METADATA = re.compile(r"rota:1:([0-9]{1,9}):([0-9]{1,9}):(clean|open|one|alone)")
+_METADATA = re.compile(
+    rf"rota:1:([0-9]{{1,9}}):([0-9]{{1,9}}):(clean|open|one|alone)(?::({beyond.PATTERN}))?"
+)
 
 
 def read_mark(metadata: str) -> Mark:
@@ -55,4 +70,4 @@ def read_mark(metadata: str) -> Mark:
     found = _METADATA.fullmatch(metadata)
     if found is None:
         return Mark()
-    return Mark(State(found[3]), int(found[1]), int(found[2]))
+    return Mark(State(found[3]), int(found[1]), int(found[2]), found[4] or "")

@@ -15,7 +15,6 @@ class Permit:
         self._is_open = False
         # The place of the one record that the next commit announces, and how.
         self._claim: tuple[int, State] | None = None
-        # Whether the next commit is waited for; the first one is, whoever takes records or does not.
         self._is_wanted = True
 
     @property
@@ -31,6 +30,11 @@ class Permit:
     def is_granted(self) -> bool:
         """Whether records may go out."""
         return not self._has_marks or (self.caution.is_cleared if self.caution.is_on else self._is_open)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the next commit is waited for, if it announces something; the first is, whoever takes records."""
+        return self._has_marks and self._is_wanted
 
     def ask(self, low: int, state: State) -> None:
         """Records are to go out, the one at `low` first; if it goes by itself, in this way."""
@@ -53,7 +57,7 @@ class Permit:
 
     def awaits(self, point: Point) -> bool:
         """Whether somebody waits for this to be committed."""
-        return self._has_marks and self._is_wanted and not self._is_announced(point)
+        return self.is_wanted and not self._is_announced(point)
 
     def committed(self, committed: Point, point: Point) -> None:
         """That is durable, while this is what there is to commit."""

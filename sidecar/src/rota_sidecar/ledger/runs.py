@@ -33,6 +33,11 @@ class Runs:
         """The lowest number; there must be one."""
         return self._firsts[0]
 
+    @property
+    def end(self) -> int:
+        """What follows the highest number; there must be one."""
+        return self._ends[-1]
+
     def add(self, first: int, end: int) -> None:
         """Put these in; some may be there already."""
         low = bisect_left(self._ends, first)

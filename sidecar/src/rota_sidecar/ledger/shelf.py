@@ -47,7 +47,9 @@ class _Entry:
 class Shelf:
     """In the order of offsets; nothing that is done lies at its front."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, done_before: Runs) -> None:
+        """Of what is read from `start` on these offsets were done before, and have no place."""
+        self._done_before = done_before
         # Where to read on.
         self.position = start
         self.buffered_bytes = 0
@@ -72,17 +74,19 @@ class Shelf:
     def add(self, batches: Sequence[Batch], next_offset: int) -> None:
         """These come next, as far as they do not lie before the position."""
         for batch in batches:
-            count = min(batch.count, batch.end - self.position)
-            if count > 0:
-                size = batch.size * count // batch.count
-                entry = _Entry(self.end, self.end + count, batch.end - count, size, batch, count, count)
-                self._entries.append(entry)
-                self._places.append(entry.place)
-                self._offsets.append(entry.offset)
-                self.end += count
-                self.buffered_bytes += size
-                self.position = batch.end
+            for run in self._done_before.gaps(max(batch.first, self.position), batch.end):
+                self._add(batch, run)
+            self.position = max(self.position, batch.end)
         self.position = max(self.position, next_offset)
+
+    def _add(self, batch: Batch, run: Run) -> None:
+        count = run.end - run.first
+        size = batch.size * count // batch.count
+        self._entries.append(_Entry(self.end, self.end + count, run.first, size, batch, count, count))
+        self._places.append(self.end)
+        self._offsets.append(run.first)
+        self.end += count
+        self.buffered_bytes += size
 
     def offset(self, place: int) -> int:
         """Of the record at the place; of the next one that is read, as far as that is known."""
@@ -125,6 +129,18 @@ class Shelf:
     def is_done(self, place: int) -> bool:
         """Whether this record is."""
         return place < self.low or self._done.covers(place, place + 1)
+
+    def done_beyond(self) -> list[Run]:
+        """The offsets that are done behind the first one that is not, now or before."""
+        found = Runs()
+        for before in self._done_before:
+            found.add(*before)
+        found.remove(0, self.offset(self.low))
+        for run in self._done:
+            for entry in self._between(run.first, run.end):
+                ahead = entry.offset - entry.place
+                found.add(max(run.first, entry.place) + ahead, min(run.end, entry.end) + ahead)
+        return list(found)
 
     def hand_out(self, first: int, end: int) -> None:
         """These are not ahead of the application any more."""

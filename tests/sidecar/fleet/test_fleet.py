@@ -78,6 +78,7 @@ def test_reports_tell_how_member_and_partitions_fare(
         await fleet.wait_until(lambda: positions(fleet) == [(0, RECORDS, RECORDS), (1, RECORDS, RECORDS)])
         report = fleet.last
         assert report.group_id == topic
+        assert report.sidecar == "pod-7"
         assert report.member.state == pb.MEMBER_STATE_STABLE
         assert report.member.member_id
         assert report.member.generation_id == 1
@@ -86,7 +87,7 @@ def test_reports_tell_how_member_and_partitions_fare(
         assert not report.partitions[0].HasField("first_unresolved_timestamp_ms")
         assert {each.in_flight for each in report.partitions} == {0}
 
-    told(tmp_path, coordinator, topic, story)
+    told(tmp_path, coordinator, topic, story, "--client-id=pod-7")
 
 
 def test_what_is_not_known_is_left_out(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:

@@ -15,7 +15,8 @@ STATES = {name.removeprefix("MEMBER_STATE_").capitalize(): number for name, numb
 class Reports:
     """Of one sidecar."""
 
-    def __init__(self, delivering: Delivering, members: Members, counts: Counts) -> None:
+    def __init__(self, sidecar: str, delivering: Delivering, members: Members, counts: Counts) -> None:
+        self._sidecar = sidecar
         self._delivering = delivering
         self._members = members
         self._counts = counts
@@ -29,6 +30,7 @@ class Reports:
             member=self._member(),
             partitions=[partition_report(partition, each) for partition, each in facts],
             answers=answers,
+            sidecar=self._sidecar,
         )
 
     def _member(self) -> pb.MemberReport:

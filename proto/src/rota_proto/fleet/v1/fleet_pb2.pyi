@@ -61,7 +61,10 @@ class SidecarReport(_message.Message):
     MEMBER_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
+    SIDECAR_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
+    sidecar: _builtins.str
+    """Who speaks: its --client-id, which is the pod's or the replica's name."""
     @_builtins.property
     def member(self) -> Global___MemberReport: ...
     @_builtins.property
@@ -75,10 +78,11 @@ class SidecarReport(_message.Message):
         member: Global___MemberReport | None = ...,
         partitions: _abc.Iterable[Global___PartitionReport] | None = ...,
         answers: _abc.Iterable[Global___OrderAnswer] | None = ...,
+        sidecar: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "group_id", b"group_id", "member", b"member", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "group_id", b"group_id", "member", b"member", "partitions", b"partitions", "sidecar", b"sidecar"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -40,8 +40,8 @@ class Writer:
     """Writes to a topic."""
 
     def __init__(self, kafka: Kafka, topic: str, settings: Mapping[str, str | int] = {}) -> None:
-        # Brokers that die would be complained about.
-        quiet = {**kafka.client_config(), "linger.ms": 5, "log_level": 0}
+        # Brokers that die would be complained about. What is sent again must not come behind what was sent later.
+        quiet = {**kafka.client_config(), "linger.ms": 5, "log_level": 0, "enable.idempotence": True}
         self.producer = Producer({**quiet, **settings})
         self._topic = topic
 

@@ -1,23 +1,30 @@
-"""The copy job on a Kafka broker: the copier is killed, and each record is copied once, and in its order."""
+"""The copy job on a Kafka broker: whoever is killed or comes late, each record is copied once, and in its order."""
 
 import random
-import sys
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.log.copiers import Copier
+from tests.log.copiers import Copier, Settings, command
 from tests.log.copies import PARTITIONS, Content, Pair, differences, fill
+from tests.log.owners import WITHIN_S
 from tests.support.kafka import Kafka
 from tests.support.workdir import logs
 
 pytestmark = pytest.mark.kafka
 
 RECORDS = 100_000
-KILLS = 3
+RECORDS_OF_A_FIGHT = 4_000
 PAGE = 10_000
 POLLS_MAX = 300
+BEGINS = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 
 def content(kafka: Kafka, topic: str, isolation: str) -> Content:
@@ -48,26 +55,106 @@ def content(kafka: Kafka, topic: str, isolation: str) -> Content:
     return found
 
 
+def offsets_of(onlooker: Consumer, topic: str) -> Mapping[int, int]:
+    """How far a group is; nothing while the broker's coordinator has only begun."""
+    try:
+        found = onlooker.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], WITHIN_S)
+    except KafkaException as failed:
+        if failed.args[0].code() not in BEGINS:
+            raise
+        return {}
+    return {each.partition: each.offset for each in found}
+
+
+class Job:
+    """Two topics of a broker, and who copies."""
+
+    def __init__(self, kafka: Kafka, name: str, folder: Path, records: int) -> None:
+        self._kafka = kafka
+        self._group = name
+        self._logs = logs(folder)
+        self._source, self._target = f"{name}-originals", f"{name}-copies"
+        for topic in (self._source, self._target):
+            kafka.create_topic(topic, partitions=PARTITIONS)
+        self.source = fill(kafka.bootstrap, self._source, records)
+        self._onlooker = Consumer({**kafka.client_config(), "group.id": name})
+        self._copiers: list[Copier] = []
+
+    def start(self, *flags: str, consumer: Settings) -> Copier:
+        name = f"{self._group}-{len(self._copiers)}"
+        run = command(
+            *(self._kafka.bootstrap, self._source, self._target),
+            consumer={"group_id": self._group, **consumer},
+            producer={"transactional_id": name},
+        )
+        self._copiers.append(Copier(name, [*run, *flags], self._logs / f"{name}.log", self._offsets))
+        return self._copiers[-1]
+
+    def _offsets(self) -> Mapping[int, int]:
+        return offsets_of(self._onlooker, self._source)
+
+    def copies(self) -> Content:
+        return content(self._kafka, self._target, "read_committed")
+
+    def close(self) -> None:
+        for copier in self._copiers:
+            copier.process.kill()
+        self._onlooker.close()
+
+
 def test_a_copy_is_equal_however_often_the_copier_is_killed(
     kafka: Kafka, unique_name: str, tmp_path: Path, seed: int
 ) -> None:
-    source, target = f"{unique_name}-originals", f"{unique_name}-copies"
-    for topic in (source, target):
-        kafka.create_topic(topic, partitions=PARTITIONS)
-    original = fill(kafka.bootstrap, source, RECORDS)
-    command = [
-        *(sys.executable, "-m", "tests.kafka.copy_worker", f"--bootstrap={kafka.bootstrap}"),
-        *(f"--source={source}", f"--target={target}"),
-    ]
-    copier = Copier("copier", command, logs(tmp_path) / "copier.log")
-    try:
-        # Those that count are fewer than the offsets, which have gaps.
-        for moment in sorted(random.Random(seed).sample(range(RECORDS * 2 // 3), KILLS)):
+    with closing(Job(kafka, unique_name, tmp_path, RECORDS)) as job:
+        # A static member: the next one takes its place at once.
+        copier = job.start(consumer={"group_instance_id": "copier"})
+        kills = [copier.kill, copier.kill, copier.kill_alone]
+        chance = random.Random(seed)
+        chance.shuffle(kills)
+        ends = job.source.ends
+        for moment, kill in zip(
+            sorted(chance.sample(range(sum(ends.values()) * 2 // 3), len(kills))), kills, strict=True
+        ):
             copier.wait_until_copied(moment)
-            copier.kill()
+            kill()
+        copier.wait_until_done(ends)
         copier.finish()
-    finally:
-        copier.process.kill()
 
-    assert differences(original, content(kafka, target, "read_committed")) == []
-    assert sum(map(len, original.values())) == RECORDS
+        assert differences(job.source.content, job.copies()) == []
+        assert sum(map(len, job.source.content.values())) == RECORDS
+
+
+def test_the_next_owner_waits_for_the_transaction_of_one_who_has_left(
+    kafka: Kafka, unique_name: str, tmp_path: Path
+) -> None:
+    """A broker asks for the generation when offsets come into a transaction, and not again at its end."""
+    hangs = {"max_poll_interval_ms": 2_000}
+    with closing(Job(kafka, unique_name, tmp_path, RECORDS_OF_A_FIGHT)) as job:
+        first = job.start("--stop-at=offered", "--stop-after=3", consumer=hangs)
+        first.wait_until_stopped()
+        second = job.start(consumer=hangs)
+        second.wait_until_owns()
+        first.go_on()
+        second.wait_until_done(job.source.ends)
+        second.finish()
+        first.finish()
+
+        assert differences(job.source.content, job.copies()) == []
+
+
+def test_who_has_left_brings_no_offsets_into_its_transaction(
+    kafka: Kafka, unique_name: str, tmp_path: Path
+) -> None:
+    hangs = {"max_poll_interval_ms": 2_000}
+    with closing(Job(kafka, unique_name, tmp_path, RECORDS_OF_A_FIGHT)) as job:
+        first = job.start("--stop-at=produced", "--stop-after=3", consumer=hangs)
+        first.wait_until_stopped()
+        second = job.start(consumer=hangs)
+        second.wait_until_owns()
+        first.go_on()
+        assert first.wait_for("refused").startswith("UNKNOWN_MEMBER_ID")
+        second.wait_until_done(job.source.ends)
+        second.finish()
+        first.finish()
+
+        assert differences(job.source.content, job.copies()) == []

@@ -1,69 +1,68 @@
-"""Processes that copy, as the tests of the copy job see them: by what they say."""
+"""Processes that copy, as the tests of the copy job see them: by what they say, and how far their group has come."""
 
+import json
 import os
 import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
+
+from typing_extensions import override
 
 from tests.log.copies import PARTITIONS
-from tests.support.processes import Process
+from tests.log.owners import Owner
 
-WITHIN_S = 120
-KILLED = -9
+TRANSACTIONAL = {"sidecar_flags": ["--commit-mode=transactional"]}
+
+# The group's offsets, by partition.
+Offsets = Mapping[int, int]
+Settings = Mapping[str, object]
+# What stops of a copier: its process; its sidecar with it; its main thread alone, and the others hear what happens.
+Standing = Literal["process", "both", "thread"]
 
 
-class Copier:
-    """A copier, as the test sees it."""
+def command(
+    servers: str, source: str, target: str, *, consumer: Settings, producer: Settings
+) -> Sequence[str]:
+    """That of one copier."""
+    return [
+        *(sys.executable, "-m", "tests.log.copy_worker"),
+        *(f"--servers={servers}", f"--source={source}", f"--target={target}"),
+        f"--consumer={json.dumps({**TRANSACTIONAL, **consumer})}",
+        f"--producer={json.dumps(producer)}",
+    ]
 
-    def __init__(self, name: str, command: list[str], log: Path) -> None:
-        self._name = name
-        self._command = command
-        self._log = log
-        self.process = self._start()
 
-    def _start(self) -> Process:
-        return Process.start(self._name, self._command, log=self._log)
+class Copier(Owner):
+    """A copier, as the test sees it. `offsets` are those of its group."""
 
-    def events(self, kind: str) -> list[str]:
-        """What it has said of one kind, in all its lives."""
-        lines = self._log.read_text().splitlines()
-        return [line.removeprefix(kind).strip() for line in lines if line.startswith(kind)]
+    def __init__(self, name: str, command: Sequence[str], log: Path, offsets: Callable[[], Offsets]) -> None:
+        super().__init__(name, command, log)
+        self._offsets = offsets
 
-    def wait_for(self, kind: str, count: int = 1) -> str:
-        """The event of this kind that comes so late."""
-        self.process.wait_until(lambda: len(self.events(kind)) >= count, within_s=WITHIN_S)
-        return self.events(kind)[count - 1]
-
-    def wait_until_owns_all(self) -> None:
-        def owns_all() -> bool:
-            return any(int(line.split()[1]) == PARTITIONS for line in self.events("assigned"))
-
-        self.process.wait_until(owns_all, within_s=WITHIN_S)
+    def wait_until_owns(self, count: int = PARTITIONS) -> None:
+        self.wait_until(lambda: str(count) in self.events("assigned"))
 
     def wait_until_copied(self, position: int) -> None:
-        """Its offsets together are so far."""
-        self.process.wait_until(
-            lambda: any(int(each) >= position for each in self.events("copied")), within_s=WITHIN_S
-        )
+        """The group's offsets together are so far."""
+        self.wait_until(lambda: sum(self._offsets().values()) >= position)
 
-    def wait_until_stopped(self) -> None:
-        self.wait_for("stopping")
-        self.process.wait_until(self._is_stopped, within_s=WITHIN_S)
+    def wait_until_done(self, ends: Offsets) -> None:
+        """Everything is copied, by whom ever."""
+        self.wait_until(lambda: self._offsets() == ends)
 
-    def _is_stopped(self) -> bool:
-        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state == "T"
+    def wait_until_it_stands(self, what: Standing) -> None:
+        """In mid-transaction."""
+        if what == "thread":
+            self.wait_for("holding")
+        else:
+            self.wait_until_stopped()
+        if what == "both":
+            self.freeze()
 
+    @override
     def go_on(self) -> None:
-        """If it has stopped."""
+        super().go_on()
         if self.process.exit_code is None:
-            os.kill(self.process.pid, signal.SIGCONT)
-
-    def kill(self) -> None:
-        """In the midst of its work; another one begins where it was."""
-        self.process.kill()
-        assert self.process.exit_code == KILLED, "it had ended before: raise the number of records"
-        self.process = self._start()
-
-    def finish(self) -> None:
-        """Wait until it has found that all is done."""
-        assert self.process.wait(within_s=WITHIN_S) == 0, self.process.tail()
+            os.kill(self.process.pid, signal.SIGUSR1)

@@ -1,15 +1,11 @@
-"""
-The copy job: what is to be copied, how one transaction of it goes, and what is wrong with a copy.
-
-On Rota's log and on Kafka alike; the copiers are `tests.log.copy_worker` and `tests.kafka.copy_worker`.
-"""
+"""The copy job: what is to be copied, and what is wrong with a copy. On Rota's log and on Kafka alike."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import rota
-from rota import GroupMetadata
-from rota.offsets import Offsets
+from rota.producer.futures import SendFuture
 
 PARTITIONS = 2
 KEYS = 97
@@ -22,13 +18,19 @@ Pair = tuple[bytes | None, bytes | None]
 """Key and value."""
 Content = Mapping[int, Sequence[Pair]]
 """By partition, in order."""
-# Where a copier can stop in mid-transaction: its records are in the log; the group's offsets are part of it too.
-POINTS = ("produced", "offered")
 
 
-def fill(address: str, topic: str, records: int) -> Content:
-    """Write the source, with aborted transactions between the others; what a copy must be equal to."""
+class Source(NamedTuple):
+    """What a copy must be equal to, and the offsets behind the last records."""
+
+    content: Content
+    ends: Mapping[int, int]
+
+
+def fill(address: str, topic: str, records: int) -> Source:
+    """Write the source, with aborted transactions between the others."""
     content: dict[int, list[Pair]] = {index: [] for index in range(PARTITIONS)}
+    last: dict[int, SendFuture] = {}
     with rota.Producer(address, transactional_id=f"source-of-{topic}") as producer:
         producer.init_transactions()
         chunks = [range(first, min(first + CHUNK, records)) for first in range(0, records, CHUNK)]
@@ -41,26 +43,9 @@ def fill(address: str, topic: str, records: int) -> Content:
             with producer.transaction():
                 for item in chunk:
                     key, value = b"%d" % (item % KEYS), b"%d" % item
-                    producer.send(topic, value, key, partition=item % PARTITIONS)
+                    last[item % PARTITIONS] = producer.send(topic, value, key, partition=item % PARTITIONS)
                     content[item % PARTITIONS].append((key, value))
-    return content
-
-
-def copy(
-    producer: rota.Producer,
-    topic: str,
-    records: Iterable[tuple[int, Pair]],
-    offsets: tuple[Offsets, GroupMetadata],
-    reached: Callable[[str], None],
-) -> None:
-    """One transaction: records, each to the partition of its own number, and the offsets behind them."""
-    with producer.transaction():
-        for partition, (key, value) in records:
-            producer.send(topic, value, key, partition=partition)
-        producer.flush(WITHIN_S)
-        reached("produced")
-        producer.send_offsets_to_transaction(*offsets)
-        reached("offered")
+    return Source(content, {index: sent.result(WITHIN_S).offset + 1 for index, sent in last.items()})
 
 
 def differences(source: Content, made: Content) -> list[str]:

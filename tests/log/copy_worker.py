@@ -1,31 +1,28 @@
 """
-One copier of the copy job on Rota's log, as a process: a member of a group, each of whose transactions copies a few
-hundred records and commits the offsets behind them.
+One copier of the copy job as a process, on Rota's log or on Kafka: `rota.Consumer` reads, and each transaction of
+`rota.Producer` takes what a poll gave and the offsets behind it.
 
-It says what it does, a line for each event, and stops itself (SIGSTOP) in mid-transaction where it is told to. When the
-server is gone it waits for it, and joins anew. Run as `python -m tests.log.copy_worker`.
+It tells what happens to it, a line for each event. In mid-transaction it stops itself (SIGSTOP) where it is told to, or
+holds its main thread alone, until SIGUSR1. Run as `python -m tests.log.copy_worker`; SIGTERM ends it.
 """
 
 import argparse
-import asyncio
+import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from typing_extensions import override
 
 import rota
 from rota import errors
-from rota.log_reader import END
-from tests.log.copies import PARTITIONS, POINTS, copy
-from tests.support.member import GroupMember, Partition, in_turn, member
+from rota.consumer.listeners import Partitions
 
-GROUP = "copiers"
-SOURCE = "originals"
-TARGET = "copies"
-ALL = [(SOURCE, index) for index in range(PARTITIONS)]
-# One batch of each partition: there is always one, however large.
-PAGE_BYTES = 1
+# Where it can stop: its records are in the log; the group's offsets are part of the transaction too.
+POINTS = ("produced", "offered")
+POLL_MS = 500
 # The transaction is not this copier's to end any more: somebody else owns the partitions, or its transactional id.
 LATE = (
     errors.UnknownMemberId,
@@ -34,6 +31,73 @@ LATE = (
     errors.FencedInstanceId,
     errors.ProducerFenced,
 )
+# Whether the transaction counts is known when the next producer with its id begins.
+GONE = (errors.UndecidedCommit, errors.Disconnected, errors.TimedOut)
+
+
+def copy(
+    consumer: rota.Consumer, producer: rota.Producer, target: str, reached: Callable[[str], None]
+) -> None:
+    """What one poll gives, each record to the partition of its own number."""
+    polled = consumer.poll(timeout_ms=POLL_MS)
+    if not polled:
+        return
+    with producer.transaction():
+        for partition, records in polled.items():
+            for record in records:
+                producer.send(target, record.value, record.key, partition=partition.partition)
+        reached("produced")
+        producer.send_offsets_to_transaction(
+            {partition: records[-1].offset + 1 for partition, records in polled.items()},
+            consumer.group_metadata(),
+        )
+        reached("offered")
+
+
+def copy_on(options: argparse.Namespace, stop: "Stop") -> None:
+    """As one member of the group, and one producer; until something is refused."""
+    with (
+        rota.Producer(options.servers, **options.producer) as producer,
+        rota.Consumer(
+            bootstrap_servers=options.servers,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            **options.consumer,
+        ) as consumer,
+    ):
+        # Also ends what a former one with this transactional id has left open.
+        producer.init_transactions()
+        consumer.subscribe(options.source, listener=Telling(consumer))
+        while True:
+            copy(consumer, producer, options.target, lambda point: stop.reached(point, producer))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--servers", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--consumer", type=json.loads, required=True, help="its settings, as JSON")
+    parser.add_argument("--producer", type=json.loads, required=True, help="its settings, as JSON")
+    parser.add_argument("--stop-at", choices=POINTS, default="")
+    parser.add_argument("--stop-after", type=int, default=0, help="in which transaction, at the earliest")
+    parser.add_argument("--holds", action="store_true", help="as an application that takes long")
+    options = parser.parse_args()
+    # For all threads that there will be.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    stop = Stop(options.stop_at, options.stop_after, options.holds)
+    while True:
+        try:
+            copy_on(options, stop)
+        except errors.FencedInstanceId as refused:
+            # Another process has this one's name: to begin anew would only throw that one out.
+            say("refused", refused.name, refused)
+            return
+        except LATE as refused:
+            say("refused", refused.name, refused)
+        except GONE as gone:
+            say("gone", gone)
 
 
 def say(event: str, *facts: object) -> None:
@@ -42,120 +106,38 @@ def say(event: str, *facts: object) -> None:
     sys.stdout.flush()
 
 
-@dataclass(slots=True)
-class Copier:
-    """A copier, over all its memberships."""
+@dataclass
+class Telling(rota.RebalanceListener):
+    """Tells the test how much the consumer has."""
 
-    reader: rota.LogReader
-    new_producer: Callable[[], rota.Producer]
-    stop_at: str
-    # Transactions until it stops.
-    stop_after: int
-    _producer: rota.Producer = field(init=False)
+    consumer: rota.Consumer
 
-    def __post_init__(self) -> None:
-        self._start_producer()
-
-    def _start_producer(self) -> None:
-        """Also ends what a former one with its transactional id has left open."""
-        self._producer = self.new_producer()
-        self._producer.init_transactions()
-
-    async def work(self, by_hand: GroupMember) -> None:
-        """As this member, until everything is copied, or its name is another's."""
-        is_done = False
-        while not is_done:
-            partitions = await by_hand.join()
-            say("assigned", by_hand.metadata.generation_id, len(partitions))
-            positions = dict.fromkeys(partitions, 0) | await by_hand.fetch(partitions)
-            try:
-                is_done = await self.copy_all(by_hand, positions)
-            except LATE as refused:
-                say("refused", refused.name, refused)
-                if isinstance(refused, errors.FencedInstanceId):
-                    # Another process has this one's name: to join again would only throw that one out.
-                    return
-                if refused.fatal:
-                    self._producer.close()
-                    await asyncio.to_thread(self._start_producer)
-            if not is_done:
-                await by_hand.rebalancing.wait()
-        await by_hand.leave()
-
-    async def copy_all(self, by_hand: GroupMember, positions: dict[Partition, int]) -> bool:
-        """Until there is nothing left to do for this member; whether there is nothing for anybody."""
-        ends = await asyncio.to_thread(self.reader.offsets_at, ALL, END)
-        while any(positions[each] < ends[rota.TopicPartition(*each)] for each in positions):
-            if by_hand.rebalancing.is_set():
-                return False
-            positions |= await asyncio.to_thread(self.copy_some, by_hand, positions)
-            say("copied", sum(positions.values()))
-        return await by_hand.fetch(ALL) == ends
-
-    def copy_some(self, by_hand: GroupMember, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-        """One transaction; the positions after it."""
-        found = self.reader.fetch(positions, max_wait_ms=0, partition_max_bytes=PAGE_BYTES)
-        for part in found:
-            if part.error is not None:
-                raise part.error
-        records = [(part.partition, (record.key, record.value)) for part in found for record in part]
-        after = {(part.topic, part.partition): part.next_offset for part in found}
-        self.stop_after -= 1
-        copy(self._producer, TARGET, records, (after, by_hand.metadata), self.stop_if_told)
-        return after
-
-    def stop_if_told(self, point: str) -> None:
-        if point == self.stop_at and self.stop_after <= 0:
-            self.stop_at = ""
-            say("stopping", point)
-            # This very thread, so that it does not go on until another one has taken the signal.
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-
-    def close(self) -> None:
-        self._producer.close()
+    @override
+    def on_partitions_assigned(self, partitions: Partitions) -> None:
+        say("assigned", len(self.consumer.assignment()))
 
 
-async def stay(copier: Copier, address: str, instance_id: str | None, session_ms: int) -> None:
-    """Be a member again whenever the server was gone."""
-    is_done = False
-    while not is_done:
-        try:
-            async with member(
-                address, GROUP, in_turn(ALL), instance_id=instance_id, session_ms=session_ms
-            ) as by_hand:
-                await copier.work(by_hand)
-            is_done = True
-        except (ConnectionError, TimeoutError, errors.Disconnected, errors.TimedOut) as gone:
-            say("gone", gone)
-            # Asks until it is answered.
-            with rota.Topics(f"rota://{address}") as topics:
-                await asyncio.to_thread(topics.describe)
-    say("done")
+@dataclass
+class Stop:
+    """The test's hand in a transaction."""
 
+    point: str
+    # Transactions until then.
+    after: int
+    holds: bool
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--coordinator", required=True)
-    parser.add_argument("--transactional-id", required=True)
-    parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
-    parser.add_argument("--instance", help="a static member, whose place a later one takes at once")
-    parser.add_argument("--session-ms", type=int, default=6_000)
-    parser.add_argument("--stop-at", choices=POINTS, default="")
-    parser.add_argument("--stop-after", type=int, default=0, help="in which transaction, at the earliest")
-    options = parser.parse_args()
-    address = f"rota://{options.coordinator}"
-
-    def new_producer() -> rota.Producer:
-        return rota.Producer(
-            address,
-            transactional_id=options.transactional_id,
-            transaction_timeout_ms=options.transaction_timeout_ms,
-        )
-
-    with rota.LogReader(address, read_committed=True) as reader:
-        copier = Copier(reader, new_producer, options.stop_at, options.stop_after)
-        asyncio.run(stay(copier, options.coordinator, options.instance, options.session_ms))
-        copier.close()
+    def reached(self, point: str, producer: rota.Producer) -> None:
+        self.after -= point == "produced"
+        if point == self.point and self.after <= 0:
+            self.point = ""
+            producer.flush()
+            if self.holds:
+                say("holding", point)
+                signal.sigwait({signal.SIGUSR1})
+            else:
+                say("stopping", point)
+                # This very thread, so that it does not go on until another one has taken the signal.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":

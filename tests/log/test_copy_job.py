@@ -1,25 +1,26 @@
 """The copy job on Rota's log: whoever is killed or comes late, each record is copied once, and in its order."""
 
 import random
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import grpc
 import pytest
 
 import rota
-from tests.log.copiers import WITHIN_S, Copier
+from tests.log.copiers import Copier, Settings, Standing, command
 from tests.log.copies import PARTITIONS, Content, Pair, differences, fill
-from tests.log.copy_worker import SOURCE, TARGET
+from tests.log.owners import group_offsets
 from tests.log.relay import Relay
 from tests.support.coordinator import QUICK, Coordinator
 from tests.support.processes import free_port
 from tests.support.workdir import logs
 
+GROUP, SOURCE, TARGET = "copiers", "originals", "copies"
 RECORDS = 100_000
-KILLS_OF_THE_COPIER = 3
 RECORDS_OF_A_FIGHT = 4_000
+DEFAULTS: Settings = {}
 
 
 class Job:
@@ -33,18 +34,31 @@ class Job:
         rota.create_topics(self.address, {SOURCE: PARTITIONS, TARGET: PARTITIONS})
         # Another way to the server.
         self.relay = Relay(port)
+        self._channel = grpc.insecure_channel(self.coordinator.address)
         self._logs = logs(folder)
         self._owners: list[Copier] = []
 
-    def start(self, *flags: str) -> Copier:
+    def start(
+        self,
+        *flags: str,
+        address: str = "",
+        consumer: Settings,
+        producer: Settings = DEFAULTS,
+    ) -> Copier:
         name = f"owner-{len(self._owners)}"
-        command = [
-            *(sys.executable, "-m", "tests.log.copy_worker"),
-            *(f"--coordinator={self.coordinator.address}", f"--transactional-id={name}"),
-            *flags,
-        ]
-        self._owners.append(Copier(name, command, self._logs / f"{name}.log"))
+        run = command(
+            address or self.address,
+            SOURCE,
+            TARGET,
+            consumer={"group_id": GROUP, **consumer},
+            producer={"transactional_id": name, **producer},
+        )
+        self._owners.append(Copier(name, [*run, *flags], self._logs / f"{name}.log", self.offsets))
         return self._owners[-1]
+
+    def offsets(self) -> Mapping[int, int]:
+        """How far the group is."""
+        return group_offsets(self._channel, GROUP, SOURCE, PARTITIONS)
 
     def kill_the_server(self) -> None:
         self.coordinator.kill()
@@ -54,7 +68,7 @@ class Job:
     def kill_the_unheard_server(self) -> None:
         """After it did what nobody was told of."""
         self.relay.withhold()
-        self._owners[0].process.wait_until(lambda: self.relay.withheld > 0, within_s=WITHIN_S)
+        self._owners[0].wait_until(lambda: self.relay.withheld > 0)
         self.kill_the_server()
 
     def copies(self, *, read_committed: bool = True) -> Content:
@@ -66,14 +80,10 @@ class Job:
                 for index in range(PARTITIONS)
             }
 
-    def end_of_source(self) -> int:
-        """Of all partitions together."""
-        with rota.LogReader(self.address) as reader:
-            return sum(reader.offsets_at([(SOURCE, index) for index in range(PARTITIONS)], -1).values())
-
     def close(self) -> None:
         for owner in self._owners:
             owner.process.kill()
+        self._channel.close()
         self.coordinator.kill()
         self.relay.close()
 
@@ -91,46 +101,64 @@ def job(tmp_path: Path) -> Iterator[Job]:
 @pytest.mark.soak("exactly-once")
 def test_a_copy_is_equal_whoever_is_killed(job: Job, seed: int) -> None:
     source = fill(job.address, SOURCE, RECORDS)
-    copier = job.start("--instance=copier", f"--coordinator={job.relay.address}")
+    copier = job.start(
+        address=f"rota://{job.relay.address}", consumer=STATIC, producer={"transactional_id": "copier"}
+    )
     chance = random.Random(seed)
-    kills = [copier.kill] * KILLS_OF_THE_COPIER + [job.kill_the_server, job.kill_the_unheard_server]
+    kills = [copier.kill, copier.kill, copier.kill_alone, job.kill_the_server, job.kill_the_unheard_server]
     chance.shuffle(kills)
-    moments = sorted(chance.sample(range(job.end_of_source() * 2 // 3), len(kills)))
+    moments = sorted(chance.sample(range(sum(source.ends.values()) * 2 // 3), len(kills)))
     for moment, kill in zip(moments, kills, strict=True):
         copier.wait_until_copied(moment)
+        assert job.offsets() != source.ends, "all was copied before the kill: raise the number of records"
         kill()
+    copier.wait_until_done(source.ends)
     copier.finish()
 
-    assert differences(source, job.copies()) == []
-    assert sum(map(len, source.values())) == RECORDS
+    assert differences(source.content, job.copies()) == []
+    assert sum(map(len, source.content.values())) == RECORDS
 
 
 class Fight(NamedTuple):
     """Where the first owner stops, how the two are started, and what the first is told when it goes on."""
 
-    point: str
+    point: Literal["produced", "offered"]
     refusal: str
-    both: tuple[str, ...]
+    # The settings of both consumers.
+    both: Settings
     # What the second does before the first goes on: it copies all the rest, or it stops in mid-transaction too, or it
     # waits for the offsets that the first has brought into its transaction.
     meanwhile: Literal["finishes", "stops", "waits"]
-    first: tuple[str, ...] = ()
+    # Those of the first producer, or of both.
+    first: Settings = DEFAULTS
+    producer: Settings = DEFAULTS
+    # How many partitions the second gets.
+    gets: int = PARTITIONS
+    what: Standing = "process"
 
 
-DYNAMIC = ("--session-ms=2000",)
-STATIC = ("--instance=owner",)
+HANGS: Settings = {"max_poll_interval_ms": 2_000}
+FREEZES: Settings = {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 500}
+STATIC: Settings = {"group_instance_id": "owner"}
+HURRIES: Settings = {"sidecar_flags": ["--commit-mode=transactional", "--rebalance-timeout-ms=2000"]}
 FIGHTS = {
-    "its member is gone before it brings offsets": Fight(
-        "produced", "UNKNOWN_MEMBER_ID", DYNAMIC, "finishes"
+    "its member has left before it brings offsets": Fight("produced", "UNKNOWN_MEMBER_ID", HANGS, "finishes"),
+    "its member is gone when it commits": Fight(
+        "offered", "UNKNOWN_MEMBER_ID", FREEZES, "waits", what="both"
     ),
-    "its member is gone when it commits": Fight("offered", "UNKNOWN_MEMBER_ID", DYNAMIC, "waits"),
+    "a partition was taken from it before it brings offsets": Fight(
+        "produced", "ILLEGAL_GENERATION", HURRIES, "stops", gets=1, what="thread"
+    ),
+    "a partition was taken from it when it commits": Fight(
+        "offered", "ILLEGAL_GENERATION", HURRIES, "waits", gets=1, what="thread"
+    ),
     "its transaction has timed out": Fight(
-        "offered", "PRODUCER_FENCED", DYNAMIC, "finishes", ("--transaction-timeout-ms=3000",)
+        "offered", "PRODUCER_FENCED", HANGS, "finishes", first={"transaction_timeout_ms": 3_000}
     ),
     "its name was taken before it brings offsets": Fight("produced", "FENCED_INSTANCE_ID", STATIC, "stops"),
     "its name was taken when it commits": Fight("offered", "FENCED_INSTANCE_ID", STATIC, "waits"),
     "a stranger has its transactional id": Fight(
-        "offered", "PRODUCER_FENCED", (*STATIC, "--transactional-id=hijacked"), "finishes"
+        "offered", "PRODUCER_FENCED", STATIC, "finishes", producer={"transactional_id": "hijacked"}
     ),
 }
 
@@ -140,13 +168,18 @@ FIGHTS = {
 @pytest.mark.parametrize("fight", FIGHTS.values(), ids=FIGHTS.keys())
 def test_two_owners_fight_and_the_output_is_there_once(job: Job, fight: Fight) -> None:
     source = fill(job.address, SOURCE, RECORDS_OF_A_FIGHT)
-    first = job.start(*fight.both, *fight.first, f"--stop-at={fight.point}", "--stop-after=3")
-    first.wait_until_stopped()
+    first = job.start(
+        *(f"--stop-at={fight.point}", "--stop-after=3"),
+        *(("--holds",) if fight.what == "thread" else ()),
+        consumer=fight.both,
+        producer={**fight.producer, **fight.first},
+    )
+    first.wait_until_it_stands(fight.what)
     stops = ("--stop-at=produced", "--stop-after=2") if fight.meanwhile == "stops" else ()
-    second = job.start(*fight.both, *stops)
-    second.wait_until_owns_all()
+    second = job.start(*stops, consumer=fight.both, producer=fight.producer)
+    second.wait_until_owns(fight.gets)
     if fight.meanwhile == "finishes":
-        second.finish()
+        second.wait_until_done(source.ends)
     elif fight.meanwhile == "stops":
         second.wait_until_stopped()
 
@@ -155,14 +188,15 @@ def test_two_owners_fight_and_the_output_is_there_once(job: Job, fight: Fight) -
     first.go_on()
     refused = first.wait_for("refused", before + 1)
     second.go_on()
+    second.wait_until_done(source.ends)
     second.finish()
     first.finish()
 
     assert refused.startswith(fight.refusal)
-    assert differences(source, job.copies()) == []
+    assert differences(source.content, job.copies()) == []
     # What the first had produced when it stopped was there already, and does not count.
     everything = job.copies(read_committed=False)
-    assert sum(map(len, everything.values())) > sum(map(len, source.values()))
+    assert sum(map(len, everything.values())) > sum(map(len, source.content.values()))
 
 
 # The comparison can fail.

@@ -1,8 +1,5 @@
 """The store job: owners stop in mid-transaction, the group goes on without them, and every record counts once."""
 
-import asyncio
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,20 +9,19 @@ import psycopg
 import pytest
 
 import rota
-from rota.stores import SqlStore
+from rota.consumer.options import Settings
+from rota.stores import Partition, SqlStore, StoreFenced, Tenure
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
+from tests.log.owners import WITHIN_S, Owner, group_offsets
 from tests.log.store_worker import PARTITIONS, POINTS, RECORDS, TOPIC, totals
 from tests.support.coordinator import Coordinator, serving
-from tests.support.member import in_turn, member
-from tests.support.processes import Process
 from tests.support.workdir import logs
 
 pytestmark = pytest.mark.process
 
 GROUP = "billing"
-WITHIN_S = 60
 CONTENT = [
     (partition, offset, (offset * 31 + partition[1] * 7) % 1009)
     for partition in PARTITIONS
@@ -34,21 +30,8 @@ CONTENT = [
 EXPECTED = totals(CONTENT)
 
 
-class Owner:
+class Adder(Owner):
     """A worker, as the test sees it."""
-
-    def __init__(self, process: Process) -> None:
-        self.process = process
-
-    def events(self, kind: str) -> list[str]:
-        """What it has said of one kind."""
-        lines = self.process.log.read_text().splitlines()
-        return [line.removeprefix(f"{kind} ") for line in lines if line.startswith(kind)]
-
-    def wait_for(self, kind: str, count: int = 1) -> str:
-        """The event of this kind that comes so late."""
-        self.process.wait_until(lambda: len(self.events(kind)) >= count, within_s=WITHIN_S)
-        return self.events(kind)[count - 1]
 
     def wait_until_owns_all(self, assignments: int = 1) -> None:
         """Its last assignment, of so many at least, holds every partition."""
@@ -57,20 +40,7 @@ class Owner:
             taken = self.events("assigned")
             return len(taken) >= assignments and all(str(partition) in taken[-1] for partition in PARTITIONS)
 
-        self.process.wait_until(owns_all, within_s=WITHIN_S)
-
-    def wait_until_stopped(self) -> str:
-        """Where it stands."""
-        where = self.wait_for("stopping")
-        self.process.wait_until(self.is_stopped, within_s=WITHIN_S)
-        return where
-
-    def is_stopped(self) -> bool:
-        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state == "T"
-
-    def go_on(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
+        self.wait_until(owns_all)
 
 
 class Job:
@@ -80,7 +50,8 @@ class Job:
         self.dsn = dsn
         self.coordinator = coordinator
         self._logs = logs(folder)
-        self._owners: list[Owner] = []
+        self._owners: list[Adder] = []
+        self._channel = grpc.insecure_channel(coordinator.address)
         with psycopg.connect(dsn) as connection:
             SqlStore(connection).create_tables()
             connection.execute("CREATE TABLE totals (key TEXT PRIMARY KEY, value BIGINT NOT NULL)")
@@ -91,53 +62,66 @@ class Job:
             for (topic, index), _, value in CONTENT:
                 producer.send(topic, b"%d" % value, partition=index)
 
-    def start(self, *flags: str) -> Owner:
+    def start(self, *flags: str) -> Adder:
         name = f"owner-{len(self._owners)}"
         command = [
-            sys.executable,
-            "-m",
-            "tests.log.store_worker",
-            f"--coordinator={self.coordinator.address}",
+            *(sys.executable, "-m", "tests.log.store_worker"),
+            *(f"--coordinator={self.coordinator.address}", f"--group={GROUP}", *flags),
         ]
-        process = Process.start(
-            name,
-            [*command, f"--group={GROUP}", *flags],
-            log=self._logs / f"{name}.log",
-            env={"STORE_JOB_DSN": self.dsn},
-        )
-        self._owners.append(Owner(process))
+        log = self._logs / f"{name}.log"
+        self._owners.append(Adder(name, command, log, {"STORE_JOB_DSN": self.dsn}))
         return self._owners[-1]
 
     def finish(self) -> None:
-        """Wait until every owner has found that all is done."""
+        """Wait until all is done, and those who look on see it."""
+        ends = dict.fromkeys(range(len(PARTITIONS)), RECORDS)
+        self._owners[-1].wait_until(
+            lambda: group_offsets(self._channel, GROUP, TOPIC, len(PARTITIONS)) == ends
+        )
         for owner in self._owners:
-            assert owner.process.wait(within_s=WITHIN_S) == 0, owner.process.tail()
+            owner.finish()
 
     def kill(self) -> None:
         for owner in self._owners:
             owner.process.kill()
+        self._channel.close()
 
     @property
     def totals(self) -> dict[str, int]:
         with psycopg.connect(self.dsn) as connection:
             return dict(connection.execute("SELECT key, value FROM totals").fetchall())
 
+    @property
+    def stored(self) -> dict[Partition, int]:
+        with psycopg.connect(self.dsn) as connection:
+            return SqlStore(connection).stored_offsets(GROUP)
+
+    def consumer(self, instance_id: str = "") -> rota.Consumer:
+        """Of the same group, in this process."""
+        settings: Settings = {
+            "group_id": GROUP,
+            "bootstrap_servers": f"rota://{self.coordinator.address}",
+            "enable_auto_commit": False,
+        }
+        if instance_id:
+            settings["group_instance_id"] = instance_id
+        return rota.Consumer(**settings)
+
+    def come_and_go(self) -> None:
+        """Somebody was in the group, and its generation is higher now."""
+        with self.consumer() as consumer:
+            consumer.subscribe(TOPIC)
+            while not consumer.assignment():
+                consumer.poll(timeout_ms=100)
+
     def delete_group(self) -> None:
         """As soon as it has no members."""
-        with grpc.insecure_channel(self.coordinator.address) as channel:
-            stub = AdminStub(channel)
-            for update in stub.WatchGroup(admin.WatchGroupRequest(group_id=GROUP), timeout=WITHIN_S):
-                if update.group.state == admin.GROUP_STATE_EMPTY:
-                    break
-            deleted = stub.DeleteGroups(admin.DeleteGroupsRequest(group_ids=[GROUP]), timeout=WITHIN_S)
+        stub = AdminStub(self._channel)
+        for update in stub.WatchGroup(admin.WatchGroupRequest(group_id=GROUP), timeout=WITHIN_S):
+            if update.group.state == admin.GROUP_STATE_EMPTY:
+                break
+        deleted = stub.DeleteGroups(admin.DeleteGroupsRequest(group_ids=[GROUP]), timeout=WITHIN_S)
         assert [each.error_code for each in deleted.groups] == [pb.NONE]
-
-    def group_offsets(self) -> dict[tuple[str, int], int]:
-        async def look() -> dict[tuple[str, int], int]:
-            async with member(self.coordinator.address, GROUP, in_turn(())) as onlooker:
-                return await onlooker.fetch(PARTITIONS)
-
-        return asyncio.run(look())
 
 
 @pytest.fixture
@@ -169,14 +153,16 @@ def test_two_owners_stop_in_mid_transaction_and_each_record_counts_once(job: Job
     job.finish()
 
     assert job.totals == EXPECTED
-    assert job.group_offsets() == dict.fromkeys(PARTITIONS, RECORDS)
+    assert job.stored == dict.fromkeys(PARTITIONS, RECORDS)
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_group_that_is_deleted_and_born_again_fences_who_knew_the_old_one(job: Job, point: str) -> None:
-    former = job.start("--rounds=4", f"--stop-at={point}", "--stop-after=5")
+    job.come_and_go()
+    former = job.start(f"--stop-at={point}", "--stop-after=5")
     former.wait_until_stopped()
-    assert former.events("assigned")[0].startswith("1 4 ")
+    assert former.events("assigned")[0].startswith("1 3 ")
+    former.freeze()
     job.delete_group()
 
     reborn = job.start()
@@ -186,8 +172,36 @@ def test_a_group_that_is_deleted_and_born_again_fences_who_knew_the_old_one(job:
     refused = former.wait_for("fenced")
     assert "(incarnation 2, generation" in refused
     assert "this is member" in refused
-    assert "(incarnation 1, generation 4): drop the batch" in refused
+    assert "(incarnation 1, generation 3): drop the batch" in refused
     job.finish()
 
     assert job.totals == EXPECTED
-    assert job.group_offsets() == dict.fromkeys(PARTITIONS, RECORDS)
+    assert job.stored == dict.fromkeys(PARTITIONS, RECORDS)
+
+
+def test_a_static_member_that_comes_back_fences_its_former_self_of_the_same_generation(job: Job) -> None:
+    with (
+        psycopg.connect(job.dsn) as one,
+        psycopg.connect(job.dsn) as two,
+        job.consumer("static") as before,
+    ):
+        former, later = SqlStore(one), SqlStore(two)
+        late = assigned(before, former)
+        with job.consumer("static") as after:
+            tenure = assigned(after, later)
+            assert late.group.generation_id == tenure.group.generation_id
+            assert late.group.member_id != tenure.group.member_id
+            with pytest.raises(StoreFenced), former.transaction(late) as tx:
+                tx.save({PARTITIONS[0]: 10})
+            with later.transaction(tenure) as tx:
+                tx.save({PARTITIONS[0]: 5})
+    assert job.stored == {PARTITIONS[0]: 5}
+
+
+def assigned(consumer: rota.Consumer, store: SqlStore) -> Tenure:
+    """What it has as soon as it has something."""
+    listener = store.listener(consumer)
+    consumer.subscribe(TOPIC, listener=listener)
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=100)
+    return listener.tenure

@@ -59,6 +59,7 @@ def test_what_is_no_address_is_refused(given: str) -> None:
         ({"linger_ms": -1}, "cannot be negative"),
         ({"linger_ms": 500, "delivery_timeout_ms": 500}, "larger than linger_ms"),
         ({"batch_size": 2 << 20}, "larger than max_request_size"),
+        ({"coordination": "rota"}, "coordination is 'rota': use 'Auto', 'Kafka' or 'Rota'"),
         ({"bootstrap": "x"}, "no setting 'bootstrap'"),
     ],
 )

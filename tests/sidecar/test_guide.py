@@ -45,7 +45,7 @@ def test_flags_and_defaults_are_those_of_the_program(
 
 def test_every_event_and_every_state_is_told() -> None:
     written = set(re.findall(r'"event": "(\w+)"', SOURCE))
-    assert len(written) == 12
+    assert len(written) == 13
     assert {event for event, _, _ in rows("Events")} == written
     told = re.findall(r"`(\w+)`", next(line for line in GUIDE.splitlines() if line.startswith("| `state`")))
     assert {each.__name__ for each in states.State.__args__} == set(told[2:])

@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import override
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar import membership
 from rota_sidecar.assignors.model import Group, Plan, Topic
 from rota_sidecar.engines.port import Coordination, Disconnected, Refused, Topics, Unreachable
 from rota_sidecar.leading import Leader
@@ -19,7 +20,7 @@ from rota_sidecar.member.identity import Remembered, Wanted
 from rota_sidecar.member.member import Member
 from rota_sidecar.member.messages import Request, Response
 from rota_sidecar.member.partitions import Offset
-from rota_sidecar.membership import EVENTS_MAX, Engine, ForeignProtocol, Membership, StateChanged, Told
+from rota_sidecar.membership import EVENTS_MAX, Engine, ForeignProtocol, Kept, Membership, StateChanged, Told
 from rota_sidecar.state_file import FILE, Owner, StateFile
 
 STORY_S = 20
@@ -382,15 +383,23 @@ def test_who_it_is_is_kept_while_it_lives_and_no_longer(tmp_path: Path) -> None:
     run(body())
 
 
-def test_a_disk_that_does_not_take_it_is_a_problem_and_no_end(tmp_path: Path) -> None:
+def test_a_disk_that_does_not_take_it_is_a_problem_until_it_does_and_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def body() -> None:
         file = StateFile(tmp_path, Owner("g", None))
         (tmp_path / f"{FILE}.new").mkdir()
         story = Story(state_file=file)
         await story.until(lambda: any("cannot be written" in said for said in story.problems))
         await story.until_assigned()
+        (tmp_path / f"{FILE}.new").rmdir()
+        await story.until(lambda: Kept() in story.told)
+        assert file.read()[0] is not None
+        assert len(story.problems) == 1
         assert await story.end() == do.Ended("enough", failed=False)
+        assert story.told.count(Kept()) == 1
 
+    monkeypatch.setattr(membership, "KEEPING_AGAIN_S", REFRESH_S)
     run(body())
 
 

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota_sidecar.lines import LINE_BYTES_MAX
 from tests.support.coordinator import QUICK, Coordinator, serving
-from tests.support.sidecar import Sidecar, flat, running, settle
+from tests.support.processes import wait_for
+from tests.support.sidecar import WITHIN_S, Sidecar, flat, running, settle
 
 pytestmark = pytest.mark.process
 PARTITIONS = 6
@@ -156,6 +158,12 @@ def test_it_leaves_and_joins_again_with_other_topics_and_strategies(
         sidecar.wait_until_it_has(PARTITIONS)
 
 
+def kept_in(folder: Path) -> dict[str, Any]:
+    """Who it will take itself for after a crash."""
+    file = folder / "state" / "member.json"
+    return json.loads(file.read_text()) if file.exists() else {"generation": None}
+
+
 def test_after_a_crash_of_the_sidecar_alone_it_goes_on_as_the_same_member(
     tmp_path: Path, servers: str, group: str
 ) -> None:
@@ -167,6 +175,10 @@ def test_after_a_crash_of_the_sidecar_alone_it_goes_on_as_the_same_member(
         settle(crashes, other)
         before = crashes.events[-1]
         seen = len(other.events)
+        # It is written down beside the loop, a moment after it is told.
+        wait_for(
+            "its state", lambda: kept_in(tmp_path)["generation"] == before["generation"], within_s=WITHIN_S
+        )
         crashes.kill()
         crashes.start()
         assert crashes.wait_until_it_has(3) == had

@@ -234,6 +234,7 @@ def test_a_state_folder_of_another_sidecar_is_refused_in_a_sentence(
         log = second.process.log.read_text()
         assert "is in use by another sidecar" in log
         assert "Traceback" not in log
+        assert "Warning" not in log
         second.close()
 
 

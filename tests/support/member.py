@@ -1,6 +1,6 @@
 """
-A member of a group on Rota's coordinator, driven by hand: it stands in for a consumer where the test is about what a
-consumer's owner does.
+A member of a group on Rota's coordinator, driven by hand: for producers, which take offsets and generation of whatever
+member.
 
 It joins, heartbeats in the background and says when the group rebalances; when to join again is up to the test.
 """
@@ -10,12 +10,9 @@ import struct
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-import grpc.aio
-
 from rota.metadata import GroupMetadata
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance import members
 from tests.conformance.driver import DEFAULT
 from tests.conformance.members import answer
@@ -31,8 +28,7 @@ REBALANCE_MS = 20_000
 JOIN_S = 60
 # Nobody says when a transaction has ended.
 POLL_S = 0.02
-# What a member has to forget its id for, and what it has only to join again for.
-UNKNOWN = {pb.UNKNOWN_MEMBER_ID, pb.FENCED_INSTANCE_ID}
+# What a member has only to join again for.
 AGAIN = {pb.REBALANCE_IN_PROGRESS, pb.ILLEGAL_GENERATION, pb.NOT_COORDINATOR, pb.COORDINATOR_LOAD_IN_PROGRESS}
 
 
@@ -51,26 +47,17 @@ def in_turn(partitions: Collection[Partition]) -> Assignor:
 class GroupMember:
     """One member. `partitions` and `metadata` are those of the generation that it joined last."""
 
-    def __init__(
-        self,
-        driver: ServerDriver,
-        group_id: str,
-        assign: Assignor,
-        *,
-        instance_id: str | None = None,
-        session_ms: int = SESSION_MS,
-    ) -> None:
+    def __init__(self, driver: ServerDriver, group_id: str, assign: Assignor) -> None:
         self._member = members.Member(
             driver,
             group_id,
-            instance=instance_id,
-            session_ms=session_ms,
+            session_ms=SESSION_MS,
             rebalance_ms=REBALANCE_MS,
             protocols={"by-hand": members.subscription()},
         )
         self._driver = driver
         self._assign = assign
-        self._heartbeat_s = session_ms / 3 / 1000
+        self._heartbeat_s = SESSION_MS / 3 / 1000
         self._heartbeats: asyncio.Task[None] | None = None
         self._incarnation = -1
         self.partitions: tuple[Partition, ...] = ()
@@ -84,7 +71,6 @@ class GroupMember:
             incarnation=self._incarnation,
             generation_id=self._member.generation,
             member_id=self._member.member_id,
-            group_instance_id=self._member.instance,
         )
 
     async def join(self) -> tuple[Partition, ...]:
@@ -96,11 +82,9 @@ class GroupMember:
         self._heartbeats = asyncio.create_task(self._stay())
         return self.partitions
 
-    async def fetch(
-        self, partitions: Collection[Partition], *, require_stable: bool = True
-    ) -> dict[Partition, int]:
-        """The group's offsets, of partitions that have one. With `require_stable` it waits for open transactions."""
-        request = pb.FetchOffsetsRequest(group_id=self._member.group, require_stable=require_stable)
+    async def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The group's offsets, of partitions that have one. It waits for open transactions."""
+        request = pb.FetchOffsetsRequest(group_id=self._member.group, require_stable=True)
         for topic, indexes in _by_topic(partitions).items():
             request.topics.add(name=topic, partitions=indexes)
         async with asyncio.timeout(JOIN_S):
@@ -114,41 +98,6 @@ class GroupMember:
                 if pb.UNSTABLE_OFFSET_COMMIT not in errors:
                     return {partition: each.offset for partition, each in found.items() if each.offset >= 0}
                 await self._driver.pass_time(POLL_S)
-
-    async def commit(self, offsets: Mapping[Partition, int]) -> set[int]:
-        """Commit offsets; the error codes."""
-        request = pb.CommitOffsetsRequest(
-            group_id=self._member.group,
-            generation_id=self._member.generation,
-            member_id=self._member.member_id,
-            group_instance_id=self._member.instance,
-            topics=_offsets(offsets),
-        )
-        return _errors(await answer(self._driver.send(request), pb.CommitOffsetsResponse))
-
-    async def txn_commit(
-        self, offsets: Mapping[Partition, int], transactional_id: str, producer_id: int, producer_epoch: int
-    ) -> set[int]:
-        """Commit offsets as part of a producer's transaction; the error codes."""
-        request = pb.TxnCommitOffsetsRequest(
-            group_id=self._member.group,
-            generation_id=self._member.generation,
-            member_id=self._member.member_id,
-            group_instance_id=self._member.instance,
-            topics=_offsets(offsets),
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-        )
-        # A call of its own: the cases' driver would put in a producer that it has itself.
-        async with grpc.aio.insecure_channel(self._driver.address) as channel:
-            return _errors(await CoordinatorStub(channel).TxnCommitOffsets(request))
-
-    async def leave(self) -> None:
-        """Leave the group on purpose."""
-        await self._stop_heartbeats()
-        error = await self._member.leave()
-        assert error in {pb.NONE, *UNKNOWN}, error
 
     async def stop(self) -> None:
         """Fall silent, as a process that dies."""
@@ -182,9 +131,9 @@ class GroupMember:
         return {member_id: packed(incarnation, partitions) for member_id, partitions in assigned.items()}
 
     def _is_in(self, error_code: int) -> bool:
-        if error_code in UNKNOWN:
+        if error_code == pb.UNKNOWN_MEMBER_ID:
             self._member.member_id = ""
-        assert error_code in {pb.NONE, *UNKNOWN, *AGAIN}, pb.ErrorCode.Name(error_code)  # type: ignore[arg-type]
+        assert error_code in {pb.NONE, pb.UNKNOWN_MEMBER_ID, *AGAIN}, pb.ErrorCode.Name(error_code)  # type: ignore[arg-type]
         return error_code == pb.NONE
 
     async def _stay(self) -> None:
@@ -252,29 +201,11 @@ def _by_topic(partitions: Collection[Partition]) -> dict[str, list[int]]:
     return topics
 
 
-def _offsets(offsets: Mapping[Partition, int]) -> list[pb.TopicOffsets]:
-    return [
-        members.topic_offsets({index: offsets[topic, index] for index in indexes}, topic)
-        for topic, indexes in _by_topic(offsets).items()
-    ]
-
-
-def _errors(reply: pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse) -> set[int]:
-    return {each.error_code for topic in reply.topics for each in topic.partitions}
-
-
 @asynccontextmanager
-async def member(
-    address: str,
-    group_id: str,
-    assign: Assignor,
-    *,
-    instance_id: str | None = None,
-    session_ms: int = SESSION_MS,
-) -> AsyncIterator[GroupMember]:
+async def member(address: str, group_id: str, assign: Assignor) -> AsyncIterator[GroupMember]:
     """A member on a stream of its own, which falls silent with the block."""
     driver = ServerDriver(address, DEFAULT)
-    by_hand = GroupMember(driver, group_id, assign, instance_id=instance_id, session_ms=session_ms)
+    by_hand = GroupMember(driver, group_id, assign)
     try:
         yield by_hand
     finally:

@@ -57,6 +57,8 @@ class Sidecar:
     ) -> None:
         self.name = name
         self.group = group
+        # Goes before the command.
+        self.inside: Sequence[str] = ()
         self._logs = logs(folder)
         self._flags = [
             "--membership-only",
@@ -83,7 +85,7 @@ class Sidecar:
         begin = f"{self.name}-{self._starts}"
         self._output, log = self._logs / f"{begin}.events", self._logs / f"{begin}.log"
         self._read_to, self._seen, self._next = 0, [], 0
-        command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "rota_sidecar"]
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *self.inside, sys.executable, "-m", "rota_sidecar"]
         with self._output.open("wb") as events, log.open("wb") as errors:
             child = subprocess.Popen(
                 [*command, *self._flags, *more_flags],
@@ -291,6 +293,8 @@ class Deliverer:
         self._socket_folder = tempfile.TemporaryDirectory(prefix="rota-")
         self.address = f"unix:{self._socket_folder.name}/app.sock"
         self.http = ""
+        # Goes before the command.
+        self.inside: Sequence[str] = ()
         self._logs = logs(folder)
         self._flags = [
             f"--bootstrap-servers={servers}",
@@ -316,7 +320,7 @@ class Deliverer:
         """Start it; it ends with the thread that called this."""
         self._starts += 1
         log = self._logs / f"{self.name}-{self._starts}.log"
-        command = [sys.executable, "-m", "rota_sidecar", *self._flags, *more_flags]
+        command = [*self.inside, sys.executable, "-m", "rota_sidecar", *self._flags, *more_flags]
         self._process = Process.start(self.name, command, log=log, env=self._environment)
 
     @property

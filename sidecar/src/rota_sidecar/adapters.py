@@ -115,6 +115,15 @@ def coordination_for(options: argparse.Namespace, hear: Hear) -> tuple[Coordinat
 
 def records_for(options: argparse.Namespace, hear: HearRecords, complain: Complain) -> Records:
     """Where records are read."""
+    if not options.linger_ms:
+        return _reader_for(options, hear, complain)
+    from rota_sidecar.lingering import Lingering
+
+    linger_s = options.linger_ms / 1000
+    return Lingering(lambda heard: _reader_for(options, heard, complain), hear, linger_s)
+
+
+def _reader_for(options: argparse.Namespace, hear: HearRecords, complain: Complain) -> Records:
     read_committed = options.isolation_level == "read_committed"
     with_keys = options.ordering == "key"
     if asked.speaks_rota(options):

@@ -4,13 +4,14 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from rota_sidecar.adapters import Strategies, engine_for, member_for, offers_of, open_state, wall_ms
 from rota_sidecar.journal import Journal
 from rota_sidecar.lines import LineReader, LineWriter, NobodyReads
 from rota_sidecar.member.actions import Ended, Problem
-from rota_sidecar.membership import Membership, Told
+from rota_sidecar.membership import KEPT, Kept, Membership, Told
 from rota_sidecar.membership_only import Clocks, MembershipOnly, Settings
 
 
@@ -40,12 +41,12 @@ async def serve_member(options: argparse.Namespace, strategies: Strategies, jour
             state_file.close()
 
 
-async def until_ended(running: Awaitable[Ended], *tending: Awaitable[None]) -> str:
+async def until_ended(running: Awaitable[Ended], *tending: Coroutine[Any, Any, None]) -> str:
     """Why the membership failed, or nothing; what breaks beside it breaks it too."""
     failed = ""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(waited(each)) for each in tending]
+            tasks = [group.create_task(each) for each in tending]
             ended = await running
             failed = ended.reason if ended.failed else ""
             for task in tasks:
@@ -53,11 +54,6 @@ async def until_ended(running: Awaitable[Ended], *tending: Awaitable[None]) -> s
     except* NobodyReads as stuck:
         failed = str(stuck.exceptions[0])
     return failed
-
-
-async def waited(work: Awaitable[None]) -> None:
-    """A coroutine of anything that can be awaited."""
-    await work
 
 
 async def obeying(reader: LineReader, mode: MembershipOnly) -> None:
@@ -80,6 +76,8 @@ def written_down(journal: Journal, listener: Callable[[Told], None]) -> Callable
             journal.warn(told.sentence)
         elif isinstance(told, Ended):
             journal.tell("stopped", f"the member has stopped: {told.reason}")
+        elif isinstance(told, Kept):
+            journal.tell("kept", KEPT)
         listener(told)
 
     return listen

@@ -29,6 +29,9 @@ TOPICS_RETRY_S = 0.2
 # Look-ups of members that were started together drift apart by this much of their time.
 TOPICS_SPREAD = 0.2
 KEEPING_TIMEOUT_S = 5
+# What could not be kept is tried again: by then there may be room.
+KEEPING_AGAIN_S = 2
+KEPT = "--state-folder holds who this member is again"
 PROTOCOL_TIMEOUT_S = 10
 CLASSIC = "classic"
 # Far more than there are calls under way at a time.
@@ -49,6 +52,11 @@ class ForeignProtocol:
     type: str
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Who the member is could not be kept for a while, and is kept again."""
+
+
 Told = (
     do.Joined
     | do.Assign
@@ -61,6 +69,7 @@ Told = (
     | do.Ended
     | StateChanged
     | ForeignProtocol
+    | Kept
 )
 Listener = Callable[[Told], None]
 
@@ -99,7 +108,7 @@ class Membership:
         self._state = ""
         self._look = asyncio.Event()
         self._watched = member.watched
-        self._keeper = Keeper(engine.state_file, self._complain)
+        self._keeper = Keeper(engine.state_file, listener)
         self._ended: asyncio.Future[do.Ended] = loop.create_future()
         # Set while it is no member, and has said goodbye: whoever starts it before cuts its own goodbye off.
         self.rested = asyncio.Event()
@@ -310,7 +319,7 @@ class Membership:
         await self._engine.topics.close()
 
 
-async def happens(event: asyncio.Event, within_s: float) -> None:
+async def happens(event: asyncio.Event, within_s: float | None) -> None:
     """Return when it is set, or when the time is over."""
     try:
         async with asyncio.timeout(within_s):
@@ -322,36 +331,49 @@ async def happens(event: asyncio.Event, within_s: float) -> None:
 class Keeper:
     """Writes down who the member is, away from the loop: a slow disk holds up no heartbeat. The last word counts."""
 
-    def __init__(self, file: StateFile | None, complain: Callable[[str], None]) -> None:
+    def __init__(self, file: StateFile | None, listener: Listener) -> None:
         self._file = file
-        self._complain = complain
+        self._listener = listener
+        self._said = ""
         self._wanted: Remembered | None = None
         self._is_new = asyncio.Event()
-        self._is_kept = asyncio.Event()
-        self._is_kept.set()
+        self._is_tried = asyncio.Event()
+        self._is_tried.set()
 
     def wants(self, remembered: Remembered | None) -> None:
         """Keep that; None: nothing."""
         self._wanted = remembered
         self._is_new.set()
-        self._is_kept.clear()
+        self._is_tried.clear()
 
     async def keep(self) -> None:
         """For ever."""
+        again_s = None
         while True:
-            await self._is_new.wait()
+            await happens(self._is_new, again_s)
             self._is_new.clear()
             if self._file is not None:
-                try:
-                    await asyncio.to_thread(put, self._file, self._wanted)
-                except StateFileError as error:
-                    self._complain(str(error))
+                again_s = None if await self._is_put(self._file, self._wanted) else KEEPING_AGAIN_S
             if not self._is_new.is_set():
-                self._is_kept.set()
+                self._is_tried.set()
+
+    async def _is_put(self, file: StateFile, wanted: Remembered | None) -> bool:
+        try:
+            await asyncio.to_thread(put, file, wanted)
+        except StateFileError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                self._listener(do.Problem(self._said))
+            return False
+        # A full disk lets everybody remove a file, which says nothing about room.
+        if self._said and wanted is not None:
+            self._said = ""
+            self._listener(Kept())
+        return True
 
     async def flush(self) -> None:
-        """Return when the last word is kept, or when that takes too long."""
-        await happens(self._is_kept, KEEPING_TIMEOUT_S)
+        """Return when the last word is kept, or cannot be, or when that takes too long."""
+        await happens(self._is_tried, KEEPING_TIMEOUT_S)
 
 
 def put(file: StateFile, wanted: Remembered | None) -> None:

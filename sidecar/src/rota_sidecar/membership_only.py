@@ -18,7 +18,7 @@ from rota_sidecar.member import events as on
 from rota_sidecar.member.config import Strategy
 from rota_sidecar.member.identity import Identity
 from rota_sidecar.member.partitions import Offset, Partition, by_topic
-from rota_sidecar.membership import ForeignProtocol, Membership, StateChanged, Told
+from rota_sidecar.membership import ForeignProtocol, Kept, Membership, StateChanged, Told
 from rota_sidecar.options.problems import strategies_problem
 
 NO_TENURE = 0
@@ -113,6 +113,8 @@ class MembershipOnly:
                 return {"event": "problem", "sentence": told.sentence}
             case ForeignProtocol():
                 return {"event": "foreign_protocol", "type": told.type}
+            case Kept():
+                return {"event": "kept"}
             case do.Ended():
                 return {"event": "stopped", "reason": told.reason, "failed": told.failed}
             case do.Committed() | do.Fetched():

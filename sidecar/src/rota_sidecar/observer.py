@@ -10,7 +10,7 @@ from rota_sidecar.delivery import events as on
 from rota_sidecar.journal import Journal
 from rota_sidecar.member import actions as member_do
 from rota_sidecar.member.partitions import Partition
-from rota_sidecar.membership import ForeignProtocol, Told
+from rota_sidecar.membership import KEPT, ForeignProtocol, Kept, Told
 
 SHOWN_MAX = 20
 
@@ -44,16 +44,23 @@ class Witness(Observer):
                 self._journal.warn(told.sentence)
             case ForeignProtocol():
                 self._journal.warn(f"a consumer of the {told.type} protocol runs the group now: end it")
+            case member_do.Lose():
+                self._journal.warn(f"lost {named(told.partitions)}: {told.reason}")
+            case _:
+                self._went_on(told)
+
+    def _went_on(self, told: Told) -> None:
+        match told:
             case member_do.Joined():
                 self._journal.tell("joined", f"is {told.member_id} in generation {told.generation}")
             case member_do.Assign(partitions=partitions) if partitions:
                 self._journal.tell("assigned", f"was given {named(partitions)}")
             case member_do.Revoked():
                 self._journal.tell("revoked", f"gave up {named(told.partitions)}")
-            case member_do.Lose():
-                self._journal.warn(f"lost {named(told.partitions)}: {told.reason}")
             case member_do.Ended():
                 self._journal.tell("stopped", f"the member has stopped: {told.reason}")
+            case Kept():
+                self._journal.tell("kept", KEPT)
             case _:
                 pass
 

@@ -9,9 +9,9 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota_sidecar import adapters
 from rota_sidecar.adapters import Strategies
@@ -87,7 +87,7 @@ class Serving:
         options, delivering, members = self._options, self._delivering, self._members
         reconfiguring = Reconfiguring(options, arguments, strategies, delivering, members)
         orders = Orders(delivering, members, self._draining, reconfiguring, adapters.wall_ms)
-        reports = Reports(delivering, members, self._counts)
+        reports = Reports(options.client_id, delivering, members, self._counts)
         desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
         credentials = adapters.rota_credentials(options)
         fleet = FleetClient(options.fleet, credentials, desk, adapters.chance, self._journal.warn)
@@ -112,7 +112,7 @@ class Serving:
         finally:
             await self._close()
 
-    def _tending(self) -> Iterator[Awaitable[None]]:
+    def _tending(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What goes on beside the member."""
         yield self._delivering.run()
         yield self._ends.run()
@@ -211,16 +211,11 @@ class Serving:
             self._journal.tell("reading", "records can be read again")
 
 
-async def beside(members: Awaitable[Ended], *tending: Awaitable[None]) -> Ended:
+async def beside(members: Awaitable[Ended], *tending: Coroutine[Any, Any, None]) -> Ended:
     """How the members ended; what breaks beside them breaks them too."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(waited(each)) for each in tending]
+        tasks = [group.create_task(each) for each in tending]
         ended = await members
         for task in tasks:
             task.cancel()
     return ended
-
-
-async def waited(work: Awaitable[None]) -> None:
-    """A coroutine of anything that can be awaited."""
-    await work

@@ -5,10 +5,12 @@ Who this member is, kept outside of the process: a sidecar that crashes comes ba
 belongs to one sidecar at a time; the kernel drops its lock when the process ends, however that ends.
 """
 
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -22,12 +24,17 @@ BYTES_MAX = 8 << 20
 INT32_MAX = 2**31 - 1
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 Kind = TypeVar("Kind")
 
 
 class StateFileError(Exception):
     """The folder cannot be used; one sentence."""
+
+
+class NoRoom(StateFileError):
+    """The folder cannot be made for now, because its disk is full."""
 
 
 class _Unusable(Exception):
@@ -42,28 +49,20 @@ class Owner(NamedTuple):
 
 
 class StateFile:
-    """The file in a folder that nobody else uses while this exists."""
+    """The file in a folder that nobody else uses while this exists. Raises StateFileError."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self._folder = folder
         self._owner = owner
-        try:
-            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-        except OSError as error:
-            raise StateFileError(
-                f"--state-folder {folder} cannot be used ({error.strerror}): give a folder that this user may write"
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise StateFileError(
-                f"--state-folder {folder} is in use by another sidecar: give each one a folder of its own"
-            ) from None
+        # None while the disk has no room for the folder: no reason not to work. Whoever writes tries again, and is told.
+        self._lock: int | None = None
+        with suppress(NoRoom):
+            self._lock = _locked(folder)
 
     def read(self) -> tuple[Remembered | None, str]:
         """What was kept, if anything; and a sentence when something was there that is of no use, and was put aside."""
+        if self._lock is None:
+            return None, ""
         try:
             data = self._content()
             return (None if data is None else _parsed(data, self._owner)), ""
@@ -73,6 +72,8 @@ class StateFile:
 
     def write(self, remembered: Remembered) -> None:
         """Keep it, whole or not at all, also if the machine stops. Raises StateFileError."""
+        if self._lock is None:
+            self._lock = _locked(self._folder)
         fresh = self._folder / f"{FILE}.new"
         try:
             file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
@@ -83,10 +84,15 @@ class StateFile:
             fresh.replace(self._folder / FILE)
             self._sync_folder()
         except OSError as error:
+            # The half of it that was written takes room from others.
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
             raise StateFileError(_unwritable(self._folder, error)) from None
 
     def remove(self) -> None:
         """Keep nothing. Raises StateFileError."""
+        if self._lock is None:
+            return
         try:
             (self._folder / FILE).unlink(missing_ok=True)
             self._sync_folder()
@@ -95,7 +101,8 @@ class StateFile:
 
     def close(self) -> None:
         """Let others use the folder."""
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def _content(self) -> bytes | None:
         try:
@@ -122,6 +129,28 @@ class StateFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _locked(folder: Path) -> int:
+    """The lock on the folder, which is made if need be. Raises StateFileError."""
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    except OSError as error:
+        unusable = f"--state-folder {folder} cannot be used ({error.strerror})"
+        if error.errno in FULL:
+            raise NoRoom(
+                f"{unusable}: make room there; until then a restart of this sidecar waits for its session to end"
+            ) from None
+        raise StateFileError(f"{unusable}: give a folder that this user may write") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise StateFileError(
+            f"--state-folder {folder} is in use by another sidecar: give each one a folder of its own"
+        ) from None
+    return lock
 
 
 def _unwritable(folder: Path, error: OSError) -> str:

@@ -5,6 +5,7 @@ It is stricter than the real one where the contract says so: an application that
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,21 @@ class Wire(Voice):
         self._loop.call_soon_threadsafe(self.records.put_nowait, response)
 
 
+class Withheld:
+    """Answers that come only when the test says so."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self._may_go = asyncio.Event()
+
+    async def wait(self) -> None:
+        self.came.set()
+        await self._may_go.wait()
+
+    def release(self) -> None:
+        background().loop.call_soon_threadsafe(self._may_go.set)
+
+
 class FakeSidecar:
     """Serves one memory sidecar on a socket."""
 
@@ -52,6 +68,8 @@ class FakeSidecar:
         self.clean: list[bool] = []
         # What applications did that no sidecar forgives.
         self.offences: list[str] = []
+        # By the name of the call.
+        self.withheld: dict[str, Withheld] = {}
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str) -> None:
@@ -70,7 +88,10 @@ class FakeSidecar:
 
     def _call(self, name: str) -> Any:  # noqa: ANN401  one of many calls
         async def answer(request: Any, context: Any) -> Any:  # noqa: ANN401  as above
-            return self.memory.ask(name, request)
+            reply = self.memory.ask(name, request)
+            if name in self.withheld:
+                await self.withheld[name].wait()
+            return reply
 
         return answer
 

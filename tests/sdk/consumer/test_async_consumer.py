@@ -145,6 +145,31 @@ def test_a_plain_listener_does_as_well() -> None:
     assert told == ["assigned", "revoked", "revoked"]
 
 
+def test_what_was_lost_before_the_end_is_told_apart() -> None:
+    told: list[tuple[str, Partitions]] = []
+
+    class Listener(rota.RebalanceListener):
+        @override
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            told.append(("revoked", partitions))
+
+        @override
+        def on_partitions_lost(self, partitions: Partitions) -> None:
+            told.append(("lost", partitions))
+
+    async def use(consumer: rota.AsyncConsumer, group: Group) -> None:
+        await consumer.subscribe("orders", listener=Listener())
+        await read(consumer, 10)
+        group.lose(P1)
+        async with asyncio.timeout(WAIT_MS / 1000):
+            while consumer._engine.core.due() is None:
+                await asyncio.sleep(0)
+        await consumer.close()
+
+    using(use)
+    assert told == [("lost", [P1]), ("revoked", [P0])]
+
+
 def test_a_record_that_cannot_be_read_is_passed_by_a_seek() -> None:
     def parse(topic: str, data: bytes | None) -> int:
         if data == b"1":

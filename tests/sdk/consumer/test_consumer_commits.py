@@ -210,6 +210,26 @@ def test_the_group_metadata_is_that_of_the_present_generation(group: Group) -> N
     assert consumer.group_metadata().generation_id > before.generation_id
 
 
+@pytest.mark.parametrize("how", ["lost", "at the deadline"])
+def test_the_group_metadata_stays_old_until_the_application_hears_what_it_has_lost(
+    group: Group, how: str
+) -> None:
+    fill(group, 2)
+    consumer = group.consumer("orders")
+    read(consumer, 2)
+    before = consumer.group_metadata()
+    if how == "lost":
+        group.lose(P1)
+    else:
+        group.take_away(P1)
+        group.expire()
+    # The member has it again, and a newer generation: what was read before could be another's work by now.
+    group.give_back(P1)
+    assert consumer.group_metadata() == before
+    consumer.poll(timeout_ms=SOON_MS)
+    assert consumer.group_metadata().generation_id > before.generation_id
+
+
 def test_who_assigns_by_hand_has_no_generation(group: Group) -> None:
     fill(group, 1)
     consumer = group.consumer()

@@ -7,6 +7,7 @@ import rota
 from rota.consumer.listeners import Partitions
 from rota.testing import Group
 from tests.sdk.consumer.reading import P0, P1, SOON_MS, WAIT_MS, Listener, fill, offsets, read
+from tests.support.processes import wait_for
 
 
 def test_all_that_is_revoked_is_told_before_anything_that_is_assigned(group: Group) -> None:
@@ -148,3 +149,57 @@ def test_what_is_lost_is_told_once_whatever_the_listener_makes_of_it(group: Grou
         consumer.poll(timeout_ms=SOON_MS)
     assert consumer.poll(timeout_ms=SOON_MS) == {}
     assert consumer.assignment() == {P1}
+
+
+@pytest.mark.parametrize("ends", ["close", "unsubscribe"])
+def test_what_was_lost_before_a_consumer_ends_is_told_apart_from_what_it_gives_back(
+    group: Group, ends: str
+) -> None:
+    class Both(Listener):
+        @override
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            super().on_partitions_revoked(partitions)
+            consumer.commit()
+
+    fill(group, 2)
+    fill(group, 2, partition=1)
+    listener = Both()
+    consumer = group.consumer(enable_auto_commit=False)
+    consumer.subscribe("orders", listener=listener)
+    read(consumer, 4)
+    group.lose(P0)
+    wait_for(
+        "the consumer hears of it", lambda: consumer._engine.core.due() is not None, within_s=WAIT_MS / 1000
+    )
+    getattr(consumer, ends)()
+    assert listener.told[1:] == [("lost", (P0,)), ("revoked", (P1,))]
+    assert group.committed == {P1: 2}
+
+
+@pytest.mark.parametrize("goes", ["take_away", "lose"])
+def test_what_goes_while_it_is_told_may_be_rewound_and_paused_all_the_same(group: Group, goes: str) -> None:
+    fill(group, 6)
+    consumer = group.consumer(enable_auto_commit=False)
+
+    class Rewinding(Listener):
+        @override
+        def on_partitions_assigned(self, partitions: Partitions) -> None:
+            super().on_partitions_assigned(partitions)
+            if P0 in partitions and not group.committed:
+                getattr(group, goes)(P0)
+                consumer.pause(P0)
+                consumer.seek(P0, 3)
+                assert consumer.position(P0) == 3
+                consumer.resume(P0)
+
+        @override
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            super().on_partitions_revoked(partitions)
+            consumer.commit()
+
+    listener = Rewinding()
+    consumer.subscribe("orders", listener=listener)
+    consumer.poll(timeout_ms=SOON_MS)
+    consumer.poll(timeout_ms=SOON_MS)
+    assert listener.told == [("assigned", (P0, P1)), ("revoked" if goes == "take_away" else "lost", (P0,))]
+    assert group.committed == ({P0: 3} if goes == "take_away" else {})

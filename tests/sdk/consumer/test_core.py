@@ -71,6 +71,44 @@ def test_records_of_a_revoked_partition_are_not_returned_once_that_was_told() ->
     assert not core.received(portion(P0, 3, 3), 1)
 
 
+def test_a_tenure_in_which_all_that_the_application_has_is_still_its_own_is_taken_at_once() -> None:
+    core = assigned(P0, P1)
+    core.heard(event(2, Kind.REVOKING, P1))
+    core.heard(event(3, Kind.ASSIGNED, generation=2))
+    assert core.tenure == tenure(2)
+
+
+def test_a_tenure_in_which_something_is_gone_is_taken_when_the_application_knows_it() -> None:
+    for gone in (Kind.LOST, Kind.REVOKED):
+        core = assigned(P0, P1)
+        core.heard(event(2, gone, P1))
+        core.heard(event(3, Kind.ASSIGNED, P1, generation=2))
+        assert core.tenure == tenure(1)
+        assert tell(core).kind is Kind.LOST
+        assert core.tenure == tenure(2)
+
+
+def test_a_listener_that_lets_go_too_slowly_is_still_in_the_old_tenure() -> None:
+    core = assigned(P0)
+    revoking = event(2, Kind.REVOKING, P0)
+    core.heard(revoking)
+    core.begin(revoking, {})
+    core.heard(event(3, Kind.REVOKED, P0))
+    core.heard(event(4, Kind.ASSIGNED, generation=2))
+    assert core.tenure == tenure(1)
+    core.end(revoking)
+    assert core.tenure == tenure(2)
+
+
+def test_a_sidecar_that_comes_back_gives_no_tenure_to_what_was_returned_before() -> None:
+    core = assigned(P0)
+    core.disconnected("the sidecar was away")
+    core.heard(event(1, Kind.ASSIGNED, P0, generation=2))
+    assert core.tenure == tenure(1)
+    tell(core)
+    assert core.tenure == tenure(2)
+
+
 def test_records_of_an_earlier_tenure_are_dropped() -> None:
     core = assigned(P0)
     core.heard(event(2, Kind.REVOKING, P0))

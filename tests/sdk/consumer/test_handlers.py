@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 import rota
 from rota import errors
@@ -16,6 +17,7 @@ from rota.producer.clocks import clocks
 from rota.serializers import JSON
 from rota.testing import Group
 from rota.testing.link import MemoryLink
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 P0 = rota.TopicPartition("orders", 0)
 WITHIN_S = 10
@@ -221,6 +223,14 @@ def runner_of(group: Group, handler: rota.Handler) -> Runner:
     return background().run(build())
 
 
+def running_until(begun: threading.Event, runner: Runner) -> threading.Thread:
+    """The runner in a thread of its own, once that has happened."""
+    thread = threading.Thread(target=lambda: background().run(runner.run(), WITHIN_S))
+    thread.start()
+    assert begun.wait(WITHIN_S)
+    return thread
+
+
 def test_a_sidecar_that_is_set_otherwise_is_refused_in_a_sentence() -> None:
     with Group() as group:
         group.create_topic("orders", 1)
@@ -247,9 +257,7 @@ def test_a_partition_is_let_go_when_what_runs_of_it_is_done() -> None:
         runner = runner_of(group, work)
         gone = threading.Event()
         runner.is_done = lambda: not group._sidecar.held and gone.is_set()
-        running = threading.Thread(target=lambda: background().run(runner.run(), WITHIN_S))
-        running.start()
-        assert begun.wait(WITHIN_S)
+        running = running_until(begun, runner)
         group.take_away(P0)
         gone.set()
         assert P0 in group._sidecar.held
@@ -279,15 +287,51 @@ def test_a_lost_partition_is_acknowledged_when_nothing_of_it_runs_any_more() -> 
 
         group._sidecar.acknowledge = acknowledge  # type: ignore[method-assign]
         runner.is_done = lambda: len(acknowledged) == 2
-        running = threading.Thread(target=lambda: background().run(runner.run(), WITHIN_S))
-        running.start()
-        assert begun.wait(WITHIN_S)
+        running = running_until(begun, runner)
         group.lose(P0)
         background().run(asyncio.sleep(0.05))
         assert len(acknowledged) == 1
         go_on.set()
         running.join(WITHIN_S)
         assert len(acknowledged) == 2
+
+
+class Watched(Runner):
+    """Says when it was handed something."""
+
+    heard = threading.Event()
+
+    @override
+    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+        await super().hear_records(delivery)
+        self.heard.set()
+
+
+def test_what_comes_to_who_stops_is_not_begun() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    seen: list[bytes] = []
+
+    @rota.handler("orders")
+    def work(record: AnyRecord) -> None:
+        seen.append(record.value)
+        begun.set()
+        assert go_on.wait(WITHIN_S)
+
+    async def build() -> Watched:
+        return Watched([work], MemoryLink(group._sidecar), "test", clocks().monotonic_s)
+
+    with Group(partitions=2) as group:
+        group.send("orders", b"a", partition=0)
+        runner = background().run(build())
+        running = running_until(begun, runner)
+        background().loop.call_soon_threadsafe(runner.stop)
+        runner.heard.clear()
+        group.send("orders", b"b", partition=1)
+        assert runner.heard.wait(WITHIN_S)
+        go_on.set()
+        running.join(WITHIN_S)
+        assert seen == [b"a"]
+        assert group.committed.get(rota.TopicPartition("orders", 1), 0) == 0
 
 
 def test_who_stops_finishes_what_runs_and_begins_nothing_else() -> None:

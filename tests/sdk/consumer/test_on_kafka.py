@@ -1,10 +1,14 @@
 """A consumer and its sidecar on a real Kafka broker."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rota
+from rota import errors
+from tests.sdk.consumer.static_members import restart_moves_nothing
+from tests.support.coordinator import QUICK, serving
 from tests.support.kafka import Kafka
 
 pytestmark = pytest.mark.kafka
@@ -48,3 +52,46 @@ def test_records_come_once_and_offsets_in_a_transaction_are_where_the_next_consu
         producer.send(topic, b"999").result(30)
     with rota.Consumer(topic, **settings) as consumer:
         assert [record.value for record in read(consumer, 1)] == [b"999"]
+
+
+def test_a_static_member_that_is_restarted_within_its_session_moves_nothing(
+    kafka: Kafka, unique_name: str
+) -> None:
+    kafka.create_topic(unique_name, partitions=4)
+    restart_moves_nothing(unique_name, kafka.bootstrap, killed=False)
+
+
+def test_where_rota_coordinates_records_come_once_and_no_transaction_takes_the_offsets_along(
+    tmp_path: Path, kafka: Kafka, topic: str
+) -> None:
+    with serving(tmp_path, [*QUICK, "--no-log"]) as coordinator:
+        settings: Any = {
+            "group_id": topic,
+            "bootstrap_servers": kafka.bootstrap,
+            "coordination": "rota",
+            "coordinator_address": coordinator.address,
+            "enable_auto_commit": False,
+        }
+        with rota.Consumer(topic, **settings) as consumer:
+            records = read(consumer, RECORDS)
+            assert sorted(int(record.value) for record in records) == list(range(RECORDS))
+            ends = {rota.TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
+            # Nor does it happen unseen, where the producer was not told who coordinates.
+            for told, refused in (
+                ({"coordination": "Rota"}, errors.NotSupported),
+                ({}, errors.IllegalGeneration),
+            ):
+                producer_settings: Any = {"transactional_id": topic, **told}
+                with rota.Producer(kafka.bootstrap, **producer_settings) as producer:
+                    producer.init_transactions()
+                    producer.begin_transaction()
+                    with pytest.raises(refused):
+                        producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+                    producer.abort_transaction()
+            assert {consumer.committed(place) for place in ends} == {None}
+            consumer.commit()
+            assert {place: consumer.committed(place) for place in ends} == ends
+        with rota.Producer(kafka.bootstrap) as producer:
+            producer.send(topic, b"999").result(30)
+        with rota.Consumer(topic, **settings) as consumer:
+            assert [record.value for record in read(consumer, 1)] == [b"999"]

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from rota.consumer.child import ChildSidecar, flags
 from rota.consumer.listeners import Partitions
 from rota.consumer.options import Options
 from rota.consumer.sidecars import Subscription
+from tests.sdk.consumer.static_members import restart_moves_nothing
 from tests.support.coordinator import serving
 from tests.support.processes import Process
+from tests.support.small_disk import small_disk
 
 pytestmark = pytest.mark.process
 
@@ -143,6 +146,14 @@ def test_two_consumers_share_the_partitions_and_nothing_comes_twice(server: str,
         assert listener.lost == []
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_static_member_that_is_restarted_within_its_session_moves_nothing(
+    server: str, unique_name: str, *, killed: bool
+) -> None:
+    rota.create_topics(server, {unique_name: PARTITIONS})
+    restart_moves_nothing(unique_name, server, killed=killed)
+
+
 def test_partitions_assigned_by_hand_are_read(server: str, topic: str) -> None:
     with rota.Consumer(group_id=topic, bootstrap_servers=server) as consumer:
         consumer.assign([(topic, 0)])
@@ -156,6 +167,22 @@ def test_a_sidecar_that_cannot_start_says_why(server: str) -> None:
     with pytest.raises(errors.SidecarFailed, match="ended with exit code 1: --rebalance-timeout-ms"):
         consumer.poll(timeout_ms=WAIT_MS)
     consumer.close()
+
+
+def test_a_full_folder_for_temporary_files_is_said_with_what_to_do(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path) as disk:
+        disk.fill()
+        monkeypatch.setattr(tempfile, "tempdir", str(disk.seen))
+        consumer = rota.Consumer("orders", group_id="g", bootstrap_servers=server)
+        with pytest.raises(errors.SidecarFailed) as raised:
+            consumer.poll(timeout_ms=WAIT_MS)
+        consumer.close()
+        assert str(raised.value) == (
+            f"no sidecar of the consumer's own can be started (No space left on device: {disk.seen}): make room there, "
+            "or name another folder with TMPDIR"
+        )
 
 
 def test_a_consumer_whose_sidecar_is_killed_says_so(server: str, topic: str) -> None:
@@ -210,7 +237,7 @@ def test_without_rota_sidecar_a_consumer_says_what_to_install() -> None:
         ChildSidecar(options, "rota://localhost:7070", module="rota_sidecar_that_is_not_there")
 
 
-def test_no_secret_is_in_the_arguments_of_a_sidecar() -> None:
+def test_no_secret_is_in_the_arguments_of_a_sidecar_nor_in_what_options_look_like() -> None:
     options = Options(
         group_id="g",
         bootstrap_servers="k:9092",
@@ -221,7 +248,7 @@ def test_no_secret_is_in_the_arguments_of_a_sidecar() -> None:
     given = " ".join(flags(options, "k:9092", Subscription(("orders",))))
     assert "--sasl-mechanism=PLAIN" in given
     assert "--topics=orders" in given
-    assert "hush" not in given
+    assert "hush" not in given + repr(options)
     assert "me" not in given.split("=")
 
 
@@ -252,6 +279,45 @@ def test_handlers_run_until_sigterm_and_go_in_good_order(server: str, topic: str
         producer.send(topic, b"999").result(10)
     with rota.Consumer(topic, group_id=topic, bootstrap_servers=server) as consumer:
         assert numbers(read(consumer, 1)) == [999]
+
+
+SLOW_FOR_ONE_KEY = """
+import os, rota, threading
+
+@rota.handler({topic!r}, ordering="key", concurrency=8)
+def work(record):
+    threading.Event().wait(0.1 if record.key == b"7" else 0.001)
+    os.write(1, b"worked %s\\n" % record.value)
+
+rota.run(work, group_id={topic!r}, bootstrap_servers={server!r})
+"""
+
+
+def test_a_clean_stop_repeats_nothing_though_one_key_lies_behind(
+    server: str, topic: str, tmp_path: Path
+) -> None:
+    program = SLOW_FOR_ONE_KEY.format(topic=topic, server=server)
+    worked: list[int] = []
+    while len(worked) < RECORDS:
+        enough = min(40, RECORDS - len(worked))
+        worked += work_until(program, enough, tmp_path / f"from-{len(worked)}.log")
+    assert sorted(worked) == list(range(RECORDS))
+
+
+def work_until(program: str, enough: int, log: Path) -> list[int]:
+    """What it does until it has done so many, and until it has ended in good order."""
+    process = Process.start("handler", [sys.executable, "-c", program], log=log)
+    try:
+        process.wait_until(lambda: len(done_in(log)) >= enough, within_s=WITHIN_S)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(within_s=WITHIN_S) == 0
+    finally:
+        process.stop()
+    return done_in(log)
+
+
+def done_in(log: Path) -> list[int]:
+    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("worked")]
 
 
 CONSUMER = """

@@ -12,11 +12,14 @@ from typing_extensions import override
 import rota
 from rota import errors
 from rota.connection import background
+from rota.consumer import words
+from rota.consumer.link import GrpcLink, Hearer
 from rota.consumer.listeners import Partitions
 from rota.testing.partition import Stored
 from rota.testing.sidecar import MemorySidecar
+from rota_proto.coordinator.v1.coordinator_pb2 import UNKNOWN_SERVER_ERROR
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from tests.sdk.consumer.fake_sidecar import FakeSidecar, serving
+from tests.sdk.consumer.fake_sidecar import FakeSidecar, Withheld, serving
 
 pytestmark = pytest.mark.process
 
@@ -77,6 +80,41 @@ def test_records_come_and_are_committed_and_the_goodbye_is_clean(place: Place, m
         assert read(consumer, 1_000) == list(range(1_000))
     assert memory.committed() == {P0: 1_000}
     assert sidecar.clean == [True]
+
+
+def test_what_a_commit_without_an_answer_has_said_is_not_said_again(
+    place: Place, memory: MemorySidecar
+) -> None:
+    address, sidecar = place
+    fill(memory, 4)
+    withheld = sidecar.withheld["Commit"] = Withheld()
+    settings: Any = {"sidecar": address, "enable_auto_commit": False, "max_poll_records": 2}
+    with rota.Consumer("orders", **settings) as consumer:
+        assert read(consumer, 2) == [0, 1]
+        consumer.commit_async()
+        assert withheld.came.wait(WAIT_MS / 1000)
+        assert read(consumer, 2) == [2, 3]
+        withheld.release()
+
+
+def test_what_a_commit_that_failed_was_to_say_is_said_all_the_same(
+    place: Place, memory: MemorySidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, _ = place
+    fill(memory, 2)
+    ask = memory.ask
+
+    def failing(call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
+        refused = pb.CommitResponse(error_code=UNKNOWN_SERVER_ERROR)
+        return refused if call == "Commit" else ask(call, request)
+
+    monkeypatch.setattr(memory, "ask", failing)
+    failures: list[object] = []
+    with rota.Consumer("orders", sidecar=address, enable_auto_commit=False) as consumer:
+        assert read(consumer, 2) == [0, 1]
+        consumer.commit_async(callback=lambda _, error: failures.append(error))
+        while not failures or not memory.partition(P0).is_done:
+            consumer.poll(timeout_ms=100)
 
 
 def test_the_sidecar_is_found_by_its_variable(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,3 +251,67 @@ def test_consumers_of_several_threads_do_not_meet(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert seen == {name: list(range(100)) for name in "abc"}
+
+
+class Deaf(Hearer):
+    """Minds nothing that it is told."""
+
+    @override
+    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
+        """Nobody does anything."""
+
+    @override
+    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+        """The same."""
+
+
+def test_whoever_gives_up_sending_does_not_end_the_attachment(place: Place) -> None:
+    address, sidecar = place
+
+    async def story() -> None:
+        link = GrpcLink(address)
+        attachment = await link.attach(pb.AttachRequest.Hello(client_id="billing"), Deaf())
+        sending = asyncio.create_task(attachment.send(words.credit(1)))
+        # From here on it is being written.
+        await asyncio.sleep(0)
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
+        await attachment.send(words.credit(1))
+        await attachment.detach()
+        await link.close()
+
+    background().run(story(), WAIT_MS / 1000)
+    assert sidecar.clean == [True]
+
+
+def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(place: Place, memory: MemorySidecar) -> None:
+    address, sidecar = place
+    fill(memory, 4)
+    with rota.Consumer("orders", sidecar=address, enable_auto_commit=False) as consumer:
+        assert read(consumer, 4) == [0, 1, 2, 3]
+        wire, events = sidecar.wire, list[pb.AttachResponse.Event]()
+        assert wire is not None
+        ask, tell, answered = memory.ask, wire.tell, threading.Event()
+
+        def answer(call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
+            reply = ask(call, request)
+            if call == "Seek":
+                assert reply.error_code
+                answered.set()
+            return reply
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(memory, "ask", answer)
+            patch.setattr(wire, "tell", events.append)
+            memory.lose([P0], "the session has ended")
+            seeking = threading.Thread(target=consumer.seek, args=(P0, 1), daemon=True)
+            seeking.start()
+            assert answered.wait(WAIT_MS / 1000)
+        for event in events:
+            tell(event)
+        seeking.join(WAIT_MS / 1000)
+        assert not seeking.is_alive()
+        assert consumer.position(P0) == 1
+        assert consumer.poll(timeout_ms=100) == {}
+        assert consumer.assignment() == set()

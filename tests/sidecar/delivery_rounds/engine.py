@@ -1,4 +1,4 @@
-"""What the stories need of an engine: topics, records, and what a group has committed. Rota's; Kafka's is in its tests."""
+"""What the stories need of an engine: topics, records, and what a group has committed. Rota's; Kafka's are in its tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -14,6 +14,14 @@ from tests.support.coordinator import Coordinator
 from tests.support.records import batch, values_in
 
 WITHIN_S = 20
+# How long Rota's coordinator lets a partition that goes from one to another in good order be with nobody.
+CLEAN_MS = 1_000
+# As it is set up by default, but for what it makes the first member of a group wait.
+FLAGS = (
+    "--group-min-session-timeout-ms=500",
+    "--group-initial-rebalance-delay-ms=0",
+    "--rebalance-coalesce-ms=250",
+)
 
 
 class Place(NamedTuple):
@@ -74,15 +82,7 @@ class RotaEngine(Engine):
 
     @override
     def committed(self, group: str, topic: str) -> Mapping[int, int]:
-        request = codes.FetchOffsetsRequest(group_id=group, all=True)
-        found = CoordinatorStub(self._channel).FetchOffsets(request, timeout=WITHIN_S)
-        return {
-            each.index: each.offset
-            for part in found.topics
-            if part.name == topic
-            for each in part.partitions
-            if each.offset >= 0
-        }
+        return committed_at(self._channel, group, topic)
 
     @override
     def values_in(self, topic: str) -> Sequence[str]:
@@ -91,3 +91,16 @@ class RotaEngine(Engine):
     def close(self) -> None:
         """It is not asked any more."""
         self._channel.close()
+
+
+def committed_at(channel: grpc.Channel, group: str, topic: str) -> Mapping[int, int]:
+    """What the group has committed at Rota's coordinator, by partition."""
+    request = codes.FetchOffsetsRequest(group_id=group, all=True)
+    found = CoordinatorStub(channel).FetchOffsets(request, timeout=WITHIN_S)
+    return {
+        each.index: each.offset
+        for part in found.topics
+        if part.name == topic
+        for each in part.partitions
+        if each.offset >= 0
+    }

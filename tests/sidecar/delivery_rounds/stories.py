@@ -1,6 +1,6 @@
 """What happens to applications and their sidecars, each story once for both engines. Every one returns what there was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +14,19 @@ from tests.support.sidecar import Event
 HANG_TIMEOUT_MS = 2_000
 RETRIES = 2
 
+Act = Callable[[Crew], None]
 
-def restarts_kills_and_freezes(folder: Path, setting: Setting, seed: int) -> History:
-    """Every pod is replaced; then one container after the other is killed, a pod is, and one is frozen."""
+
+def restarts_kills_and_freezes(
+    folder: Path, setting: Setting, seed: int, acts: Sequence[Act] = ()
+) -> History:
+    """Every pod is replaced; then one container after the other is killed, a pod is, and one is frozen; or `acts`."""
     with crew_of(folder, setting, seed) as crew:
         for seat in crew.chance.sample(range(len(crew.members)), len(crew.members)):
             crew.restart(crew.members[seat])
         crew.catch_up()
-        acts: list[Callable[[Crew], None]] = [kill_sidecar, kill_app, kill_pod, freeze]
-        crew.chance.shuffle(acts)
-        for act in acts:
+        acts = acts or (kill_sidecar, kill_app, kill_pod, freeze)
+        for act in crew.chance.sample(acts, len(acts)):
             act(crew)
             crew.settle()
             crew.catch_up()

@@ -9,19 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.sidecar.delivery_rounds import stories
-from tests.sidecar.delivery_rounds.engine import RotaEngine
+from tests.sidecar.delivery_rounds.engine import CLEAN_MS, FLAGS, RotaEngine
 from tests.sidecar.delivery_rounds.history import lines
 from tests.sidecar.delivery_rounds.member import Setting
 from tests.support.coordinator import serving
 
 pytestmark = [pytest.mark.process, pytest.mark.soak("delivery")]
-CLEAN_MS = 1_000
-# As it is set up by default, but for what it makes the first member of a group wait.
-FLAGS = (
-    "--group-min-session-timeout-ms=500",
-    "--group-initial-rebalance-delay-ms=0",
-    "--rebalance-coalesce-ms=250",
-)
 
 
 @pytest.fixture(scope="module")

@@ -128,8 +128,17 @@ class Consumer:
             self._run(self._engine.unsubscribe(self._within_s(None)))
 
     def _let_go(self) -> None:
-        if self._engine.core.held and not self._engine.by_hand:
-            self._listener.on_partitions_revoked(sorted(self._engine.core.held))
+        core = self._engine.core
+        if self._engine.by_hand:
+            return
+        if (loss := core.loss()) is not None:
+            self._call(core.begin, loss, {})
+            try:
+                self._tell(loss)
+            finally:
+                self._call(core.end, loss)
+        if core.held:
+            self._listener.on_partitions_revoked(sorted(core.held))
 
     # Reading
 
@@ -168,9 +177,9 @@ class Consumer:
 
     def _next(self, timeout_ms: float, records_max: int | None) -> list[Portion]:
         deadline_s = self._clock() + timeout_ms / 1000
-        self._run(self._engine.poll_begins())
+        records_max = records_max or self._options.max_poll_records
+        step = self._run(self._engine.first_step(records_max, deadline_s))
         while True:
-            step = self._run(self._engine.step(records_max or self._options.max_poll_records, deadline_s))
             self._engine.arrived()
             self._making.tell_outcomes(self._engine)
             if not isinstance(step, Rebalance):
@@ -183,6 +192,7 @@ class Consumer:
                     self._run(self._engine.told(step))
                 raise
             self._run(self._engine.told(step))
+            step = self._run(self._engine.step(records_max, deadline_s))
 
     def _tell(self, event: Rebalance) -> None:
         partitions = list(event.partitions)
@@ -373,10 +383,13 @@ class Consumer:
         """
         What this member is to its group, for those who fence on it.
 
+        It stays of the old generation as long as polls have not told of all that was lost: so what was read of a
+        partition that is another's by now is refused.
+
         >>> producer.send_offsets_to_transaction(offsets, consumer.group_metadata())    # doctest: +SKIP
         """
         with self._alone():
-            return self._run(self._engine.group_metadata(self._within_s(None)))
+            return self._engine.group_metadata()
 
     # The end
 

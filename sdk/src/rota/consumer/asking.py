@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from rota.connection import until
 from rota.consumer import words
-from rota.consumer.core import Tenure
 from rota.consumer.link import Link
 from rota.consumer.sidecars import Subscription
 from rota.errors import UnknownTopicOrPartition
@@ -81,11 +80,6 @@ class Asking:
             for each in response.offsets
             if each.offset >= 0 and not each.error_code
         }
-
-    async def tenure(self, within_s: float) -> Tenure | None:
-        """The newest of what is assigned."""
-        response: pb.AssignmentResponse = await self._ask("Assignment", pb.AssignmentRequest(), within_s)
-        return words.tenure_of(response.tenure) if response.HasField("tenure") else None
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], tenure: int, within_s: float

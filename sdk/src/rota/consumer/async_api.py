@@ -114,8 +114,17 @@ class AsyncConsumer:
         await self._engine.unsubscribe(self._within_s(None))
 
     async def _let_go(self) -> None:
-        if self._engine.core.held and not self._engine.by_hand:
-            await _told(self._listener.on_partitions_revoked, sorted(self._engine.core.held))
+        core = self._engine.core
+        if self._engine.by_hand:
+            return
+        if (loss := core.loss()) is not None:
+            core.begin(loss, {})
+            try:
+                await self._tell(loss)
+            finally:
+                core.end(loss)
+        if core.held:
+            await _told(self._listener.on_partitions_revoked, sorted(core.held))
 
     # Reading
 
@@ -145,9 +154,9 @@ class AsyncConsumer:
         self._is_used = True
         try:
             deadline_s = self._clock() + timeout_ms / 1000
-            await self._engine.poll_begins()
+            records_max = records_max or self._options.max_poll_records
+            step = await self._engine.first_step(records_max, deadline_s)
             while True:
-                step = await self._engine.step(records_max or self._options.max_poll_records, deadline_s)
                 self._engine.arrived()
                 self._making.tell_outcomes(self._engine)
                 if not isinstance(step, Rebalance):
@@ -160,6 +169,7 @@ class AsyncConsumer:
                         await self._engine.told(step)
                     raise
                 await self._engine.told(step)
+                step = await self._engine.step(records_max, deadline_s)
         finally:
             self._is_used = False
 
@@ -333,7 +343,7 @@ class AsyncConsumer:
     async def group_metadata(self) -> GroupMetadata:
         """What this member is to its group, for those who fence on it."""
         self._check()
-        return await self._engine.group_metadata(self._within_s(None))
+        return self._engine.group_metadata()
 
     # The end
 

@@ -52,6 +52,11 @@ class Attaching:
         """Whether the sidecar is there, and hears what is sent."""
         return self._attachment is not None
 
+    @property
+    def linger_s(self) -> float:
+        """How long verdicts may wait for others on the way to it."""
+        return 0.0 if self._attachment is None else self._attachment.linger_s
+
     def begin(self, subscription: Subscription) -> None:
         """Attach, and stay so."""
         if self._keeping is None:

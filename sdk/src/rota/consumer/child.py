@@ -59,8 +59,7 @@ class ChildSidecar(Sidecar):
         return self._link
 
     async def _start(self, subscription: Subscription) -> Link:
-        # Private to this user, as `mkdtemp` makes it.
-        self._folder = Path(tempfile.mkdtemp(prefix="rota-"))
+        self._folder = private_folder()
         socket = self._folder / "app.sock"
         self._is_subscribed = bool(subscription)
         self._process = await asyncio.create_subprocess_exec(
@@ -124,6 +123,18 @@ class ChildSidecar(Sidecar):
             await self._reading
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def private_folder() -> Path:
+    """One that only this user may use, as `mkdtemp` makes it. Raises SidecarFailed."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="rota-"))
+    except OSError as error:
+        where = f": {Path(error.filename).parent}" if error.filename else ""
+        raise errors.SidecarFailed(
+            f"no sidecar of the consumer's own can be started ({error.strerror}{where}): make room there, or name "
+            "another folder with TMPDIR"
+        ) from error
 
 
 def flags(options: Options, address: str, subscription: Subscription) -> Iterator[str]:

@@ -90,6 +90,12 @@ class Core:
         self._silent: list[int] = []
         # Whether the application is told of rebalances: not after `assign` or `unsubscribe`.
         self._tells = True
+        # The newest in which all that the application has was its own: what it fences with. In a newer one it could
+        # pass off what is another's by now.
+        self.tenure: Tenure | None = None
+        self._newest: Tenure | None = None
+        # What it has, and does not know gone.
+        self._gone: set[TopicPartition] = set()
 
     # What the sidecar says
 
@@ -107,6 +113,13 @@ class Core:
             # Gone before the application has let it go: nothing can be committed any more.
             reason = "the application did not let go of them before the deadline"
             self._rebalances.append(Rebalance(UNASKED, Kind.LOST, gone, event.tenure, reason=reason))
+        if event.kind is Kind.ASSIGNED:
+            self._newest = event.tenure
+        self._take_tenure()
+
+    def _take_tenure(self) -> None:
+        if not self._gone:
+            self.tenure = self._newest
 
     def _note(self, event: Rebalance) -> None:
         """After `assign` partitions come and go as the application said; it need not hear it again."""
@@ -143,6 +156,7 @@ class Core:
         self._rebalances = left
         for partition in gone:
             self._forget_records(partition)
+        self._gone |= gone & self.held.keys()
         return tuple(sorted((gone & self.held.keys()) - self._being_taken()))
 
     def _being_taken(self) -> set[TopicPartition]:
@@ -176,6 +190,7 @@ class Core:
         for partition, held in self.held.items():
             self._forget_records(partition)
             held.ledger = held.tenure = NONE
+        self._gone |= self.held.keys()
         lost = tuple(sorted(self.held.keys() - self._being_taken()))
         if self._tells and lost:
             self._rebalances.append(Rebalance(UNASKED, Kind.LOST, lost, reason=reason))
@@ -205,10 +220,19 @@ class Core:
         if event.kind is not Kind.ASSIGNED:
             for partition in event.partitions:
                 self._let_go(partition)
+            self._take_tenure()
         if self.due() is not event:
             return False
         self._rebalances.popleft()
         return event.event_id != UNASKED
+
+    def loss(self) -> Rebalance | None:
+        """What it has lost and does not know gone, for who ends and polls no more."""
+        return Rebalance(UNASKED, Kind.LOST, tuple(sorted(self._gone))) if self._gone else None
+
+    def there(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that the sidecar still has, as far as it has said."""
+        return [partition for partition in partitions if partition not in self._gone]
 
     def silent(self) -> Sequence[int]:
         """Events that the application need not be told, to be acknowledged now."""
@@ -242,12 +266,16 @@ class Core:
         held.position = offset
         self.buffer.put_back(portion.between(offset, portion.next_offset))
 
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """A commit says that all before these offsets is done; it need not be said again."""
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> Sequence[Finished]:
+        """A commit says that all before these offsets is done; it need not be said again. Gives what that is."""
+        said: list[Finished] = []
         for partition, offset in offsets.items():
             if (held := self.held.get(partition)) is not None:
+                before = [each for each in held.returned if each.first < offset]
+                said += [replace(each, last=min(each.last, offset - 1)) for each in before]
                 left = [each for each in held.returned if each.last >= offset]
                 held.returned = [replace(each, first=max(each.first, offset)) for each in left]
+        return said
 
     def finish(self) -> Sequence[Finished]:
         """The application polls again: it is done with all that was returned."""
@@ -280,6 +308,7 @@ class Core:
         self._tells = False
         self._silent += [event.event_id for event in self._rebalances]
         self._rebalances.clear()
+        self._gone.clear()
         self._begun = None
         for partition in self.held.keys() - set(partitions):
             self._let_go(partition)
@@ -292,11 +321,19 @@ class Core:
             self.assign(())
         self._tells = True
 
-    def sought(self, partition: TopicPartition, offset: int, void_ledger: int, *, moved: bool = True) -> None:
-        """The sidecar reads on from there: what has this ledger or an earlier one is void, also what comes of it later."""
+    def sought(
+        self, partition: TopicPartition, offset: int, void_ledger: int | None, *, moved: bool = True
+    ) -> None:
+        """
+        The sidecar reads on from there: what has this ledger or an earlier one is void, also what comes of it later.
+
+        None: the sidecar has it no more, and nothing comes.
+        """
         held = self.held.get(partition)
         if held is None:
             return
+        if void_ledger is None:
+            void_ledger = held.ledger
         self.buffer.drop(partition, void_ledger)
         held.returned.clear()
         held.moved = held.moved or moved
@@ -329,6 +366,7 @@ class Core:
     def _let_go(self, partition: TopicPartition) -> None:
         self._forget_records(partition)
         self.held.pop(partition, None)
+        self._gone.discard(partition)
         self.paused.discard(partition)
 
     def _forget_records(self, partition: TopicPartition) -> None:

@@ -8,7 +8,8 @@ listeners and deserializers above all, is called by those two.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from typing_extensions import override
 
@@ -17,9 +18,10 @@ from rota.connection import until
 from rota.consumer import words
 from rota.consumer.asking import Asking
 from rota.consumer.attaching import Attaching
-from rota.consumer.core import NONE, Core, Kind, Rebalance, Tenure
+from rota.consumer.core import NONE, Core, Finished, Kind, Rebalance, Tenure
 from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.options import Options
+from rota.consumer.outgoing import Outgoing
 from rota.consumer.portions import Portion
 from rota.consumer.sidecars import Sidecar, Subscription
 from rota.metadata import GroupMetadata
@@ -32,6 +34,7 @@ POSITIONS_S = 5.0
 COMMITS_MAX = 1_000
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Answer = TypeVar("Answer")
 OnCommit = Callable[[Offsets, errors.RotaError | None], object]
 
 
@@ -47,12 +50,12 @@ class Engine(Hearer):
             client_id=options.client_id, commits_itself=not options.enable_auto_commit
         )
         self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
+        self._outgoing = Outgoing(self._attaching)
         self.asking = Asking(self._open, clock)
         self.subscription = Subscription()
         self.by_hand = False
         self._was_attached = False
         self._group_id = options.group_id
-        self._tenure: Tenure | None = None
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._is_woken = False
@@ -110,11 +113,9 @@ class Engine(Hearer):
     @override
     async def hear_event(self, event: pb.AttachResponse.Event) -> None:
         rebalance = words.rebalance_of(event, self._clock())
-        if rebalance.tenure is not None:
-            self._tenure = rebalance.tenure
         self.core.heard(rebalance)
         for event_id in self.core.silent():
-            await self._attaching.send(words.acknowledgement(event_id))
+            await self._outgoing.send(words.acknowledgement(event_id))
         self._news.set()
 
     @override
@@ -133,19 +134,25 @@ class Engine(Hearer):
         if self._trouble is None:
             self._away_since_s = self._clock()
         self._trouble = error
+        self._outgoing.forget()
         self.core.disconnected(str(error))
         self._room.set()
         self._news.set()
 
     # Polling
 
-    async def poll_begins(self) -> None:
-        """What was returned is finished; what waits of paused partitions goes back."""
+    async def first_step(self, records_max: int, deadline_s: float) -> Rebalance | list[Portion]:
+        """
+        What was returned is finished, what waits of paused partitions goes back; then a step.
+
+        In one go: from an application's thread each question costs two changes between threads.
+        """
         self._begin()
         await self._finish()
         if surplus := self.core.surplus():
             await self.seek(surplus, self._options.default_api_timeout_ms / 1000, moved=False)
         await self._grant()
+        return await self.step(records_max, deadline_s)
 
     async def step(self, records_max: int, deadline_s: float) -> Rebalance | list[Portion]:
         """What the application is told next, or the next records; none when there are none before the deadline."""
@@ -209,7 +216,7 @@ class Engine(Hearer):
     async def told(self, event: Rebalance) -> None:
         """The listener has returned: let the sidecar go on."""
         if self.core.end(event):
-            await self._attaching.send(words.acknowledgement(event.event_id))
+            await self._outgoing.send(words.acknowledgement(event.event_id))
         await self._grant()
 
     def arrived(self) -> None:
@@ -231,7 +238,7 @@ class Engine(Hearer):
 
     async def _grant(self) -> None:
         if self._attaching.is_attached and (more := self.core.credit()):
-            await self._attaching.send(words.credit(more))
+            await self._outgoing.send(words.credit(more))
 
     def _begin(self) -> None:
         if not self._attaching.runs:
@@ -254,6 +261,7 @@ class Engine(Hearer):
         self.subscription = Subscription()
         self.by_hand = True
         await self._finish()
+        await self._outgoing.flush()
         gone = self.core.held.keys() - set(partitions)
         self.core.assign(partitions)
         self._begin()
@@ -274,13 +282,18 @@ class Engine(Hearer):
     async def _finish(self) -> None:
         self.settle()
         if finished := self.core.finish():
-            await self._attaching.send(words.acknowledged(finished))
+            await self._outgoing.finish(finished)
 
     async def seek(
         self, offsets: Mapping[TopicPartition, int], within_s: float, *, moved: bool = True
     ) -> None:
         """Return records from there on."""
-        void = await self.asking.seek(offsets, within_s)
+
+        async def ask(there: Collection[TopicPartition], left_s: float) -> int:
+            await self._outgoing.flush()
+            return await self.asking.seek({each: offsets[each] for each in there}, left_s)
+
+        void = await self._ask_about_what_stays(offsets, ask, within_s)
         for partition, offset in offsets.items():
             self.core.sought(partition, offset, void, moved=moved)
         self._room.set()
@@ -288,14 +301,48 @@ class Engine(Hearer):
 
     async def pause(self, partitions: Collection[TopicPartition], within_s: float) -> None:
         """Return nothing of these."""
-        await self.asking.pause(partitions, within_s)
+        await self._ask_about_what_stays(partitions, self.asking.pause, within_s)
         self.core.paused.update(partitions)
 
     async def resume(self, partitions: Collection[TopicPartition], within_s: float) -> None:
         """Return what comes of these again."""
-        await self.asking.resume(partitions, within_s)
+        await self._ask_about_what_stays(partitions, self.asking.resume, within_s)
         self.core.paused.difference_update(partitions)
         self._news.set()
+
+    async def _ask_about_what_stays(
+        self,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[Collection[TopicPartition], float], Awaitable[Answer]],
+        within_s: float,
+    ) -> Answer | None:
+        """
+        The answer; None when the sidecar has none of these any more.
+
+        The application still has what it was not told to have lost: that it says what is to become of it is no mistake.
+        """
+        deadline_s = self._clock() + within_s
+        while True:
+            there = list(partitions) if self.by_hand else self.core.there(partitions)
+            if not there:
+                return None
+            left_s = max(deadline_s - self._clock(), 0)
+            try:
+                return await ask(there, left_s)
+            except (errors.IllegalGeneration, errors.UnknownTopicOrPartition):
+                if self.by_hand or not await self._hears_of_a_loss(there, left_s):
+                    raise
+
+    async def _hears_of_a_loss(self, partitions: Collection[TopicPartition], within_s: float) -> bool:
+        """The sidecar says so in an event, which may be behind its answer."""
+        try:
+            async with asyncio.timeout(within_s):
+                while len(self.core.there(partitions)) == len(partitions):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def position(self, partition: TopicPartition, within_s: float) -> int:
         """The next offset that is returned."""
@@ -304,6 +351,8 @@ class Engine(Hearer):
         async def look() -> int:
             if (known := self.core.position(partition)) is not None:
                 return known
+            if not self.by_hand and not self.core.there([partition]):
+                raise errors.IllegalGeneration(f"{partition.topic}[{partition.partition}]")
             found = await self.asking.positions([partition], within_s)
             # Records that came meanwhile know better.
             if (known := self.core.position(partition, found.get(partition))) is not None:
@@ -314,22 +363,14 @@ class Engine(Hearer):
 
         return await until(look, deadline_s=self._clock() + within_s, clock=self._clock)
 
-    async def group_metadata(self, within_s: float) -> GroupMetadata:
-        """What this member is to its group now."""
-        tenure = None
-        if self._attaching.runs and self._trouble is None and not self.by_hand:
-            tenure = await self.asking.tenure(within_s)
-        known = [each for each in (tenure, self._tenure) if each is not None and not self.by_hand]
-        newest = max(
-            known,
-            key=lambda each: (each.incarnation, each.generation_id),
-            default=Tenure(NONE, "", NONE, NONE),
-        )
+    def group_metadata(self) -> GroupMetadata:
+        """What this member is to its group, as far as the application may speak for it."""
+        tenure = (None if self.by_hand else self.core.tenure) or Tenure(NONE, "", NONE, NONE)
         return GroupMetadata(
             group_id=self._group_id,
-            incarnation=newest.incarnation,
-            generation_id=newest.generation_id,
-            member_id=newest.member_id,
+            incarnation=tenure.incarnation,
+            generation_id=tenure.generation_id,
+            member_id=tenure.member_id,
             group_instance_id=self._options.group_instance_id,
         )
 
@@ -356,8 +397,12 @@ class Engine(Hearer):
             self.outcomes.append((None, wanted, None))
 
     async def _commit_in(self, tenure: int, offsets: Offsets, within_s: float) -> None:
+        await self._outgoing.flush()
         await self.asking.commit(offsets, tenure, within_s)
-        self.core.committed({partition: each.offset for partition, each in offsets.items()})
+        self._committed(offsets)
+
+    def _committed(self, offsets: Offsets) -> Sequence[Finished]:
+        return self.core.committed({partition: each.offset for partition, each in offsets.items()})
 
     def wanted(self, offsets: Offsets | None) -> Offsets:
         """What a commit is about."""
@@ -387,11 +432,15 @@ class Engine(Hearer):
                 f"{COMMITS_MAX:,} commits wait for their outcome: commit less often, or with commit()"
             )
         wanted = self.wanted(offsets)
-        task = asyncio.create_task(self._commit_once(wanted, callback))
+        # The next poll may come before the answer.
+        said = self._committed(wanted)
+        task = asyncio.create_task(self._commit_once(wanted, said, callback))
         self._commits_waiting.add(task)
         task.add_done_callback(self._commits_waiting.discard)
 
-    async def _commit_once(self, wanted: Offsets, callback: OnCommit | None) -> None:
+    async def _commit_once(
+        self, wanted: Offsets, said: Sequence[Finished], callback: OnCommit | None
+    ) -> None:
         failed: errors.RotaError | None = None
         async with self._committing:
             try:
@@ -400,6 +449,9 @@ class Engine(Hearer):
                     await self._commit_in(tenure, some, within_s)
             except errors.RotaError as error:
                 failed = error
+        if failed is not None and said:
+            # Done they are, committed or not.
+            await self._outgoing.finish(said)
         self.outcomes.append((callback, wanted, failed))
         self._news.set()
 
@@ -422,5 +474,6 @@ class Engine(Hearer):
         self._room.set()
         if self._commits_waiting:
             await asyncio.wait(self._commits_waiting, timeout=within_s)
+        await self._outgoing.flush()
         await self._attaching.end()
         await self._sidecar.close()

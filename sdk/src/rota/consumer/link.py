@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Code = grpc.StatusCode
 Response = TypeVar("Response", pb.AttachResponse, pb.DeliverResponse)
 ATTACH_S = 10.0
+# Verdicts wait for so long at most. A crash of the application repeats what it has done meanwhile.
+LINGER_S = 0.005
 
 
 class Hearer(Protocol):
@@ -42,6 +44,11 @@ class Attachment(Protocol):
     @property
     def settings(self) -> pb.AttachResponse.Attached:
         """What the sidecar is set to."""
+        ...
+
+    @property
+    def linger_s(self) -> float:
+        """How long verdicts may wait for others."""
         ...
 
     async def send(self, request: pb.DeliverRequest) -> None:
@@ -121,6 +128,7 @@ class GrpcAttachment(Attachment):
         self._hearer = hearer
         self._attached = pb.AttachResponse.Attached()
         self._sending = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
         self._events = stub.Attach()
         self._deliveries: Any = None
         self._reading: list[asyncio.Task[None]] = []
@@ -148,6 +156,11 @@ class GrpcAttachment(Attachment):
     def settings(self) -> pb.AttachResponse.Attached:
         return self._attached
 
+    @property
+    @override
+    def linger_s(self) -> float:
+        return LINGER_S
+
     async def _read_events(self) -> None:
         async for response in _said(self._events, pb.AttachResponse):
             if response.HasField("event"):
@@ -159,11 +172,24 @@ class GrpcAttachment(Attachment):
 
     @override
     async def send(self, request: pb.DeliverRequest) -> None:
+        # gRPC ends the stream when a write is cancelled: whoever gives up waiting would take the attachment along.
+        writing = asyncio.create_task(self._write(request))
+        self._writing.add(writing)
+        writing.add_done_callback(self._written)
+        await asyncio.shield(writing)
+
+    async def _write(self, request: pb.DeliverRequest) -> None:
         try:
             async with self._sending:
                 await self._deliveries.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
+
+    def _written(self, writing: "asyncio.Task[None]") -> None:
+        self._writing.discard(writing)
+        if not writing.cancelled():
+            # Whoever still waits has it raised; who does not is told by `lasting`.
+            writing.exception()
 
     @override
     async def lasting(self) -> errors.RotaError:
@@ -186,7 +212,8 @@ class GrpcAttachment(Attachment):
         self._is_leaving = True
         events, records = self._reading
         try:
-            await self._deliveries.done_writing()
+            async with self._sending:
+                await self._deliveries.done_writing()
             await asyncio.wait([records])
             await self._events.write(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
             await self._events.done_writing()
@@ -201,7 +228,7 @@ class GrpcAttachment(Attachment):
         self._events.cancel()
         if self._deliveries is not None:
             self._deliveries.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        await asyncio.gather(*self._reading, *self._writing, return_exceptions=True)
 
 
 async def _said(call: Any, kind: type[Response]) -> AsyncIterator[Response]:  # noqa: ANN401  a call of any kind

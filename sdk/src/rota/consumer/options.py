@@ -97,7 +97,8 @@ class Options:
     # The login to Kafka. Name and password go to the sidecar by its environment.
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
-    sasl_password: str | None = None
+    # Not shown where options are, as in the report of an exception.
+    sasl_password: str | None = field(default=None, repr=False)
     # Further flags of `python -m rota_sidecar`.
     sidecar_flags: Sequence[str] = field(default_factory=tuple)
 

@@ -129,6 +129,9 @@ class Runner(Hearer):
     async def hear_records(self, delivery: pb.DeliverResponse) -> None:
         for refusal in delivery.refusals:
             log.warning("the sidecar refuses a verdict: %s", refusal.sentence)
+        if self._ends.is_set():
+            # It was on its way. Without a verdict it goes back, and comes to somebody else.
+            return
         jobs = (
             job
             for part in delivery.partitions

@@ -136,6 +136,8 @@ class Options:
             )
         if self.batch_size > self.max_request_size:
             faults.append("batch_size is larger than max_request_size: lower it")
+        if self.coordination not in COORDINATIONS:
+            faults.append(f"coordination is {self.coordination!r}: use 'Auto', 'Kafka' or 'Rota'")
         return faults
 
 
@@ -151,6 +153,7 @@ POSITIVE = (
     "metadata_max_age_ms",
     "transaction_timeout_ms",
 )
+COORDINATIONS = ("Auto", "Kafka", "Rota")
 NAMES = frozenset(each.name for each in fields(Options))
 
 

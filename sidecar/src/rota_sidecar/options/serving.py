@@ -12,6 +12,7 @@ INT32_MAX = 2**31 - 1
 # How much is read ahead at most, in bytes; a partition takes a batch of any size where nothing else is read.
 AHEAD_MAX = 1 << 30
 RECORDS_MAX = 1_000_000
+LINGER_MAX_MS = 1_000
 # What a socket's path may be long, without its end (sockaddr_un).
 SOCKET_PATH_MAX = 107
 FAIL = "fail"
@@ -51,6 +52,9 @@ NUMBERS = {
     "retries": Number(5, 0, RECORDS_MAX, "deliveries of a record after the first one"),
     "backoff-ms": Number(500, 0, INT32_MAX, "the wait before the first retry"),
     "backoff-max-ms": Number(60_000, 0, INT32_MAX, "the longest wait before a retry"),
+    "linger-ms": Number(
+        0, 0, LINGER_MAX_MS, "how long records wait for others on their way to the application; 0: not at all"
+    ),
     "rate-max": Number(0, 0, INT32_MAX, "records a second; 0: no limit"),
     "ahead-bytes-max": Number(1 << 20, 1, AHEAD_MAX, "how much of a partition is read ahead"),
     "ahead-bytes-total-max": Number(16 << 20, 1, AHEAD_MAX, "the same for all partitions together"),

@@ -6,7 +6,7 @@ brokers are asked for the ids, at first, then once in a while, and at once when 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from rota_sidecar.assignors.model import Topic
@@ -61,12 +61,17 @@ class TopicWatch:
     async def look(self) -> None:
         """Compare now; whoever is not there any more is told of. When nobody answers, nothing is known."""
         async with self._looking:
-            # The reading itself says what is wrong with the brokers, or with the login.
-            with suppress(Unreachable):
-                try:
-                    self._compare(await self._topics.describe(self._names(), WITHIN_S))
-                except Refused:
-                    await self._look_for_denied()
+            names = self._names()
+            # The answer says nothing of doubts and topics that come while it is waited for.
+            doubted, self._doubted = self._doubted, False
+            try:
+                self._compare(names, await self._topics.describe(names, WITHIN_S), doubted=doubted)
+            except (Refused, Unreachable) as failure:
+                self._doubted = self._doubted or doubted
+                if isinstance(failure, Refused):
+                    # The reading itself says what is wrong with the brokers, or with the login.
+                    with suppress(Unreachable):
+                        await self._look_for_denied()
 
     def _names(self) -> list[str]:
         return sorted({each.topic for each in self._ids})
@@ -87,10 +92,9 @@ class TopicWatch:
             return False
         return True
 
-    def _compare(self, described: Mapping[str, Topic]) -> None:
-        doubted, self._doubted = self._doubted, False
+    def _compare(self, names: Collection[str], described: Mapping[str, Topic], *, doubted: bool) -> None:
         before, self._suspected = self._suspected, set()
-        for partition, known in list(self._ids.items()):
+        for partition, known in [each for each in self._ids.items() if each[0].topic in names]:
             found = described.get(partition.topic)
             if found is None or partition.number >= found.partitions:
                 if doubted or partition in before:

@@ -1,0 +1,67 @@
+"""
+What a consumer says on its stream to the sidecar.
+
+Verdicts wait a little for others, because a message costs about the same however much is in it: an application that polls
+a thousand times a second would spend its time on saying so. Whatever else is said comes behind them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rota.consumer import words
+from rota.consumer.attaching import Attaching
+from rota.consumer.core import Finished
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+
+
+class Outgoing:
+    """To be used on a running loop."""
+
+    def __init__(self, attaching: Attaching) -> None:
+        self._attaching = attaching
+        # Of each partition at most a few: what follows on each other is one.
+        self._finished: list[Finished] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: set[asyncio.Task[None]] = set()
+
+    async def finish(self, finished: Sequence[Finished]) -> None:
+        """The application is done with these."""
+        for each in finished:
+            self._add(each)
+        linger_s = self._attaching.linger_s
+        if not linger_s:
+            await self.flush()
+        elif self._finished and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(linger_s, self._flush_soon)
+
+    def _add(self, finished: Finished) -> None:
+        for at, before in enumerate(self._finished):
+            same = (before.partition, before.ledger) == (finished.partition, finished.ledger)
+            if same and before.last + 1 == finished.first:
+                self._finished[at] = replace(before, last=finished.last)
+                return
+        self._finished.append(finished)
+
+    def _flush_soon(self) -> None:
+        task = asyncio.create_task(self.flush())
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+
+    async def flush(self) -> None:
+        """Say what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        finished, self._finished = self._finished, []
+        if finished:
+            await self._attaching.send(words.acknowledged(finished))
+
+    async def send(self, request: pb.DeliverRequest) -> None:
+        """Say this, behind all that waits."""
+        await self.flush()
+        await self._attaching.send(request)
+
+    def forget(self) -> None:
+        """The sidecar is gone, and all that it wanted to hear."""
+        self._finished.clear()

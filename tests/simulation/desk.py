@@ -43,7 +43,6 @@ class Desk:
         self.generation = -1
         self._events: list[on.Event] = []
         self._alarm: asyncio.TimerHandle | None = None
-        self._finds: dict[int, frozenset[Partition]] = {}
         self._commits: dict[int, dict[Partition, int]] = {}
         self._wanted: dict[int, asyncio.Task[None]] = {}
         self._began: set[int] = set()
@@ -63,7 +62,6 @@ class Desk:
                 takes_many=plan.takes_many,
                 backoff_ms=50,
                 backoff_max_ms=400,
-                has_dead_letters=plan.has_dead_letters,
             ),
             concurrency=plan.concurrency,
             processing_timeout_ms=int(plan.processing_timeout_s * 1000),
@@ -71,7 +69,7 @@ class Desk:
             commit_interval_ms=800,
             initial_offset=Reset.EARLIEST,
             on_offset_expired=Reset.EARLIEST,
-            dead_letter_topic="letters" if plan.has_dead_letters else "",
+            dead_letter_topic="letters",
         )
 
     @property
@@ -202,7 +200,6 @@ class Desk:
     def _ask_member(self, action: do.Find | do.Commit | do.GiveUp | do.Leave | do.Rejoin) -> None:
         match action:
             case do.Find():
-                self._finds[action.request] = action.partitions
                 self.member.feed(to.Fetch(action.request, sorted(action.partitions)))
             case do.Commit():
                 self._commit(action)
@@ -248,7 +245,6 @@ class Desk:
                 self._committed[partition] = max(self._committed.get(partition, 0), offsets[partition])
 
     def _found(self, found: said.Fetched) -> None:
-        self._finds.pop(found.request, None)
         offsets = {
             Partition(topic.name, each.index): on.Stored(
                 each.offset, each.metadata.partition(SEPARATOR)[2], each.leader_epoch, each.error_code

@@ -88,9 +88,10 @@ class History:
     own_words: bool = True
     # By member's process: when a heartbeat was last believed without a look, because the log was being read.
     unseen: dict[object, float] = field(default_factory=dict)
-    # What members were told: who leads, who owns, and whose each id is.
+    # What members were told: who leads, who is in, who owns, and whose each id is.
     leaders: dict[Token, str] = field(default_factory=dict)
     newest: Token = (0, 0)
+    let_in: dict[Token, set[str]] = field(default_factory=dict)
     owners: dict[tuple[Token, int], str] = field(default_factory=dict)
     ids: dict[str, object] = field(default_factory=dict)
     commits: dict[int, Commit] = field(default_factory=dict)
@@ -217,6 +218,7 @@ class History:
         if token < self.newest and token not in self.leaders:
             raise Violation("S3", f"generation {token} is told first after {self.newest} was")
         self.newest = max(self.newest, token)
+        self.let_in.setdefault(token, set()).add(reply.member_id)
         leader = instance_of(reply.leader)
         known = self.leaders.setdefault(token, leader)
         if known != leader:
@@ -333,7 +335,10 @@ class History:
             return
         owner = self.assigned.get(partition)
         is_member = commit.generation == self.group.generation_id and commit.member_id in self.members
-        if not is_member or owner not in (None, commit.member_id):
+        # Whoever is in a generation that was begun, and in which nobody was given anything, commits what nobody has.
+        token = (self.group.incarnation, commit.generation)
+        is_let_in = token == self.reserved and commit.member_id in self.let_in.get(token, ())
+        if not (is_member or is_let_in) or owner not in (None, commit.member_id):
             raise Violation(
                 "S4",
                 f"{commit.member_id} commits {partition} in generation {commit.generation}; "

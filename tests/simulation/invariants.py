@@ -6,8 +6,8 @@ INVARIANTS = {
     "S2": "a member owns what it was given until it gives it up or its session is over by its own clock, counted "
     "from the last heartbeat that the group saw; the times of two members never overlap",
     "S3": "incarnations and generations only rise, and the fences that members are told with them; none is issued twice, and no member id is given to two",
-    "S4": "a commit is applied only for a member to which the written generation that it names gives the "
-    "partition; a request that is refused as a whole writes nothing",
+    "S4": "a commit is applied only for a member of the generation that it names, written or begun after that, and "
+    "only where the written one gives the partition to nobody else; a request that is refused as a whole writes nothing",
     "S5": "an offset falls only by a late copy of its owner's own commit, or by its owner when that comes back in the "
     "same generation while a commit of its is under way, or by a reset or expiry of an empty group; no commit of an earlier tenure is applied after one of a later tenure",
     "S6": "what was acknowledged is read by everybody who asks later, across crashes and compaction",

@@ -235,6 +235,8 @@ def run(loop: VirtualLoop, body: Coroutine[Any, Any, Result]) -> Result:
     """Run a program to its end in virtual time; nothing of what it leaves behind runs on."""
     # Tasks and futures are cycles, and nearly all of them are needed to the end: there is nothing to find before.
     gc.disable()
+    # What was there before is not looked through at the end of each run.
+    gc.freeze()
     try:
         result: Result = loop.run_until_complete(body)
     finally:

@@ -72,17 +72,18 @@ class Plan:
             members=members,
             statics=chance.randint(0, members) if chance.random() < 0.5 else 0,
             partitions=chance.randint(1, 6),
-            delay_s=chance.choice([0.001, 0.02, 0.1]),
+            delay_s=chance.choice([0.001, 0.02, 0.1, 0.1]),
             reset_rate=sometimes(0.02),
             loss_rate=sometimes(0.02),
             copy_rate=sometimes(0.04),
-            reorder_rate=sometimes(0.15),
+            reorder_rate=sometimes(0.3),
             delay_rate=sometimes(0.01),
             latency_s=chance.choice([0.0005, 0.01, 0.1]),
             error_rate=sometimes(0.09),
             slow_rate=sometimes(0.05),
             compact_above=chance.choice([0, 0, 200]),
-            coalesce_ms=chance.choice([0, 250, 2_000, 2_000, 2_000, 2_000]),
+            # Only who coalesces has suspects to save.
+            coalesce_ms=chance.choice([0, 250, 2_000, 2_000, 2_000, 4_000, 4_000, 4_000, 4_000]),
             initial_delay_ms=chance.choice([0, 500]),
             members_max=chance.choice([2**31 - 1, 2**31 - 1, members - 1 or 1]),
             retention_ms=chance.choice([8_000, 10**9]),
@@ -108,7 +109,6 @@ class DeliveryPlan:
     concurrency: int
     work_s: float
     processing_timeout_s: float
-    has_dead_letters: bool
     crash_every_s: float
     hang_rate: float
     lie_rate: float
@@ -125,9 +125,8 @@ class DeliveryPlan:
             # One member alone must come round to each partition within moments, whatever waits there.
             work_s=min(chance.choice([0.005, 0.05, 0.2]), concurrency * 0.005),
             processing_timeout_s=chance.choice([3.0, 6.0]),
-            has_dead_letters=True,
             crash_every_s=chance.choice([0, 5, 15]),
-            hang_rate=chance.choice([0, 0.001, 0.004]),
+            hang_rate=chance.choice([0.004, 0.008, 0.016]),
             lie_rate=chance.choice([0, 0.02]),
             letter_error_rate=chance.choice([0, 0.3]),
         )

@@ -175,6 +175,31 @@ def an_old_generation_commits() -> None:
     committed(history(m1=0), A, 0, 5)
 
 
+def begun(told: History, generation: int, member_id: str) -> None:
+    """A generation is written down, and a member told that it is in; nobody was given anything in it so far."""
+    told.wrote(reserved(generation))
+    told.joined(FIRST, pb.JoinGroupResponse(generation_id=generation, leader=A, member_id=member_id))
+
+
+def somebody_else_commits_in_a_generation_that_was_begun() -> None:
+    told = history(m1=0)
+    begun(told, 2, B)
+    committed(told, B, 2, 5)
+
+
+def a_stranger_commits_in_a_generation_that_was_begun() -> None:
+    told = history(m1=1)
+    begun(told, 2, A)
+    committed(told, B, 2, 5)
+
+
+def test_a_member_of_a_generation_that_was_begun_commits_what_nobody_has() -> None:
+    told = history(m1=1)
+    begun(told, 2, B)
+    committed(told, B, 2, 5)
+    assert told.stored[0].offset == 5
+
+
 def an_outsider_commits() -> None:
     committed(history(m1=0), "", -1, 5)
 
@@ -321,6 +346,8 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S4", somebody_else_commits),
     ("S4", an_old_generation_commits),
     ("S4", an_outsider_commits),
+    ("S4", somebody_else_commits_in_a_generation_that_was_begun),
+    ("S4", a_stranger_commits_in_a_generation_that_was_begun),
     ("S4", a_refused_request_is_written),
     ("S4", a_late_verdict_is_committed),
     ("S5", an_offset_falls),

@@ -283,14 +283,18 @@ ZOO: dict[str, Bug] = {
 }
 # Where to begin to look for those that are rarely met; without it the first seeds are tried.
 HINTS = {
-    "does not say what it keeps": 17,
-    "stalls are not forgiven": 28,
-    "the log forgets which incarnations were": 29,
+    "rounds wait for nobody": 26,
+    "sessions go on while nobody serves": 26,
+    "stalls are not forgiven": 32,
+    "the log forgets which incarnations were": 35,
     "what is with nobody may be committed by all": 39,
-    "verdicts of any tenure count": 40,
-    "who waits is forgotten with its member": 48,
-    "reads do not wait for writes": 66,
-    "the lease counts from the answer": 67,
+    "counts two sessions": 45,
+    "counts no silence": 46,
+    "the lease counts from the answer": 71,
+    "who waits is forgotten with its member": 72,
+    "verdicts of any tenure count": 85,
+    "does not say what it keeps": 87,
+    "reads do not wait for writes": 101,
 }
 # Rules that only come true in the end are broken by these.
 LIVENESS = {

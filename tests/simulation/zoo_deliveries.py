@@ -100,8 +100,8 @@ ZOO_DELIVERIES: dict[str, Bug] = {
 }
 # Where to begin to look: the first seeds that meet what these need.
 HINTS_OF_DELIVERIES = {
-    "late verdicts count": 30,
+    "late verdicts count": 100,
     "gives up before all is committed": 10,
     "those behind a retry stay in hand": 29,
-    "a hung application keeps its partitions": 17,
+    "a hung application keeps its partitions": 9,
 }

@@ -1,17 +1,128 @@
 """`python -m rota_operator`: the part as a program. Started by `rota`, by container images and by tests."""
 
 import argparse
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rota_operator.local.commands import Place
+    from rota_operator.local.runner import Runner, Show
 
 
 def main() -> None:
-    """Answer --version; there is nothing to start yet, and that is said instead of shown."""
+    """Start what is named, or say in one sentence why not."""
     parser = argparse.ArgumentParser(
-        prog="rota-operator", description="The Kubernetes operator for ConsumerGroup resources."
+        prog="rota-operator", description="Runs the workloads of ConsumerGroup resources."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-operator')}")
-    parser.parse_args()
-    parser.error("this version has nothing to start yet; see CHANGELOG.md for what each part can do")
+    commands = parser.add_subparsers(dest="command", required=True)
+    local = commands.add_parser("local", help="play Kubernetes for manifests, with processes on this machine")
+    local.add_argument(
+        "-f", "--file", type=Path, action="append", help="a manifest, or a folder of them; none: the demo"
+    )
+    local.add_argument(
+        "--home", type=Path, default=Path(".rota"), help="where logs, state and the log are kept"
+    )
+    local.add_argument("--listen", default="127.0.0.1:7070", help="the coordinator's address, if it is free")
+    local.add_argument("--page", default="127.0.0.1:7072", help="the web page's address, if it is free")
+    local.add_argument(
+        "--demo-seconds",
+        type=float,
+        help="play the demo by itself for so long, and say in a line how it went",
+    )
+    local.add_argument("--plain", action="store_true", help="lines instead of tables, on a terminal too")
+    options = parser.parse_args()
+    if options.demo_seconds is not None and options.file:
+        parser.error("--demo-seconds goes without -f: leave one of them out")
+    run_local(options)
+
+
+def run_local(options: argparse.Namespace) -> None:
+    """Until SIGINT or SIGTERM."""
+    # Imported late: --version and a wrong flag answer at once.
+    from rota_operator.local.demo import Demo, demo_folder, hints
+    from rota_operator.local.runner import CannotRun, Runner, load, place_at
+    from rota_operator.manifests.documents import InvalidManifest
+
+    async def run() -> bool:
+        folder = None if options.file else demo_folder()
+        manifests = load(options.file or [folder])
+        demo = None
+        with place_at(options.home, options.listen, options.page) as place:
+            say, shows = talking(options, place)
+            say(f"the coordinator is {place.coordinator}, logs are in {place.home / 'logs'}")
+            if folder is not None and options.demo_seconds is None:
+                say(hints(place, folder))
+            elif folder is not None:
+                demo = Demo(folder, options.demo_seconds, say, steady_s)
+                shows.append(demo.play)
+            runner, ends = Runner(manifests, place, say, wall_ms), asyncio.Event()
+
+            def end() -> None:
+                if ends.is_set():
+                    say("nobody is waited for any more")
+                    runner.hurry()
+                ends.set()
+
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, end)
+            await runner.run(ends, shows)
+        return demo is None or demo.went_well is True
+
+    try:
+        went_well = asyncio.run(run())
+    except (CannotRun, InvalidManifest) as error:
+        sys.exit(str(error))
+    sys.exit(0 if went_well else 1)
+
+
+def talking(options: argparse.Namespace, place: "Place") -> tuple[Callable[[str], None], "list[Show]"]:
+    """How something is said, and what is shown: tables to whoever sits at a terminal, lines to everybody else."""
+
+    async def show_page(runner: "Runner") -> None:
+        # Imported while the processes are started, and beside that: it takes a while.
+        await asyncio.to_thread(import_module, "rota_operator.local.page")
+        from rota_operator.local.page import Page, serving_page
+        from rota_operator.local.runner import write_whole
+
+        async with serving_page(Page(runner.board, runner.scale), place.page):
+            write_whole(place.home / "page", f"http://{place.page}\n")
+            say(f"the page is http://{place.page}")
+            await asyncio.Event().wait()
+
+    if options.plain or options.demo_seconds is not None or not sys.stdout.isatty():
+        say = say_line
+        return say, [show_page]
+    from rich.console import Console
+
+    from rota_operator.local.table import Terminal
+
+    terminal = Terminal(Console())
+    say = terminal.say
+    return say, [show_page, lambda runner: terminal.show(runner.board)]
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000
+
+
+def steady_s() -> float:
+    """Since some moment, whatever becomes of the time of day."""
+    return time.monotonic()  # noqa: TID251  given to all who need it from here
+
+
+def say_line(line: str) -> None:
+    """To whoever looks."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

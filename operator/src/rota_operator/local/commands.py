@@ -1,0 +1,187 @@
+"""
+What the processes of a replica are: Kubernetes' container, and its sidecar, said as command, environment and folder.
+
+Pure: given where things are. `$(NAME)` in a command is the variable of that name, as it is in Kubernetes, and every address
+of Rota is that of the coordinator beside us.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota_operator.local.processes import Command
+from rota_operator.manifests.resources import Group, Manifests, Name, Workload
+from rota_operator.manifests.workloads import Container, FieldOf, Variable
+from rota_operator.plan.settings import flags_of
+from rota_operator.replicas.words import Rules
+from rota_operator.spec.model import ROTA
+
+ADDRESS = re.compile(re.escape(ROTA) + r"[A-Za-z0-9.\-]+(:[0-9]+)?")
+REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_][A-Za-z0-9_]*)\)")
+# Of the pod itself, what there is without one.
+LOCAL_NODE, LOCAL_ADDRESS = "localhost", "127.0.0.1"
+# What is left when the drain is over, for the application's end, and the sidecar's.
+AFTER_DRAIN_MS = 15_000
+ANSWER_MS = 1_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things are."""
+
+    # Python, and what it finds first on its path.
+    python: Path
+    # The coordinator, as rota://HOST:PORT.
+    coordinator: str
+    # Logs, state and settings.
+    home: Path
+    # A short path: a socket's cannot be long.
+    sockets: Path
+    # To whom sidecars report, as HOST:PORT; empty: to nobody.
+    fleet: str = ""
+    # Where people look, as HOST:PORT.
+    page: str = "127.0.0.1:7072"
+
+
+def replica_name(workload: Workload, number: int) -> str:
+    """As a StatefulSet calls its pods."""
+    return f"{workload.name.name}-{number}"
+
+
+def consuming(workload: Workload, group: Group | None) -> Container:
+    """The container that runs; of a group the one that it names."""
+    containers = workload.spec.template.spec.containers
+    named = "" if group is None else group.spec.sidecar.container
+    return next((each for each in containers if each.name == named), containers[0])
+
+
+def app_command(
+    manifests: Manifests, workload: Workload, group: Group | None, number: int, place: Place
+) -> Command:
+    """The application's process."""
+    container = consuming(workload, group)
+    name = replica_name(workload, number)
+    environment = _environment(manifests, workload, container, name)
+    if group is not None:
+        environment["ROTA_SIDECAR"] = f"unix:{socket_of(place, name)}"
+    environment = {key: _at_home(value, place) for key, value in environment.items()}
+    # What is installed beside us is found before anything else of that name.
+    environment["PATH"] = os.pathsep.join(
+        [str(place.python.parent), environment.get("PATH", os.environ.get("PATH", ""))]
+    )
+    argv = [_expanded(_at_home(word, place), environment) for word in (*container.command, *container.args)]
+    beside = Path(workload.document.file).parent
+    folder = beside / container.working_dir.lstrip("/") if container.working_dir else beside
+    grace_s = rules_of(workload, group).grace_ms / 1000
+    return Command(argv, environment, folder, log_of(place, name, "app"), grace_s)
+
+
+def sidecar_command(workload: Workload, group: Group, number: int, place: Place, page: str) -> Command:
+    """The sidecar's process, with its page there."""
+    name = replica_name(workload, number)
+    argv = [
+        str(place.python),
+        "-m",
+        "rota_sidecar",
+        *flags_of(group.spec, group.group_id, lambda address: _at_home(address, place)),
+        f"--settings={settings_of_group(place, group)}",
+        f"--listen-socket={socket_of(place, name)}",
+        "--listen=",
+        f"--http-listen={page}",
+        f"--fleet={place.fleet}",
+        f"--state-folder={place.home / 'state' / name}",
+        f"--client-id={name}",
+        # Whoever makes the topics starts at the same time.
+        "--topics-refresh-ms=1000",
+        "--log-format=json",
+    ]
+    grace_s = rules_of(workload, group).grace_ms / 1000
+    return Command(argv, {}, place.home, log_of(place, name, "sidecar"), grace_s, page)
+
+
+def rules_of(workload: Workload, group: Group | None) -> Rules:
+    """How its replicas end: a group's have time to drain, as the operator gives it to pods."""
+    grace_ms = workload.spec.template.spec.termination_grace_period_seconds * 1000
+    if group is None:
+        return Rules(has_sidecar=False, grace_ms=grace_ms)
+    drain_ms = group.spec.sidecar.termination_drain_seconds * 1000
+    # The sidecar answers when its own time is up: it is heard a little longer.
+    return Rules(grace_ms=max(grace_ms, drain_ms + AFTER_DRAIN_MS), drain_ms=drain_ms + ANSWER_MS)
+
+
+def settings_of_group(place: Place, group: Group) -> Path:
+    """The file with what its sidecars are told."""
+    return place.home / "settings" / f"{'.'.join(group.name)}.json"
+
+
+def socket_of(place: Place, replica: str) -> Path:
+    """Where the application finds its sidecar."""
+    return place.sockets / f"{replica}.sock"
+
+
+def log_of(place: Place, replica: str, part: str) -> Path:
+    """What a process writes."""
+    return place.home / "logs" / f"{replica}.{part}.log"
+
+
+def _environment(
+    manifests: Manifests, workload: Workload, container: Container, replica: str
+) -> dict[str, str]:
+    namespace = workload.name.namespace
+    found: dict[str, str] = {}
+    for source in container.env_from:
+        held: Mapping[str, str] = {}
+        if source.secret_ref is not None:
+            held = _texts(manifests.secrets.get(Name(namespace, source.secret_ref.name), {}))
+        elif source.config_map_ref is not None:
+            held = manifests.config_maps.get(Name(namespace, source.config_map_ref.name), {})
+        found.update({f"{source.prefix}{key}": value for key, value in held.items()})
+    for variable in container.env:
+        value = _value(manifests, workload, variable, replica)
+        if value is not None:
+            found[variable.name] = _expanded(value, found)
+    return found
+
+
+def _value(manifests: Manifests, workload: Workload, variable: Variable, replica: str) -> str | None:
+    """None: it is optional, and not there."""
+    source, namespace = variable.value_from, workload.name.namespace
+    if source is None:
+        return variable.value
+    if (key := source.secret_key_ref) is not None:
+        return _texts(manifests.secrets.get(Name(namespace, key.name), {})).get(key.key)
+    if (key := source.config_map_key_ref) is not None:
+        return manifests.config_maps.get(Name(namespace, key.name), {}).get(key.key)
+    assert source.field_ref is not None, "a value is in one of three places"
+    return _of_pod(source.field_ref, namespace, replica)
+
+
+def _of_pod(field: FieldOf, namespace: str, replica: str) -> str:
+    match field.field_path:
+        case "metadata.name" | "metadata.uid":
+            return replica
+        case "metadata.namespace":
+            return namespace
+        case "spec.nodeName":
+            return LOCAL_NODE
+        case "status.podIP":
+            return LOCAL_ADDRESS
+
+
+def _texts(secret: Mapping[str, bytes]) -> Mapping[str, str]:
+    return {key: os.fsdecode(value) for key, value in secret.items()}
+
+
+def _expanded(text: str, environment: Mapping[str, str]) -> str:
+    """$(NAME) is the variable, where there is one; $$(NAME) is $(NAME)."""
+
+    def value(found: re.Match[str]) -> str:
+        return found[0][1:] if found[1] else environment.get(found[2], found[0])
+
+    return REFERENCE.sub(value, text)
+
+
+def _at_home(text: str, place: Place) -> str:
+    return ADDRESS.sub(place.coordinator, text)

@@ -1,0 +1,40 @@
+"""Asks a sidecar's page for `/drain`, as the `preStop` of a pod does. Called when a replica ends."""
+
+import asyncio
+
+REQUEST = b"GET /drain HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
+# A line of status, a few headers and one sentence.
+ANSWER_BYTES_MAX = 16 * 1024
+
+
+async def ask_to_drain(page: str, within_s: float) -> str:
+    """Why it has not drained, in one sentence; empty: it has."""
+    host, _, port = page.rpartition(":")
+    try:
+        async with asyncio.timeout(within_s):
+            reader, writer = await asyncio.open_connection(host, int(port), limit=ANSWER_BYTES_MAX)
+            try:
+                writer.write(REQUEST % page.encode())
+                answer = await reader.read(ANSWER_BYTES_MAX)
+                while not reader.at_eof() and len(answer) < ANSWER_BYTES_MAX:
+                    answer += await reader.read(ANSWER_BYTES_MAX - len(answer))
+            finally:
+                writer.close()
+    except ConnectionRefusedError:
+        # Its page opens before anything is handed out, and closes after.
+        return ""
+    except TimeoutError:
+        return f"its sidecar has not answered within {within_s:g} s"
+    except OSError as error:
+        return f"its sidecar cannot be asked to drain ({error})"
+    return meaning_of(answer)
+
+
+def meaning_of(answer: bytes) -> str:
+    """Of what came back; empty: it has drained."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(status) > 1 and status[1] == b"200":
+        return ""
+    said = body.decode(errors="replace").strip()
+    return said or "its sidecar has ended before it answered"

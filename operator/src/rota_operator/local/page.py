@@ -1,0 +1,192 @@
+"""
+The web page of a laptop, and what it is made of: state as JSON, the same as a stream of events, and one thing to do, scaling.
+
+On loopback, without a login: whoever may run processes here may look. A page of somebody else in the same browser may not,
+so the names of host and origin are looked at, and a change has to come as JSON, which such a page cannot send unasked.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from enum import Enum
+from importlib.resources import files
+from typing import Any
+
+from aiohttp import web
+
+from rota_operator.local.board import Board
+
+# Newer ones are told at most so often.
+EVENT_EVERY_S = 0.25
+LISTENERS_MAX = 32
+BODY_BYTES_MAX = 4 * 1024
+# For one event to be taken.
+PATIENCE_S = 10
+LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+ELEMENT = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# The workload and how many; why not, in a sentence.
+Scale = Callable[[str, int], str]
+
+
+class Page:
+    """The handlers. To be made and used on a running loop."""
+
+    def __init__(self, board: Board, scale: Scale) -> None:
+        self._board = board
+        self._scale = scale
+        self._listeners = 0
+        self._html = (files(__package__) / "page.html").read_text()
+        self._headers = {
+            "Content-Security-Policy": policy_for(self._html),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }
+
+    def application(self) -> web.Application:
+        """All paths."""
+        application = web.Application(middlewares=[self._guarded], client_max_size=BODY_BYTES_MAX)
+        application.router.add_get("/", self._show)
+        application.router.add_get("/api/state", self._state)
+        application.router.add_get("/api/events", self._events, allow_head=False)
+        application.router.add_post("/api/scale", self._scaled)
+        return application
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            response = refused(stranger(request), 403) or await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            response = sentence(413, f"the body is too large: give at most {BODY_BYTES_MAX} bytes")
+        except web.HTTPException as error:
+            there_are = "GET /, /api/state, /api/events; POST /api/scale"
+            response = sentence(
+                error.status, f"{request.method} {request.path} is nothing here: there are {there_are}"
+            )
+        if not response.prepared:
+            response.headers.update(self._headers)
+        return response
+
+    async def _show(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=self._html, content_type="text/html", charset="utf-8")
+
+    async def _state(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=self._document(), content_type="application/json")
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        if self._listeners >= LISTENERS_MAX:
+            return sentence(503, f"{LISTENERS_MAX} pages listen already: close one of them")
+        self._listeners += 1
+        try:
+            return await self._tell(request)
+        finally:
+            self._listeners -= 1
+
+    async def _tell(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        while True:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await response.write(f"data: {self._document()}\n\n".encode())
+            except (ConnectionError, TimeoutError):
+                # Whoever listened is gone, or too slow: a browser asks again by itself.
+                return response
+            change = asyncio.ensure_future(self._board.change())
+            try:
+                await asyncio.sleep(EVENT_EVERY_S)
+                await change
+            finally:
+                change.cancel()
+
+    async def _scaled(self, request: web.Request) -> web.StreamResponse:
+        if request.content_type != "application/json":
+            return sentence(415, "this is no JSON: send it as application/json")
+        try:
+            body = json.loads(await request.read())
+        except ValueError as error:
+            return sentence(400, f"the body is no JSON ({error}): correct it")
+        wrong = wrong_with(body) or self._scale(body["workload"], body["replicas"])
+        return refused(wrong, 400) or sentence(200, "done")
+
+    def _document(self) -> str:
+        return json.dumps(asdict(self._board.view()), default=shown, separators=(",", ":"))
+
+
+def shown(value: object) -> Any:  # noqa: ANN401  whatever JSON has
+    """Of what JSON does not know."""
+    if isinstance(value, Enum):
+        return value.value
+    raise TypeError(f"{type(value).__name__} is nothing to show: make it a text or a number")
+
+
+def wrong_with(body: object) -> str:
+    """Of a request to scale; empty: nothing."""
+    if not isinstance(body, dict) or body.keys() != {"workload", "replicas"}:
+        return 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'
+    if not isinstance(body["workload"], str):
+        return "workload is no text: give the name of one"
+    if not isinstance(body["replicas"], int) or isinstance(body["replicas"], bool):
+        return "replicas is no whole number: give one"
+    return ""
+
+
+def stranger(request: web.Request) -> str:
+    """Why this is none of ours: it came under another name than this machine's, or from another page."""
+    if LOOPBACK.fullmatch(request.host) is None:
+        return f"{request.host!r} is no name of this machine: ask for 127.0.0.1"
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != f"http://{request.host}":
+        return f"{origin} is another page: open http://{request.host}"
+    return ""
+
+
+def refused(wrong: str, status: int) -> web.Response | None:
+    """None: it is not."""
+    return sentence(status, wrong) if wrong else None
+
+
+def sentence(status: int, text: str) -> web.Response:
+    """An answer of one line."""
+    return web.json_response({"error": text} if status >= 400 else {"said": text}, status=status)
+
+
+def policy_for(html: str) -> str:
+    """Nothing runs but what stands in the page itself, and it asks nobody but us."""
+    hashes: dict[str, list[str]] = {"script": [], "style": []}
+    for name, text in ELEMENT.findall(html):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[name].append(f"'sha256-{digest}'")
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(hashes['script'])}",
+            f"style-src {' '.join(hashes['style'])}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+@asynccontextmanager
+async def serving_page(page: Page, address: str) -> AsyncIterator[None]:
+    """It answers there until the end."""
+    host, _, port = address.rpartition(":")
+    # Whoever listens to events would hold it up.
+    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, int(port)).start()
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,282 @@
+"""
+Plays Kubernetes for a folder of manifests: a coordinator, and the replicas of every workload with their sidecars.
+
+Called by the command line. Nothing is started before all manifests were looked at.
+"""
+
+import asyncio
+import fcntl
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from rota_operator.local.board import Board
+from rota_operator.local.commands import (
+    Place,
+    app_command,
+    log_of,
+    settings_of_group,
+    sidecar_command,
+)
+from rota_operator.local.fleet_server import LocalFleet, serving_fleet
+from rota_operator.local.group_watch import watch
+from rota_operator.local.processes import Command, Processes, Told
+from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
+from rota_operator.manifests.documents import Document, InvalidManifest, documents
+from rota_operator.manifests.resources import Group, Manifests, Workload, gather
+from rota_operator.overview.overview import Overview
+from rota_operator.overview.view import Kind
+from rota_operator.plan.settings import settings_of
+from rota_operator.plan.supported import unsupported
+from rota_operator.replicas.replicas import ReplicaSet
+from rota_operator.replicas.words import Again, Gone, Part, Rules, Undrained
+from rota_operator.spec.model import ROTA
+
+SUFFIXES = (".yaml", ".yml")
+COORDINATOR_GRACE_S = 10.0
+# It starts beside us: it is looked for again at once.
+CHANNEL = (("grpc.max_reconnect_backoff_ms", 200), ("grpc.enable_http_proxy", 0))
+ANY_PORT = "127.0.0.1:0"
+# Whoever may speak with the coordinator or the page may do everything: nobody beyond this machine can.
+LOOPBACK = ("127.0.0.1", "localhost")
+PORT_MAX = 65535
+
+
+class CannotRun(Exception):
+    """Nothing was started: one sentence."""
+
+
+def load(paths: list[Path]) -> Manifests:
+    """All manifests in these files and folders. Raises InvalidManifest, CannotRun."""
+    found: list[Document] = []
+    for file in _files(paths):
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CannotRun(f"{file} cannot be read ({error}): see that it is there, and a text") from None
+        found += documents(str(file), text)
+    manifests = gather(found)
+    wrong = [
+        group.document.wrong(problem.path, problem.sentence)
+        for group in manifests.groups.values()
+        for problem in unsupported(group.spec)
+    ]
+    if wrong:
+        raise InvalidManifest(wrong)
+    if not manifests.workloads:
+        raise CannotRun("there is nothing to run: give files with a Deployment or a StatefulSet")
+    return manifests
+
+
+def _files(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        else:
+            yield path
+
+
+Tasks = Sequence["asyncio.Task[None]"]
+# What goes on beside it, and looks at it.
+Show = Callable[["Runner"], Coroutine[Any, Any, None]]
+
+
+class Runner:
+    """To be made on a running loop."""
+
+    def __init__(
+        self, manifests: Manifests, place: Place, say: Callable[[str], None], wall_ms: Callable[[], int]
+    ) -> None:
+        self._manifests = manifests
+        self.place = place
+        self._say = say
+        self._groups: dict[tuple[str, str, str], Group] = {
+            (group.spec.scale_target_ref.kind, group.name.namespace, group.spec.scale_target_ref.name): group
+            for group in manifests.groups.values()
+            if group.spec.scale_target_ref is not None
+        }
+        self._coordinator = Processes(
+            ReplicaSet(Rules(has_sidecar=False)), self._coordinator_command, self._told_of_coordinator
+        )
+        self.workloads = [self._of(workload) for workload in manifests.workloads.values()]
+        overview = Overview(
+            place.coordinator, [(group.group_id, "/".join(group.name)) for group in manifests.groups.values()]
+        )
+        self.board = Board(overview, lambda: [each.view() for each in self.workloads], wall_ms)
+
+    async def run(self, ends: asyncio.Event, shows: Sequence[Show] = ()) -> None:
+        """Until it ends, and then until everybody has; raises what nobody expected."""
+        for group in self._manifests.groups.values():
+            settings = settings_of_group(self.place, group)
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_bytes(settings_of(group.spec))
+        fleet = LocalFleet(self._is_running, self.board.report)
+        async with serving_fleet(fleet) as address, self._channel() as channel:
+            self.place = replace(self.place, fleet=address)
+            self._coordinator.want(1)
+            for workload in self.workloads:
+                workload.start()
+            watches = [
+                watch(channel, group.group_id, self.board.describe, self.board.coordinator_is_away)
+                for group in self._manifests.groups.values()
+                if is_coordinated_here(group)
+            ]
+            looking = [asyncio.ensure_future(each) for each in watches]
+            showing = [asyncio.ensure_future(show(self)) for show in shows]
+            try:
+                await self._run_until(ends, looking, showing)
+            finally:
+                await ended(showing)
+
+    async def _run_until(self, ends: asyncio.Event, looking: Tasks, showing: Tasks) -> None:
+        stopping = asyncio.ensure_future(ends.wait())
+        broken = [self._coordinator.broken, *(each.processes.broken for each in self.workloads)]
+        any_end: list[asyncio.Future[Any]] = [stopping, *broken, *looking, *showing]
+        try:
+            await asyncio.wait(any_end, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await asyncio.gather(*(each.processes.end() for each in self.workloads))
+            # It waits for whoever still has a stream.
+            await ended(looking)
+            # Last: commits of those that end still go there.
+            await self._coordinator.end()
+            for each in (*broken, *looking, *showing):
+                if each.done() and not each.cancelled():
+                    each.result()
+            for each in broken:
+                each.cancel()
+
+    def hurry(self) -> None:
+        """Nobody wants to wait for those that end."""
+        for workload in self.workloads:
+            workload.processes.hurry()
+
+    def scale(self, name: str, replicas: int) -> str:
+        """Why not, in a sentence; empty: it is done. The name has its namespace, unless there is only one of that name."""
+        found = [each for each in self.workloads if name in (each.name, each.short_name)]
+        if len(found) != 1:
+            there_are = ", ".join(each.name for each in self.workloads)
+            return f"workload {name!r} is {'none' if not found else 'several'}: give one of {there_are}"
+        if not 0 <= replicas <= REPLICAS_MAX:
+            return f"replicas is {replicas}: give 0 to {REPLICAS_MAX}"
+        (workload,) = found
+        said = f"{workload.short_name} is scaled from {workload.wanted} to {replicas}"
+        workload.scale(replicas)
+        self._say(said)
+        self.board.happened(workload.group_id, Kind.SCALE, said)
+        return ""
+
+    def _channel(self) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(self.place.coordinator.removeprefix(ROTA), options=CHANNEL)
+
+    def _is_running(self, replica: str, group_id: str) -> bool:
+        return any(each.group_id == group_id and each.has(replica) for each in self.workloads)
+
+    def _of(self, workload: Workload) -> RunningWorkload:
+        group = self._groups.get((workload.kind, *workload.name))
+
+        def command(number: int, part: Part) -> Command:
+            if part is Part.SIDECAR:
+                assert group is not None, "whoever consumes for nobody has no sidecar"
+                return sidecar_command(workload, group, number, self.place, free_address(ANY_PORT))
+            return app_command(self._manifests, workload, group, number, self.place)
+
+        return RunningWorkload(workload, group, command, self._told)
+
+    def _told(self, workload: RunningWorkload, told: Told) -> None:
+        replica = workload.replica(told.replica)
+        if isinstance(told, Again):
+            said = f"{replica}: its {told.part.value} has ended with {told.code}, and is started again"
+            self._say(f"{said}: see {log_of(self.place, replica, told.part.value)}")
+            if told.part is Part.SIDECAR:
+                # What it has said is true no more.
+                self.board.gone(workload.group_id, replica)
+        elif isinstance(told, Undrained):
+            said = f"{replica}: goes without having finished: {told.wrong}"
+            self._say(said)
+        else:
+            said = f"{replica}: gone"
+            self._say(said)
+            self.board.gone(workload.group_id, replica)
+        self.board.happened(workload.group_id, Kind.PROCESS, said)
+
+    def _told_of_coordinator(self, told: Told) -> None:
+        if isinstance(told, Again):
+            log = self.place.home / "logs" / "coordinator.log"
+            self._say(f"the coordinator has ended with {told.code}, and is started again: see {log}")
+        elif isinstance(told, Gone):
+            self._say("coordinator-0: gone")
+
+    def _coordinator_command(self, number: int, part: Part) -> Command:
+        home, address = self.place.home, self.place.coordinator.removeprefix(ROTA)
+        argv = [
+            str(self.place.python),
+            "-m",
+            "rota_coordinator",
+            f"--store=sqlite:{home / 'coordinator.sqlite'}",
+            f"--listen={address}",
+            "--http-listen=127.0.0.1:0",
+            # Here all members start within a moment.
+            "--group-initial-rebalance-delay-ms=500",
+            "--log-format=json",
+        ]
+        return Command(argv, {}, home, home / "logs" / "coordinator.log", COORDINATOR_GRACE_S)
+
+
+@contextmanager
+def place_at(home: Path, listen: str, page: str) -> Iterator[Place]:
+    """A folder of ours alone, and addresses. Raises CannotRun when it is somebody else's."""
+    home = home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="rota-") as sockets:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotRun(f"somebody runs in {home} already: end that, or give another --home") from None
+        address = f"{ROTA}{free_address(listen)}"
+        write_whole(home / "address", f"{address}\n")
+        # It is there again when it answers.
+        (home / "page").unlink(missing_ok=True)
+        yield Place(Path(sys.executable), address, home, Path(sockets), page=free_address(page))
+
+
+async def ended(tasks: Tasks) -> None:
+    """None of them goes on."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def is_coordinated_here(group: Group) -> bool:
+    """Whether the coordinator beside us knows it."""
+    return group.spec.speaks_rota or group.spec.coordination == "Rota"
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Whoever waits for the file finds all of it."""
+    beside = file.with_name(f"{file.name}.new")
+    beside.write_text(text)
+    beside.replace(file)
+
+
+def free_address(wanted: str) -> str:
+    """The wanted one, unless somebody has it: then another port. Raises CannotRun."""
+    host, _, port = wanted.rpartition(":")
+    if host not in LOOPBACK or not port.isdecimal() or int(port) > PORT_MAX:
+        raise CannotRun(f"{wanted} is no address of this machine: give 127.0.0.1:PORT")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            probe.bind((host, 0))
+        return f"{host}:{probe.getsockname()[1]}"

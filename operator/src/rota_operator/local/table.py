@@ -1,0 +1,198 @@
+"""What there is to see of groups, as tables in a terminal that follow what happens."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rota_operator.local.board import Board
+from rota_operator.overview.view import GroupView, Kind, MemberView, Moment, View, WorkloadView
+
+EVERY_S = 0.25
+LINES_SAID = 4
+MOMENTS_SHOWN = 6
+# What of the terminal's height is not for partitions: titles, heads, members, moments, lines.
+HEIGHT_OF_THE_REST = 22
+PARTITIONS_SHOWN_MIN = 4
+UNKNOWN = "–"
+GOOD, BUSY, BAD, SOFT = "green", "yellow", "red", "dim"
+MOODS = {"Stable": GOOD, "Up": GOOD, "Unknown": BAD, "Stopped": BAD, "Dead": BAD}
+
+
+class Terminal:
+    """Shows tables for as long as it runs; what is said meanwhile stands below them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said: deque[str] = deque(maxlen=LINES_SAID)
+        self._is_live = False
+
+    def say(self, line: str) -> None:
+        """To whoever looks."""
+        if self._is_live:
+            self._said.append(line)
+        else:
+            # Not broken at the edge: commands are copied from here.
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    async def show(self, board: Board) -> None:
+        """Until it is cancelled."""
+        self._is_live = True
+        try:
+            with Live(console=self._console, auto_refresh=False, transient=True) as live:
+                while True:
+                    live.update(shown(board.view(), list(self._said), self._console.height), refresh=True)
+                    await self._time_to_look(board)
+        finally:
+            self._is_live = False
+            for line in self._said:
+                self.say(line)
+
+    async def _time_to_look(self, board: Board) -> None:
+        change = asyncio.ensure_future(board.change())
+        try:
+            await asyncio.sleep(EVERY_S)
+            await change
+        finally:
+            change.cancel()
+
+
+def shown(view: View, said: Sequence[str], height: int) -> RenderableType:
+    """One moment."""
+    parts: list[RenderableType] = []
+    for group in view.groups:
+        own = [workload for workload in view.workloads if workload.group_id == group.group_id]
+        rows = max(PARTITIONS_SHOWN_MIN, height // len(view.groups) - HEIGHT_OF_THE_REST)
+        parts += [title(group, own), members(group, own), partitions(group, rows), moments(group.history), ""]
+    others = [workload for workload in view.workloads if workload.group_id is None]
+    if others:
+        parts.append(Text(", ".join(f"{each.name}: {running(each)}" for each in others), style=SOFT))
+    parts += [named(line, SOFT) for line in said]
+    return Group(*parts)
+
+
+def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
+    """How the group fares, in two lines."""
+    first = Text.assemble((group.group_id, "bold"), " ", (group.state, MOODS.get(group.state, BUSY)))
+    first.append(f"  generation {count(group.generation)}")
+    first.append(f", {group.strategy}" if group.strategy else "")
+    first.append("".join(f", {running(each)}" for each in workloads))
+    sums = [
+        f"lag {count(group.lag_records)}",
+        seconds(group.lag_seconds),
+        f"arriving {rate(group.arrival_rate)}",
+        f"done {rate(group.done_rate)}",
+        f"rebalances {group.rebalances}",
+    ]
+    return first.append("\n" + ", ".join(sums))
+
+
+def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
+    """Who there is, and what each has."""
+    restarts = {replica.name: replica.restarts for each in workloads for replica in each.replicas}
+    table = made("member", "state", "partitions", ">in hand", ">done", ">rate", ">restarts")
+    for member in group.members:
+        state = "Suspended" if member.suspended else member.state
+        table.add_row(
+            named(member.name),
+            Text(state, MOODS.get(state, BUSY)),
+            named(" ".join(held(member)) or "none"),
+            count(member.in_flight),
+            count(member.records_done),
+            rate(member.done_rate),
+            count(restarts.get(member.name)),
+        )
+    return table
+
+
+def held(member: MemberView) -> Iterator[str]:
+    """Its partitions, by topic."""
+    topics: dict[str, list[str]] = defaultdict(list)
+    for name in member.partitions:
+        topic, _, number = name.rpartition("-")
+        topics[topic].append(number)
+    for topic, numbers in topics.items():
+        yield f"{topic} {','.join(numbers)}"
+
+
+def partitions(group: GroupView, rows: int) -> Table:
+    """How far behind each is; those that are furthest behind come first, where there is no room for all."""
+    table = made("partition", "owner", ">committed", ">end", ">lag", ">lag, time", ">arriving")
+    chosen = list(group.partitions)
+    if len(chosen) > rows:
+        # What is unknown is what somebody should look at.
+        worst = sorted(chosen, key=lambda each: (each.lag_records is not None, -(each.lag_records or 0)))
+        chosen = worst[: rows - 1]
+    for each in chosen:
+        table.add_row(
+            named(f"{each.topic}-{each.partition}"),
+            Text("nobody", BAD) if each.owner is None else named(each.owner),
+            count(each.committed),
+            count(each.end),
+            count(each.lag_records),
+            seconds(each.lag_seconds),
+            rate(each.arrival_rate),
+        )
+    more = len(group.partitions) - len(chosen) + group.partitions_left_out
+    if more:
+        table.add_row(Text(f"and {more} more, less behind", SOFT))
+    return table
+
+
+def moments(history: Sequence[Moment]) -> Text:
+    """The newest ones."""
+    lines = Text()
+    for moment in history[:MOMENTS_SHOWN]:
+        # The time of day as people here read it.
+        at = datetime.fromtimestamp(moment.at_ms / 1000)  # noqa: DTZ006
+        style = BUSY if moment.kind is Kind.REBALANCE else ""
+        lines.append(f"{at:%H:%M:%S} ", SOFT).append_text(named(spoken(moment), style)).append("\n")
+    lines.rstrip()
+    return lines
+
+
+def spoken(moment: Moment) -> str:
+    """In words."""
+    if moment.kind is not Kind.REBALANCE:
+        return moment.sentence
+    pause = "" if moment.pause_ms is None else f", paused {moment.pause_ms} ms"
+    moved = f"{moment.moved} partitions moved"
+    return f"generation {moment.generation}: {moment.sentence}{pause}, {moved}"
+
+
+def named(text: str, style: str = "") -> Text:
+    """As it is, without what would move the cursor: members are called as they like."""
+    return Text("".join(each if each.isprintable() else "?" for each in text), style)
+
+
+def made(*heads: str) -> Table:
+    """Without a frame; what begins with > is a number."""
+    table = Table(box=None, pad_edge=False, header_style=SOFT)
+    for head in heads:
+        table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left")
+    return table
+
+
+def running(workload: WorkloadView) -> str:
+    """How many there are."""
+    return f"{workload.running} of {workload.wanted} replicas"
+
+
+def count(value: int | None) -> str:
+    """A number, if it is known."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def rate(value: float | None) -> str:
+    """A second."""
+    return UNKNOWN if value is None else f"{value:,.1f}/s"
+
+
+def seconds(value: float | None) -> str:
+    """A time."""
+    return UNKNOWN if value is None else f"{value:,.1f} s"

@@ -1,0 +1,212 @@
+"""
+The part of Kubernetes' workloads that means something where there are processes instead of pods.
+
+What only concerns machines, images and networks is known and passed over; what nobody here knows is refused, since a typo
+in it would be passed over too.
+"""
+
+from typing import Annotated, ClassVar, Literal, TypeVar
+
+from pydantic import Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from rota_operator.spec.declaring import Part, Rule
+from rota_operator.spec.scalars import Count, Name
+
+Element = TypeVar("Element")
+# What passed a validator of ours is no JSON any more, whose lists would be taken.
+Many = Annotated[tuple[Element, ...], Strict(strict=False)]
+
+
+class KubernetesPart(Part):
+    """A part of which some fields are passed over, and some are refused."""
+
+    passed_over: ClassVar[frozenset[str]] = frozenset()
+    refused: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_not_for_processes(cls, written: object) -> object:
+        if not isinstance(written, dict):
+            return written
+        for name in sorted(cls.refused & written.keys()):
+            wrong = f"has {name}, which processes have not: leave it out, or run this in a cluster"
+            raise PydanticCustomError("rule", "{wrong}", {"wrong": wrong})
+        return {name: value for name, value in written.items() if name not in cls.passed_over}
+
+
+class KeyOf(Part):
+    """A key of a Secret or a ConfigMap."""
+
+    name: Name
+    key: Name
+    optional: bool = Field(default=False)
+
+
+class FieldOf(Part):
+    """Something of the pod itself."""
+
+    api_version: Literal["v1"] = Field(default="v1")
+    field_path: Literal[
+        "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "status.podIP"
+    ]
+
+
+class ValueFrom(Part):
+    """Where a variable's value is: one of these."""
+
+    secret_key_ref: KeyOf | None = Field(default=None)
+    config_map_key_ref: KeyOf | None = Field(default=None)
+    field_ref: FieldOf | None = Field(default=None)
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "",
+            "names no single place: give exactly one of secretKeyRef, configMapKeyRef, fieldRef",
+            lambda part: len(part.model_fields_set) == 1,
+        ),
+    )
+
+
+class Variable(Part):
+    """One variable of the environment."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    value: str = Field(default="")
+    value_from: ValueFrom | None = Field(default=None)
+
+
+class NameOf(Part):
+    """A Secret or a ConfigMap."""
+
+    name: Name
+    optional: bool = Field(default=False)
+
+
+class VariablesFrom(Part):
+    """All keys of a Secret or a ConfigMap."""
+
+    prefix: str = Field(default="")
+    secret_ref: NameOf | None = Field(default=None)
+    config_map_ref: NameOf | None = Field(default=None)
+
+
+class Container(KubernetesPart):
+    """What a process runs."""
+
+    passed_over: ClassVar[frozenset[str]] = frozenset(
+        [
+            "image",
+            "imagePullPolicy",
+            "livenessProbe",
+            "ports",
+            "readinessProbe",
+            "resources",
+            "securityContext",
+            "startupProbe",
+            "terminationMessagePath",
+            "terminationMessagePolicy",
+        ]
+    )
+    refused: ClassVar[frozenset[str]] = frozenset(["lifecycle", "volumeMounts"])
+
+    name: Name
+    command: Many[str] = Field(default=())
+    args: Many[str] = Field(default=())
+    env: Many[Variable] = Field(default=())
+    env_from: Many[VariablesFrom] = Field(default=())
+    working_dir: str = Field(default="")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "",
+            "has no command, and here are no images that have one: give it the command of its image",
+            lambda part: bool(part.command),
+        ),
+    )
+
+
+class PodSpec(KubernetesPart):
+    """What a replica is."""
+
+    passed_over: ClassVar[frozenset[str]] = frozenset(
+        [
+            "affinity",
+            "automountServiceAccountToken",
+            "dnsPolicy",
+            "imagePullSecrets",
+            "nodeSelector",
+            "priorityClassName",
+            "restartPolicy",
+            "schedulerName",
+            "securityContext",
+            "serviceAccountName",
+            "tolerations",
+            "topologySpreadConstraints",
+        ]
+    )
+    refused: ClassVar[frozenset[str]] = frozenset(["volumes"])
+
+    containers: Many[Container]
+    termination_grace_period_seconds: Count = Field(default=30)
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("", "has no container: give one", lambda part: bool(part.containers)),
+    )
+
+
+class Metadata(KubernetesPart):
+    """Of whatever has a name."""
+
+    passed_over: ClassVar[frozenset[str]] = frozenset(
+        [
+            "creationTimestamp",
+            "finalizers",
+            "generation",
+            "managedFields",
+            "ownerReferences",
+            "resourceVersion",
+            "uid",
+        ]
+    )
+
+    name: Name | None = Field(default=None)
+    namespace: Name = Field(default="default")
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
+
+
+class PodTemplate(Part):
+    """What all replicas are."""
+
+    metadata: Metadata = Field(default=Metadata())
+    spec: PodSpec
+
+
+class Texts(KubernetesPart):
+    """What a Secret or a ConfigMap holds."""
+
+    passed_over: ClassVar[frozenset[str]] = frozenset(["immutable", "type"])
+
+    data: dict[str, str] = Field(default={})
+    string_data: dict[str, str] = Field(default={})
+
+
+class WorkloadSpec(KubernetesPart):
+    """Replicas of one pod."""
+
+    passed_over: ClassVar[frozenset[str]] = frozenset(
+        [
+            "minReadySeconds",
+            "podManagementPolicy",
+            "progressDeadlineSeconds",
+            "revisionHistoryLimit",
+            "selector",
+            "serviceName",
+            "strategy",
+            "updateStrategy",
+        ]
+    )
+
+    replicas: Count = Field(default=1)
+    template: PodTemplate

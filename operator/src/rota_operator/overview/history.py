@@ -1,0 +1,84 @@
+"""The history of one group: its rebalances, each with what brought it about and how long it took, and who came and went."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.view import Kind, Moment
+
+MOMENTS_MAX = 200
+# More names than these are counted.
+NAMES_SHOWN = 3
+
+Owners = Mapping[Partition, str]
+
+
+class History:
+    """The newest moment comes first."""
+
+    def __init__(self) -> None:
+        self._moments: deque[Moment] = deque(maxlen=MOMENTS_MAX)
+        self._members: frozenset[str] = frozenset()
+        self._owners: Owners = {}
+        self._generation: int | None = None
+        self._since_ms: int | None = None
+        self._why: list[str] = []
+        self.rebalances = 0
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        """As many as are remembered."""
+        return tuple(self._moments)
+
+    def add(self, moment: Moment) -> None:
+        """Something else has happened."""
+        self._moments.appendleft(moment)
+
+    def members(self, names: frozenset[str], at_ms: int) -> None:
+        """These are the members now."""
+        for kind, word, changed in (
+            (Kind.CAME, "came", names - self._members),
+            (Kind.LEFT, "left", self._members - names),
+        ):
+            for name in sorted(changed):
+                self.add(Moment(at_ms, kind, f"{name} {word}"))
+            if changed:
+                self._why.append(f"{_some(changed)} {word}")
+        self._members = names
+
+    def rebalancing(self, at_ms: int, reason: str) -> None:
+        """The group is not stable."""
+        if self._since_ms is None:
+            self._since_ms = at_ms
+        if reason and reason not in self._why:
+            self._why.append(reason)
+
+    def stable(self, generation: int, owners: Owners, at_ms: int) -> None:
+        """Everybody has what is theirs; `at_ms` is when that was told."""
+        if generation == self._generation:
+            self._since_ms = None
+            return
+        moved = sum(owner != self._owners.get(partition) for partition, owner in owners.items())
+        self.add(
+            Moment(
+                at_ms=at_ms,
+                kind=Kind.REBALANCE,
+                sentence=", ".join(self._why) or "members joined again",
+                generation=generation,
+                # It was over before anybody looked.
+                pause_ms=None if self._since_ms is None else at_ms - self._since_ms,
+                moved=moved,
+            )
+        )
+        self.rebalances += 1
+        self._generation, self._owners, self._since_ms, self._why = generation, dict(owners), None, []
+
+    def empty(self) -> None:
+        """Nobody is in it: the next rebalance begins with the first who comes."""
+        self._since_ms, self._owners = None, {}
+
+
+def _some(names: frozenset[str]) -> str:
+    shown = sorted(names)[:NAMES_SHOWN]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

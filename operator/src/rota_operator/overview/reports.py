@@ -1,0 +1,94 @@
+"""What one sidecar has reported lately: how its member and its partitions fare, and how much it gets done."""
+
+from collections import deque
+from typing import NamedTuple
+
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.view import PartitionView
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+
+# A sidecar reports each second. Who has said nothing for so long is not known any more.
+SILENT_AFTER_MS = 5_000
+# Over which its rate is taken.
+RATE_OVER_MS = 5_000
+RATE_OVER_MS_MIN = 900
+SAMPLES_MAX = 100
+
+
+class Sample(NamedTuple):
+    """How much was done by then."""
+
+    at_ms: int
+    records_done: int
+
+
+class Reporter:
+    """One sidecar, named as its replica."""
+
+    def __init__(self) -> None:
+        self._last: pb.SidecarReport | None = None
+        self._at_ms = 0
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+
+    def hear(self, report: pb.SidecarReport, now_ms: int) -> None:
+        """It reports."""
+        done = report.member.records_done
+        if self._samples and done < self._samples[-1].records_done:
+            # It was started again, and counts anew.
+            self._samples.clear()
+        self._samples.append(Sample(now_ms, done))
+        while self._samples[0].at_ms < now_ms - RATE_OVER_MS:
+            self._samples.popleft()
+        self._last, self._at_ms = report, now_ms
+
+    def known(self, now_ms: int) -> pb.SidecarReport | None:
+        """What it has said, if that was lately."""
+        return self._last if now_ms - self._at_ms <= SILENT_AFTER_MS else None
+
+    def done_rate(self, now_ms: int) -> float | None:
+        """Records a second."""
+        if self.known(now_ms) is None:
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        over_ms = last.at_ms - first.at_ms
+        if over_ms < RATE_OVER_MS_MIN:
+            return None
+        return (last.records_done - first.records_done) * 1000 / over_ms
+
+
+def partition_view(owner: str, report: pb.PartitionReport, now_ms: int) -> PartitionView:
+    """What its owner says."""
+    lag = lag_records(report)
+    return PartitionView(
+        topic=report.topic,
+        partition=report.partition,
+        owner=owner,
+        position=report.position if report.HasField("position") else None,
+        committed=report.committed if report.HasField("committed") else None,
+        end=report.end if report.HasField("end") else None,
+        lag_records=lag,
+        lag_seconds=lag_seconds(report, now_ms),
+        arrival_rate=report.arrival_rate if report.HasField("arrival_rate") else None,
+        in_flight=report.in_flight,
+    )
+
+
+def lag_records(report: pb.PartitionReport) -> int | None:
+    """What is not committed; what retention has taken cannot be read any more, and is no lag."""
+    if not (report.HasField("committed") and report.HasField("start") and report.HasField("end")):
+        return None
+    return max(0, report.end - max(report.committed, report.start))
+
+
+def lag_seconds(report: pb.PartitionReport, now_ms: int) -> float | None:
+    """How old the first record is that is not done. Where none is named it is none only if all was read."""
+    if report.HasField("first_unresolved_timestamp_ms"):
+        return max(0.0, (now_ms - report.first_unresolved_timestamp_ms) / 1000)
+    if report.HasField("position") and report.HasField("end"):
+        return 0.0 if report.position >= report.end and not report.in_flight else None
+    return None
+
+
+def key_of(report: pb.PartitionReport) -> Partition:
+    """Its name."""
+    return Partition(report.topic, report.partition)

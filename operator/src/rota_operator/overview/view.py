@@ -1,0 +1,121 @@
+"""A moment, as it is shown. None is what is not known."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a moment of a group's history is about."""
+
+    REBALANCE = "rebalance"
+    CAME = "came"
+    LEFT = "left"
+    PROCESS = "process"
+    SCALE = "scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that has happened."""
+
+    at_ms: int
+    kind: Kind
+    sentence: str
+    generation: int | None = None
+    # Of a rebalance: from its beginning until everybody had what is theirs.
+    pause_ms: int | None = None
+    # Of a rebalance: how many partitions have another owner.
+    moved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition."""
+
+    topic: str
+    partition: int
+    owner: str | None
+    position: int | None = None
+    committed: int | None = None
+    end: int | None = None
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    # Records a second that come.
+    arrival_rate: float | None = None
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member of a group, or a replica that is to be one."""
+
+    name: str
+    member_id: str | None
+    state: str
+    generation: int | None
+    # As topic-number.
+    partitions: tuple[str, ...]
+    records_done: int | None = None
+    # Records a second that are done.
+    done_rate: float | None = None
+    in_flight: int | None = None
+    suspended: bool | None = None
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group."""
+
+    group_id: str
+    # Of its ConsumerGroup, as namespace/name.
+    name: str
+    state: str
+    generation: int | None
+    strategy: str
+    members: tuple[MemberView, ...]
+    partitions: tuple[PartitionView, ...]
+    # There are more than are shown.
+    partitions_left_out: int
+    unowned: int
+    lag_records: int | None
+    lag_seconds: float | None
+    arrival_rate: float | None
+    done_rate: float | None
+    # Since this was started; the newest moment is the first one.
+    rebalances: int
+    history: tuple[Moment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One replica's processes."""
+
+    name: str
+    app: str
+    sidecar: str | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadView:
+    """One workload."""
+
+    namespace: str
+    name: str
+    kind: str
+    group_id: str | None
+    wanted: int
+    running: int
+    restarts: int
+    replicas: tuple[ReplicaView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All of it."""
+
+    at_ms: int
+    coordinator: str
+    groups: tuple[GroupView, ...]
+    workloads: tuple[WorkloadView, ...]

@@ -1,0 +1,52 @@
+"""
+What of a spec its sidecars are told, in their words: flags for what stays, settings for what Fleet may change while they run.
+
+Called for each replica that is started, and when the spec has changed.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+
+from rota_operator.spec.model import ROTA, ConsumerGroupSpec
+
+ISOLATION = "isolation.level"
+# Of what is told as settings, what somebody else acts on.
+SETTINGS = {
+    "topics": True,
+    "topic_pattern": True,
+    "suspend": True,
+    "assignment": True,
+    "membership": {"rack_topology_key"},
+    "offsets": {"reset"},
+    "delivery": True,
+}
+
+
+def settings_of(spec: ConsumerGroupSpec) -> bytes:
+    """The settings file, whole."""
+    told = spec.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include=set(SETTINGS),
+        exclude={name: left_out for name, left_out in SETTINGS.items() if isinstance(left_out, set)},
+    )
+    # One of the two is given.
+    del told["topics" if spec.topic_pattern else "topicPattern"]
+    return json.dumps(told, indent=2).encode()
+
+
+def flags_of(
+    spec: ConsumerGroupSpec, group_id: str, address_of: Callable[[str], str] = lambda address: address
+) -> Sequence[str]:
+    """`address_of` says where a server really is."""
+    servers = ",".join(dict.fromkeys(map(address_of, spec.bootstrap_servers)))
+    flags = [f"--group-id={group_id}", f"--bootstrap-servers={servers}"]
+    if spec.coordination != "Auto":
+        flags.append(f"--coordination={spec.coordination.lower()}")
+    if spec.coordinator_address:
+        flags.append(f"--coordinator-address={address_of(spec.coordinator_address).removeprefix(ROTA)}")
+    if ISOLATION in spec.config:
+        flags.append(f"--isolation-level={spec.config[ISOLATION]}")
+    flags.append(f"--drain-timeout-ms={spec.sidecar.termination_drain_seconds * 1000}")
+    return flags

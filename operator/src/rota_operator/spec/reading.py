@@ -1,0 +1,103 @@
+"""A manifest becomes a value, or every reason why it does not: each with the path of its field, as a sentence."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from rota_operator.spec.declaring import Part
+from rota_operator.spec.model import ConsumerGroupSpec
+
+Some = TypeVar("Some", bound=Part)
+Path = tuple[str | int, ...]
+# By pydantic's kinds of errors; what is not here is said in its own words.
+WORDS = {
+    "missing": "is missing: give it",
+    "extra_forbidden": "is no field: correct its name, or leave it out",
+    "string_type": "is no text: put it in quotes",
+    "int_type": "is no whole number: give one",
+    "int_from_float": "is no whole number: give one",
+    "float_type": "is no number: give one",
+    "bool_type": "is neither true nor false: give one of them",
+    "tuple_type": "is no list: give one",
+    "dict_type": "is no mapping: give one",
+    "model_type": "is no mapping of fields: give one",
+    "literal_error": "is {input}: give one of {expected}",
+    "string_pattern_mismatch": "is {input}: give something that matches {pattern}",
+    "string_too_short": "is empty: give something, or leave it out",
+    "string_too_long": "is too long: give at most {max_length} characters",
+    "too_short": "has too few: give at least {min_length}",
+    "too_long": "has too many: give at most {max_length}",
+    "greater_than": "is {input}: give more than {gt}",
+    "greater_than_equal": "is {input}: give at least {ge}",
+    "less_than_equal": "is {input}: give at most {le}",
+    "rule": "{wrong}",
+}
+INPUT_LENGTH_MAX = 80
+
+
+class Problem(NamedTuple):
+    """What is wrong with one field."""
+
+    path: Path
+    wrong: str
+
+    @property
+    def sentence(self) -> str:
+        """Beginning with the field."""
+        return f"{dotted(self.path)} {self.wrong}"
+
+
+class InvalidSpec(Exception):
+    """What was written is refused whole."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(problem.sentence for problem in problems))
+        self.problems = problems
+
+
+def read_part(kind: type[Some], written: object, at: Path) -> Some:
+    """What stands at that path of a manifest. Raises InvalidSpec."""
+    try:
+        return kind.model_validate_json(json.dumps(written))
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise InvalidSpec([_problem(each, at) for each in found if not _follows(each, found)]) from None
+
+
+def read_spec(spec: Mapping[str, Any]) -> ConsumerGroupSpec:
+    """Raises InvalidSpec."""
+    return read_part(ConsumerGroupSpec, spec, ("spec",))
+
+
+def check_change(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
+    """Raises InvalidSpec where something changed that cannot be."""
+    wrong = [Problem(("spec",), each.wrong) for each in spec.changes if not each.holds(was, spec)]
+    if wrong:
+        raise InvalidSpec(wrong)
+
+
+def _follows(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
+    """A list whose elements are wrong has too few of them only because of that."""
+    place = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others
+    )
+
+
+def _problem(error: ErrorDetails, at: Path) -> Problem:
+    facts = {"input": _shown(error["input"]), **error.get("ctx", {})}
+    words = WORDS.get(error["type"], error["msg"])
+    return Problem((*at, *error["loc"]), words.format(**facts) if error["type"] in WORDS else words)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= INPUT_LENGTH_MAX else f"{text[:INPUT_LENGTH_MAX]}…"
+
+
+def dotted(path: Path) -> str:
+    """As people write it: spec.topics[0]."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

@@ -1,0 +1,114 @@
+"""A real API server takes what the operator takes, refuses what it refuses, in the same words, and fills in the same values."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota_operator.manifests.documents import documents
+from rota_operator.spec.reading import read_spec
+from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
+from tests.support.cluster import Cluster
+from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.tree import REPO
+
+pytestmark = pytest.mark.cluster
+
+CRD = "consumergroups.rota.dev"
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> Iterator[Cluster]:
+    """The API server knows ConsumerGroups."""
+    cluster.kubectl("apply", "--server-side", "-f", str(REPO / "crds" / "consumergroups.yaml"))
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    yield cluster
+    cluster.kubectl("delete", "crd", CRD)
+
+
+def manifest(spec: Spec, name: str = "orders-enricher") -> str:
+    group = {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "ConsumerGroup",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    return json.dumps(group)
+
+
+def taken(cluster: Cluster, namespace: str, spec: Spec) -> Any:  # noqa: ANN401  as it comes
+    """The spec as the API server keeps it."""
+    made = cluster.kubectl("create", "-n", namespace, "-o", "json", "-f", "-", input=manifest(spec))
+    return json.loads(made)["spec"]
+
+
+def refusal(cluster: Cluster, *command: str, input: str | None = None) -> str:
+    with pytest.raises(KubectlFailed) as refused:
+        cluster.kubectl(*command, input=input)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("spec", [small(), whole()], ids=["small", "whole"])
+def test_what_is_left_out_is_filled_in_with_the_same_values(
+    served: Cluster, namespace: str, spec: Spec
+) -> None:
+    kept = taken(served, namespace, spec)
+    assert kept == read_spec(spec).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
+def test_a_broken_rule_is_refused_in_the_same_words(served: Cluster, broken: Broken) -> None:
+    said = refusal(served, "create", "--dry-run=server", "-f", "-", input=manifest(broken.spec))
+    assert f"{broken.path}: Invalid value" in said
+    assert broken.wrong in said
+
+
+@pytest.mark.parametrize(
+    ("was", "patch", "wrong"),
+    [
+        ({}, {"groupId": "other"}, "changes groupId"),
+        ({"groupId": "one"}, {"groupId": None}, "changes groupId"),
+        ({"groupId": "one"}, {"groupId": "other"}, "changes groupId"),
+        ({}, {"coordination": "Kafka"}, "changes coordination"),
+    ],
+)
+def test_what_offsets_are_kept_under_cannot_be_changed(
+    served: Cluster, namespace: str, was: Spec, patch: Spec, wrong: str
+) -> None:
+    taken(served, namespace, {**small(), **was})
+    change = json.dumps({"spec": patch})
+    group = "consumergroup/orders-enricher"
+    assert wrong in refusal(served, "patch", "-n", namespace, group, "--type=merge", "-p", change)
+    served.kubectl(
+        "patch", "-n", namespace, group, "--type=merge", "-p", json.dumps({"spec": {"replicas": 5}})
+    )
+
+
+@pytest.mark.parametrize(
+    "file", sorted((REPO / "examples").glob("*/*.yaml")), ids=lambda file: file.parent.name
+)
+def test_the_manifests_of_an_example_are_taken_as_they_stand(
+    served: Cluster, namespace: str, file: Path
+) -> None:
+    # The namespace in them is another one, which need not be there to look at them.
+    text = file.read_text().replace("namespace: shop", f"namespace: {namespace}")
+    taken_as = served.kubectl("create", "--dry-run=server", "-f", "-", input=text)
+    assert len(taken_as.splitlines()) == len(documents(str(file), text))
+
+
+def test_it_is_scaled_like_a_workload_and_shown_by_its_short_name(served: Cluster, namespace: str) -> None:
+    taken(served, namespace, small())
+    served.kubectl("scale", "-n", namespace, "cg/orders-enricher", "--replicas=7")
+    shown = served.kubectl("get", "-n", namespace, "cg", "-o", "jsonpath={.items[0].spec.replicas}")
+    assert shown == "7"
+    head = served.kubectl("get", "-n", namespace, "cg").splitlines()[0].split()
+    assert head == [
+        "NAME", "PHASE", "MEMBERS", "PARTITIONS", "LAG", "LAG-SECONDS", "READY", "DESIRED", "AGE",
+    ]  # fmt: skip
+
+
+def test_a_field_is_explained(served: Cluster) -> None:
+    said = served.kubectl("explain", "consumergroup.spec.membership.sessionTimeoutSeconds")
+    assert "Without a heartbeat for so long a member is out." in said

@@ -1,0 +1,226 @@
+"""The page of a laptop shows what there is, follows it, and scales; to whoever does not sit at this machine it says nothing."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rota_operator.local import page as pages
+from rota_operator.local.board import Board
+from rota_operator.local.page import BODY_BYTES_MAX, LISTENERS_MAX, Page, serving_page
+from rota_operator.overview.overview import Overview
+from rota_operator.overview.view import Kind, WorkloadView
+from tests.support.processes import free_port
+
+pytestmark = pytest.mark.process
+
+WITHIN_S = 15
+WORKLOAD = WorkloadView("shop", "orders", "Deployment", "orders", 3, 2, 1, ())
+
+
+class Place:
+    """A page, somebody who looks at it, and how it has scaled."""
+
+    def __init__(self, browser: aiohttp.ClientSession, address: str) -> None:
+        overview = Overview("rota://127.0.0.1:7070", [("orders", "shop/orders")])
+        self.board = Board(overview, lambda: [WORKLOAD], lambda: 1_000)
+        self.scaled: list[tuple[str, int]] = []
+        self.page = Page(self.board, self._scale)
+        self.address = address
+        self.browser = browser
+
+    def _scale(self, workload: str, replicas: int) -> str:
+        if workload != "orders":
+            return f"workload {workload!r} is none: give one of shop/orders"
+        self.scaled.append((workload, replicas))
+        return ""
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        **more: Any,  # noqa: ANN401  as aiohttp takes it
+    ) -> tuple[int, Any]:
+        async with self.browser.request(method, f"http://{self.address}{path}", **more) as answer:
+            return answer.status, await answer.json()
+
+    async def scale(self, body: object, **headers: str) -> tuple[int, Any]:
+        return await self.ask("POST", "/api/scale", json=body, headers=headers)
+
+
+def play(story: Callable[[Place], Coroutine[None, None, None]]) -> None:
+    async def run() -> None:
+        address = f"127.0.0.1:{free_port()}"
+        async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession() as browser:
+            place = Place(browser, address)
+            async with serving_page(place.page, address):
+                await story(place)
+
+    asyncio.run(run())
+
+
+async def next_event(stream: aiohttp.ClientResponse) -> dict[str, Any]:
+    line = await stream.content.readline()
+    assert await stream.content.readline() == b"\n"
+    found: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
+    return found
+
+
+def test_state_is_all_that_there_is() -> None:
+    async def story(place: Place) -> None:
+        status, state = await place.ask("GET", "/api/state")
+        assert status == 200
+        assert state.keys() == {"at_ms", "coordinator", "groups", "workloads"}
+        assert state["workloads"][0]["wanted"] == 3
+        assert state["groups"][0]["lag_records"] is None
+
+    play(story)
+
+
+def test_events_follow_what_happens() -> None:
+    async def story(place: Place) -> None:
+        async with place.browser.get(f"http://{place.address}/api/events") as stream:
+            assert stream.content_type == "text/event-stream"
+            assert (await next_event(stream))["groups"][0]["history"] == []
+            place.board.happened("orders", Kind.SCALE, "it is scaled")
+            (moment,) = (await next_event(stream))["groups"][0]["history"]
+            assert (moment["kind"], moment["sentence"]) == ("scale", "it is scaled")
+
+    play(story)
+
+
+def test_however_much_happens_events_come_a_few_times_a_second() -> None:
+    async def story(place: Place) -> None:
+        async with place.browser.get(f"http://{place.address}/api/events") as stream:
+            await next_event(stream)
+            began_s = asyncio.get_running_loop().time()
+            for _ in range(4):
+                for number in range(50):
+                    place.board.happened("orders", Kind.SCALE, str(number))
+                await next_event(stream)
+            assert asyncio.get_running_loop().time() - began_s > 3 * pages.EVENT_EVERY_S
+
+    play(story)
+
+
+def test_so_many_listen_and_no_more() -> None:
+    async def story(place: Place) -> None:
+        streams = [
+            await place.browser.get(f"http://{place.address}/api/events") for _ in range(LISTENERS_MAX)
+        ]
+        status, said = await place.ask("GET", "/api/events")
+        assert (status, said) == (503, {"error": "32 pages listen already: close one of them"})
+        for stream in streams:
+            stream.close()
+
+    play(story)
+
+
+def test_who_may_scales() -> None:
+    async def story(place: Place) -> None:
+        assert (await place.scale({"workload": "orders", "replicas": 5}))[0] == 200
+        own = {"Origin": f"http://{place.address}"}
+        assert (await place.scale({"workload": "orders", "replicas": 0}, **own))[0] == 200
+        assert place.scaled == [("orders", 5), ("orders", 0)]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ([], 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'),
+        ({"workload": "orders"}, 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'),
+        ({"workload": "orders", "replicas": 1, "more": 1}, 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'),
+        ({"workload": 7, "replicas": 1}, "workload is no text: give the name of one"),
+        ({"workload": "orders", "replicas": "5"}, "replicas is no whole number: give one"),
+        ({"workload": "orders", "replicas": True}, "replicas is no whole number: give one"),
+        ({"workload": "others", "replicas": 1}, "workload 'others' is none: give one of shop/orders"),
+    ],
+)  # fmt: skip
+def test_a_wrong_body_is_refused_in_a_sentence(body: object, said: str) -> None:
+    async def story(place: Place) -> None:
+        assert await place.scale(body) == (400, {"error": said})
+        assert place.scaled == []
+
+    play(story)
+
+
+def test_what_is_no_json_or_too_much_is_refused() -> None:
+    async def story(place: Place) -> None:
+        as_json = {"Content-Type": "application/json"}
+        status, said = await place.ask("POST", "/api/scale", data=b"{", headers=as_json)
+        assert status == 400
+        assert said["error"].startswith("the body is no JSON (")
+        much = b" " * (BODY_BYTES_MAX + 1)
+        status, said = await place.ask("POST", "/api/scale", data=much, headers=as_json)
+        assert (status, said) == (
+            413,
+            {"error": f"the body is too large: give at most {BODY_BYTES_MAX} bytes"},
+        )
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
+def test_what_a_form_of_another_page_could_send_is_refused(kind: str) -> None:
+    async def story(place: Place) -> None:
+        body = b'{"workload": "orders", "replicas": 0}'
+        status, _ = await place.ask("POST", "/api/scale", data=body, headers={"Content-Type": kind})
+        assert status == 415
+        assert place.scaled == []
+
+    play(story)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/state", "/api/events", "/api/scale"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "rota.example.com"},
+        {"Host": "127.0.0.1.example.com"},
+        {"Origin": "http://example.com"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "null"},
+    ],
+)
+def test_other_pages_see_and_do_nothing(path: str, headers: dict[str, str]) -> None:
+    async def story(place: Place) -> None:
+        method, body = (
+            ("POST", {"workload": "orders", "replicas": 0}) if path.endswith("scale") else ("GET", None)
+        )
+        status, said = await place.ask(method, path, json=body, headers=headers)
+        assert status == 403
+        assert said.keys() == {"error"}
+        assert place.scaled == []
+
+    play(story)
+
+
+def test_what_is_not_there_is_said() -> None:
+    async def story(place: Place) -> None:
+        status, said = await place.ask("GET", "/nothing")
+        assert status == 404
+        assert said["error"].startswith("GET /nothing is nothing here: there are ")
+        assert (await place.ask("GET", "/api/scale"))[0] == 405
+
+    play(story)
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_lets_nothing_else_run() -> None:
+    async def story(place: Place) -> None:
+        async with place.browser.get(f"http://{place.address}/") as answer:
+            html, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert re.findall(r"(?:src|href)=(?!.data:,)", html) == []
+        assert re.findall(r"https?://", html) == []
+        # Styles and handlers in attributes would need a weaker policy, and so would what is written as text.
+        assert re.findall(r"""\sstyle=|\son[a-z]+=["']|innerHTML""", html) == []
+        assert policy.startswith("default-src 'none'; script-src 'sha256-")
+        assert "unsafe" not in policy
+
+    play(story)

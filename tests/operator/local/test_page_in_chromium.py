@@ -1,0 +1,74 @@
+"""In a real browser the page shows who has what, follows the group live, and its buttons scale."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.operator.local.laptop import RECORDS, WITHIN_S, Laptop
+from tests.support.chromium import Tab, browsing
+from tests.support.processes import Process
+
+pytestmark = pytest.mark.process
+
+# Of the table of members: name, state and number of partitions of each row.
+MEMBERS = """
+[...document.querySelectorAll("[data-group] table")[0].querySelectorAll("tbody tr")].map(
+  (row) => row.cells[0].innerText + " " + row.cells[1].innerText + " " + row.cells[2].querySelectorAll(".chip").length)
+"""
+MOMENTS = '[...document.querySelectorAll("ol li")].map((item) => item.dataset.kind + ": " + item.lastChild.innerText)'
+PARTITIONS = """
+[...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map(
+  (row) => [...row.cells].map((cell) => cell.innerText))
+"""
+FEWER = "document.querySelector('[aria-label=\"one replica less of orders\"]')"
+
+
+def members(count: int, each: int) -> str:
+    """Whether so many are shown, with so many partitions each, and nobody else."""
+    rows = [f"orders-{number} Stable {each}" for number in range(count)]
+    shown = "document.querySelector('[data-group] table')"
+    return f"{shown} !== null && JSON.stringify({MEMBERS}) === JSON.stringify({rows})"
+
+
+async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
+    await tab.until(members(3, 2), WITHIN_S)
+    await tab.until(f"({PARTITIONS}).every((cells) => cells[4] === '0')", WITHIN_S)
+    rows = await tab.evaluate(PARTITIONS)
+    assert [row[0] for row in rows] == [f"orders-{number}" for number in range(6)]
+    assert {row[3] for row in rows} == {str(RECORDS // 6)}
+    assert "live, " in await tab.evaluate("document.getElementById('connection').innerText")
+
+    await tab.evaluate(f"{FEWER}.click()")
+    await tab.until(members(2, 3), WITHIN_S)
+    moments = await tab.evaluate(MOMENTS)
+    assert "scale: orders is scaled from 3 to 2" in moments
+    assert any(
+        moment.startswith("rebalance: generation ") and "orders-2 left, paused " in moment
+        for moment in moments
+    )
+    wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    assert not await tab.evaluate(wide), "it has to be moved sideways"
+    assert tab.complaints == []
+
+    await asyncio.to_thread(process.stop)
+    await tab.until("document.getElementById('connection').className === 'bad'", WITHIN_S)
+    said = await tab.evaluate("document.getElementById('connection').innerText")
+    assert said == "not connected: what is shown is old; see whether it still runs"
+
+
+def test_the_page_follows_a_group_live(tmp_path: Path) -> None:
+    laptop = Laptop(tmp_path)
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until((laptop.home / "page").exists, within_s=WITHIN_S)
+
+    async def story() -> None:
+        async with browsing(tmp_path, f"http://{laptop.page}/") as tab:
+            try:
+                await look(tab, laptop, process)
+            finally:
+                await tab.screenshot(tmp_path / "page.png")
+
+    asyncio.run(story())
+    assert process.exit_code == 0

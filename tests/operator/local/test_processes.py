@@ -1,0 +1,141 @@
+"""The processes of a workload come, go and come again as replicas are decided to."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+from rota_operator.local.processes import Command, Processes, Told
+from rota_operator.replicas.replicas import ReplicaSet, Up
+from rota_operator.replicas.words import Again, Gone, Part, Rules
+
+pytestmark = pytest.mark.process
+
+WITHIN_S = 15
+# It says what it is told, and who it is, and ends when it is asked to, a moment later if it is an application.
+CODE = """
+import os, signal, sys
+def stop(*_):
+    print("stopped", flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+print("started", os.environ["WHO"], os.getpid(), flush=True)
+while True: signal.pause()
+"""
+
+
+class Place:
+    """A folder with the logs of one workload."""
+
+    def __init__(self, folder: Path, rules: Rules) -> None:
+        self.folder = folder
+        self.told: list[Told] = []
+        self.news = asyncio.Event()
+        self.processes = Processes(ReplicaSet(rules), self.command, self._hear)
+
+    def _hear(self, told: Told) -> None:
+        self.told.append(told)
+        self.news.set()
+
+    def command(self, replica: int, part: Part) -> Command:
+        who = f"{part.value}-{replica}"
+        argv = [sys.executable, "-c", CODE]
+        # Nobody is there, and that is told.
+        return Command(argv, {"WHO": who}, self.folder, self.folder / "logs" / f"{who}.log", 1, "127.0.0.1:1")
+
+    def lines(self, who: str) -> list[str]:
+        log = self.folder / "logs" / f"{who}.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def pid(self, who: str) -> int:
+        return int([line for line in self.lines(who) if line.startswith("started")][-1].split()[2])
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Looked at every few milliseconds: it is another process that does it."""
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():
+                self.news.clear()
+                await asyncio.wait([asyncio.ensure_future(self.news.wait())], timeout=0.01)
+
+    async def until_up(self, count: int) -> None:
+        names = [f"{part.value}-{number}" for number in range(count) for part in Part]
+        await self.until(
+            lambda: all(any(x.startswith("started") for x in self.lines(name)) for name in names)
+        )
+        lives = [life for parts in self.processes.replicas.replicas.values() for life in parts.values()]
+        assert all(isinstance(life, Up) for life in lives)
+
+
+def play(
+    folder: Path, story: Callable[[Place], Coroutine[None, None, None]], rules: Rules | None = None
+) -> None:
+    async def run() -> None:
+        place = Place(folder, rules or Rules(backoff_ms=10))
+        try:
+            await story(place)
+        finally:
+            async with asyncio.timeout(WITHIN_S):
+                await place.processes.end()
+        assert not place.processes.broken.done()
+
+    asyncio.run(run())
+
+
+def test_replicas_are_started_scaled_and_ended(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        place.processes.want(3)
+        await place.until_up(3)
+        place.processes.want(1)
+        await place.until(lambda: {Gone(1), Gone(2)} <= set(place.told))
+        assert place.lines("app-2")[-1] == place.lines("sidecar-2")[-1] == "stopped"
+        await place.processes.end()
+        assert Gone(0) in place.told
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("part", Part)
+def test_a_part_that_is_killed_comes_again_alone(tmp_path: Path, part: Part) -> None:
+    async def story(place: Place) -> None:
+        place.processes.want(1)
+        await place.until_up(1)
+        who = f"{part.value}-0"
+        other = next(f"{each.value}-0" for each in Part if each is not part)
+        first = place.pid(who)
+        os.kill(first, signal.SIGKILL)
+        await place.until(lambda: place.pid(who) != first)
+        (again,) = place.told
+        assert isinstance(again, Again)
+        assert (again.part, again.code) == (part, 128 + signal.SIGKILL)
+        assert len(place.lines(other)) == 1
+
+    play(tmp_path, story)
+
+
+def test_what_cannot_be_run_is_told_and_tried_again(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        place.command = lambda replica, part: Command(  # type: ignore[method-assign]
+            ["/no/such/program"], {}, tmp_path, tmp_path / "logs" / "nobody.log", 1
+        )
+        place.processes = Processes(
+            ReplicaSet(Rules(has_sidecar=False, backoff_ms=10)), place.command, place._hear
+        )
+        place.processes.want(1)
+        await place.until(lambda: len(place.told) == 2)
+        assert all(isinstance(told, Again) and told.code == 127 for told in place.told)
+        assert "/no/such/program cannot be run" in (tmp_path / "logs" / "nobody.log").read_text()
+
+    play(tmp_path, story)
+
+
+def test_who_ends_before_having_begun_ends(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        place.processes.want(1)
+        place.processes.want(0)
+        await place.until(lambda: Gone(0) in place.told)
+
+    play(tmp_path, story)

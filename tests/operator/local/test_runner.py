@@ -1,0 +1,164 @@
+"""A folder of manifests runs on a laptop: members share the partitions, and nothing is left or lost when it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota_operator.manifests.resources import API_VERSIONS
+from tests.operator.local.laptop import APP, CARELESS_APP, RECORDS, WITHIN_S, Laptop
+from tests.support.processes import wait_for
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Laptop:
+    return Laptop(tmp_path)
+
+
+def test_members_share_what_there_is_and_nothing_stays_behind(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    process.stop()
+    assert process.exit_code == 0
+    assert laptop.processes() == {}
+    done = [place for _, place in laptop.done]
+    assert len(done) == len(set(done)) == RECORDS
+    # Three members are in the group before the first one has all.
+    assert {who for who, _ in laptop.done} <= {"orders-0", "orders-1", "orders-2"}
+
+
+def test_who_ends_finishes_first_so_that_nothing_comes_again(tmp_path: Path) -> None:
+    """The application heeds no signal: without asking its sidecar first what it has in hand would be repeated."""
+    laptop = Laptop(tmp_path, CARELESS_APP)
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until(lambda: len(laptop.done) >= RECORDS // 3, within_s=WITHIN_S)
+    assert len(laptop.done) < RECORDS, "nobody has anything in hand any more"
+    process.stop()
+    (laptop.home / "address").unlink()
+    again = laptop.start()
+    again.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    again.stop()
+    assert len(laptop.done) == RECORDS
+    assert "without having finished" not in process.log.read_text() + again.log.read_text()
+
+
+def test_asked_twice_it_waits_for_nobody(tmp_path: Path) -> None:
+    """The application would need minutes for what it has in hand."""
+    laptop = Laptop(tmp_path, CARELESS_APP)
+    process = laptop.start()
+    laptop.fill(process, RECORDS * 50)
+    process.wait_until(lambda: len(laptop.done) > 0, within_s=WITHIN_S)
+    os.kill(process.pid, signal.SIGINT)
+    logs = [laptop.home / "logs" / f"orders-{number}.sidecar.log" for number in range(3)]
+    process.wait_until(
+        lambda: any("drains: nothing more" in log.read_text() for log in logs), within_s=WITHIN_S
+    )
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(within_s=WITHIN_S) == 0
+    assert "goes without having finished: nobody waited" in process.log.read_text()
+    assert laptop.processes() == {}
+
+
+def test_a_killed_runner_leaves_no_process_and_the_next_one_goes_on(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    process.kill()
+    wait_for("the end of all processes", lambda: not laptop.processes(), within_s=WITHIN_S)
+    (laptop.home / "address").unlink()
+    again = laptop.start()
+    again.wait_until((laptop.home / "address").exists, within_s=WITHIN_S)
+    laptop.send(6)
+    again.wait_until(lambda: laptop.all_are_done(RECORDS + 6), within_s=WITHIN_S)
+    again.stop()
+    assert again.exit_code == 0
+    assert len(laptop.done) == RECORDS + 6
+
+
+def test_a_member_that_dies_comes_again(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    app = next(
+        pid for pid, command in laptop.processes().items() if str(APP) in command and "leash" not in command
+    )
+    Path(f"/proc/{app}").stat()
+    subprocess.run(["kill", "-9", str(app)], check=True)
+    process.wait_until(lambda: "its app has ended with 137" in process.log.read_text(), within_s=WITHIN_S)
+    laptop.send(6)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS + 6), within_s=WITHIN_S)
+    process.stop()
+    assert process.exit_code == 0
+
+
+def test_who_looks_sees_members_partitions_and_lag_and_may_scale(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    three = {f"orders-{number}": 2 for number in range(3)}
+    process.wait_until(lambda: laptop.owners() == three, within_s=WITHIN_S)
+    process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
+    laptop.scale(2)
+    process.wait_until(lambda: laptop.owners() == {"orders-0": 3, "orders-1": 3}, within_s=WITHIN_S)
+    process.wait_until(lambda: "orders-2: gone" in process.log.read_text(), within_s=WITHIN_S)
+    group = laptop.group()
+    assert [each["name"] for each in group["members"]] == ["orders-0", "orders-1"]
+    assert [each["end"] for each in group["partitions"]] == [RECORDS // 6] * 6
+    said = [moment["sentence"] for moment in reversed(group["history"])]
+    assert said.index("orders is scaled from 3 to 2") < said.index("orders-2: gone")
+    rebalances = [moment for moment in group["history"] if moment["kind"] == "rebalance"]
+    assert all(moment["pause_ms"] is not None for moment in rebalances)
+    assert any("orders-2 left" in moment["sentence"] for moment in rebalances)
+    process.stop()
+    assert process.exit_code == 0
+    assert len(laptop.done) == RECORDS
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "rota_operator", "local", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)
+
+
+def test_wrong_manifests_are_said_and_nothing_is_started(laptop: Laptop) -> None:
+    file = laptop.folder / "orders.yaml"
+    file.write_text(
+        file.read_text().replace("replicas: 3", "replicas: three").replace("kind: Depl", "kind: Dipl")
+    )
+    done = run("-f", str(laptop.folder), f"--home={laptop.home}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"{file}:7: spec.replicas is no whole number: give one",
+        f"{file}:13: a Diployment is nothing that can be run here: give one of {', '.join(API_VERSIONS)}",
+    ]
+    assert not laptop.home.exists()
+
+
+def test_what_is_not_supported_yet_is_refused(laptop: Laptop) -> None:
+    file = laptop.folder / "orders.yaml"
+    file.write_text(
+        file.read_text().replace("  replicas: 3\n", "  replicas: 3\n  autoscaling: {enabled: true}\n")
+    )
+    done = run("-f", str(file), f"--home={laptop.home}")
+    assert done.returncode == 1
+    assert done.stderr == f"{file}:8: spec.autoscaling.enabled is not supported yet: leave it out\n"
+
+
+def test_a_home_has_one_runner(laptop: Laptop) -> None:
+    process = laptop.start()
+    process.wait_until((laptop.home / "address").exists, within_s=WITHIN_S)
+    done = run("-f", str(laptop.folder), f"--home={laptop.home}")
+    assert done.returncode == 1
+    assert done.stderr == f"somebody runs in {laptop.home} already: end that, or give another --home\n"
+    process.stop()
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    done = run("-f", str(tmp_path / "none.yaml"))
+    assert done.returncode == 1
+    assert done.stderr.endswith(": see that it is there, and a text\n")

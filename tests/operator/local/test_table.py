@@ -1,0 +1,155 @@
+"""In a terminal there are tables, of what is known; elsewhere there are lines."""
+
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rota_operator.local.table import HEIGHT_OF_THE_REST, shown
+from rota_operator.overview.view import (
+    GroupView,
+    Kind,
+    MemberView,
+    Moment,
+    PartitionView,
+    ReplicaView,
+    View,
+    WorkloadView,
+)
+from tests.support.processes import wait_for
+from tests.support.tree import REPO
+
+WITHIN_S = 40
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+MEMBER = MemberView("orders-0", "id", "Stable", 4, ("orders-0", "orders-3"), 1_234, 30.25, 2)
+SILENT = MemberView("orders-1", None, "Unknown", None, ())
+MOMENT = Moment(0, Kind.REBALANCE, "orders-0 came", 4, 294, 2)
+
+
+def group(
+    partitions: Sequence[PartitionView] = (),
+    members: Sequence[MemberView] = (MEMBER, SILENT),
+    history: Sequence[Moment] = (MOMENT,),
+) -> GroupView:
+    return GroupView(
+        "shop.orders", "shop/orders", "Stable", 4, "cooperative-sticky", tuple(members), tuple(partitions),
+        0, 0, None, None, 99.5, None, 1, tuple(history),
+    )  # fmt: skip
+
+
+def lines(found: GroupView, height: int = 50, said: Sequence[str] = ()) -> list[str]:
+    """As they stand in a terminal of that height."""
+    own = WorkloadView(
+        "shop", "orders", "Deployment", "shop.orders", 3, 2, 1, (ReplicaView("orders-0", "Up", "Up", 7),)
+    )
+    other = WorkloadView("shop", "shop", "Deployment", None, 1, 1, 0, ())
+    console = Console(file=io.StringIO(), width=130)
+    console.print(shown(View(0, "rota://127.0.0.1:7070", (found,), (own, other)), said, height))
+    assert isinstance(console.file, io.StringIO)
+    return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+
+
+def test_members_have_their_partitions_and_what_is_unknown_is_no_number() -> None:
+    found = lines(group())
+    assert found[0] == "shop.orders Stable generation 4, cooperative-sticky, 2 of 3 replicas"
+    assert found[1] == "lag –, –, arriving 99.5/s, done –, rebalances 1"
+    assert found[3] == "orders-0 Stable orders 0,3 2 1,234 30.2/s 7"
+    assert found[4] == "orders-1 Unknown none – – – –"
+    assert any(
+        line.endswith(" generation 4: orders-0 came, paused 294 ms, 2 partitions moved") for line in found
+    )
+    assert found[-1] == "shop: 1 of 1 replicas"
+
+
+def test_partitions_say_who_has_them_and_how_far_behind_they_are() -> None:
+    owned = PartitionView("orders", 0, "orders-0", 10, 9, 12_000, 11_991, 4.25, 1.0, 1)
+    found = lines(group([owned, PartitionView("orders", 1, None)]))
+    assert "orders-0 orders-0 9 12,000 11,991 4.2 s 1.0/s" in found
+    assert "orders-1 nobody – – – – –" in found
+
+
+def test_where_there_is_no_room_those_that_are_unknown_or_behind_come_first() -> None:
+    many = [PartitionView("orders", number, "orders-0", lag_records=number) for number in range(20)]
+    found = lines(group([*many, PartitionView("orders", 20, None)]), height=HEIGHT_OF_THE_REST + 5)
+    shown_ones = [line.split()[0] for line in found if line.startswith("orders-") and " – – " in line]
+    assert [name for name in shown_ones if name != "orders-1"] == [
+        "orders-20",
+        "orders-19",
+        "orders-18",
+        "orders-17",
+    ]
+    assert "and 17 more, less behind" in found
+
+
+def test_names_are_shown_as_they_are() -> None:
+    """Not as markup, and not as what moves the cursor."""
+    tricky = MemberView("[red]orders[/red]\x1b[2J", None, "Stable", 1, ("[b]-0",))
+    (row,) = (line for line in lines(group(members=[tricky])) if "[red]orders[/red]" in line)
+    assert "\x1b" not in row
+    assert "Stable [b] 0" in row
+    assert lines(group(), said=["[bold]said"])[-1] == "[bold]said"
+
+
+class Terminal:
+    """A terminal in which the runner runs."""
+
+    def __init__(self, home: Path, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [
+            sys.executable, "-m", "rota_operator", "local", f"--home={home}", f"-f={REPO / 'examples' / 'orders'}",
+            "--listen=127.0.0.1:0", "--page=127.0.0.1:0", *arguments,
+        ]  # fmt: skip
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "130", "LINES": "50"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+        self._seen = b""
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self._ours, 65536):
+                self._seen += piece
+        except OSError:
+            # That is how a terminal ends.
+            return
+
+    @property
+    def text(self) -> str:
+        return COLOURS.sub("", self._seen.decode(errors="replace"))
+
+    def end(self) -> int:
+        """As with Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(WITHIN_S)
+        self._reading.join(WITHIN_S)
+        os.close(self._ours)
+        return code
+
+
+@pytest.mark.process
+def test_a_terminal_follows_the_group(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / ".rota")
+    table = re.compile(r"orders-enricher-0 +Stable +orders 0,3,6,9 ")
+    wait_for("three members in a table", lambda: table.search(terminal.text) is not None, within_s=WITHIN_S)
+    assert terminal.end() == 0
+    assert terminal.text.splitlines()[-1] == "coordinator-0: gone"
+
+
+@pytest.mark.process
+def test_whoever_wants_lines_has_them(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / ".rota", "--plain")
+    wait_for("its first lines", lambda: "the page is http://" in terminal.text, within_s=WITHIN_S)
+    assert terminal.end() == 0
+    assert "member" not in terminal.text

@@ -1,0 +1,102 @@
+"""YAML is read with the place of every value; what could mean two things is refused with its line."""
+
+import pytest
+
+from rota_operator.manifests import documents as reading
+from rota_operator.manifests.documents import Document, InvalidManifest, documents
+
+TWO = """\
+# A group.
+apiVersion: rota.dev/v1alpha1
+kind: ConsumerGroup
+spec:
+  topics:
+    - orders
+
+    - payments
+  replicas: 3
+---
+---
+kind: Secret
+data: {a: b}
+"""
+
+
+def read(text: str) -> list[Document]:
+    return documents("group.yaml", text)
+
+
+def refused(text: str) -> str:
+    with pytest.raises(InvalidManifest) as refusal:
+        read(text)
+    return str(refusal.value)
+
+
+def test_every_document_is_a_value_with_its_lines() -> None:
+    group, secret = read(TWO)
+    assert group.value == {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "ConsumerGroup",
+        "spec": {"topics": ["orders", "payments"], "replicas": 3},
+    }
+    assert (group.kind, secret.kind) == ("ConsumerGroup", "Secret")
+    assert group.lines["spec", "topics", 1] == 8
+    assert group.lines["spec", "replicas"] == 9
+    assert secret.lines["data", "a"] == 13
+
+
+def test_what_is_wrong_is_said_with_its_place() -> None:
+    group, _ = read(TWO)
+    assert group.wrong(("spec", "replicas"), "spec.replicas is 3").whole == "group.yaml:9: spec.replicas is 3"
+
+
+def test_what_is_missing_is_looked_for_where_it_should_be() -> None:
+    group, _ = read(TWO)
+    assert group.wrong(("spec", "delivery", "http"), "is missing").line == 4
+
+
+def test_a_list_is_what_is_in_it() -> None:
+    first, second = read("kind: List\nitems:\n- kind: Secret\n- kind: ConfigMap\n  data:\n    a: b\n")
+    assert (first.kind, second.kind) == ("Secret", "ConfigMap")
+    assert second.lines["data", "a"] == 6
+
+
+def test_a_time_is_a_text_as_it_is_for_kubernetes() -> None:
+    (document,) = read("to: 2026-09-20T00:00:00Z\n")
+    assert document.value == {"to": "2026-09-20T00:00:00Z"}
+
+
+def test_a_file_without_resources_is_none() -> None:
+    assert read("") == read("# nothing\n---\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a: 1\nb: [\n", "group.yaml:3: the YAML cannot be read ("),
+        ("a: 1\n\ta: 2\n", "group.yaml:2: the YAML cannot be read ("),
+        ("a: \x07\n", "group.yaml:1: the YAML cannot be read ("),
+        ("- a\n", "group.yaml:1: this is no resource: begin with apiVersion and kind"),
+        ("a: 1\nb: 2\na: 3\n", "group.yaml:3: a is there twice: leave one of them"),
+        ("a: 1\n1: 2\n", "group.yaml:2: the name '1' is no text: put it in quotes"),
+        ("a: !!python/object:os.system x\n", "group.yaml:1: the tag tag:yaml.org,2002:python/object:os.system has no"),
+        ("a: !mine x\n", "group.yaml:1: the tag !mine has no meaning here: leave it out"),
+        ("a: !!int x\n", "group.yaml:1: x is no value ("),
+        ("kind: List\nitems:\n- 1\n", "group.yaml:3: items[0] is no resource: leave it out"),
+        ("a: *b\n", "group.yaml:1: the YAML cannot be read (found undefined alias 'b'): correct it"),
+    ],
+)  # fmt: skip
+def test_what_means_nothing_or_two_things_is_refused(text: str, sentence: str) -> None:
+    assert refused(text).startswith(sentence)
+
+
+def test_a_document_that_is_many_times_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "VALUES_MAX", 1_000)
+    lines = ["a0: &a0 [x, x, x, x]"] + [
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 4)}]" for n in range(1, 12)
+    ]
+    assert "more than 1000 values" in refused("\n".join(lines))
+
+
+def test_a_document_within_itself_is_refused() -> None:
+    assert "too deep" in refused("a: &a\n  b: *a\n")

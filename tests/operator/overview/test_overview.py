@@ -1,0 +1,301 @@
+"""What is shown is what was said lately: who has what, how far behind it is, what has happened. The rest is unknown, not zero."""
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
+from rota_operator.overview.group import PARTITIONS_SHOWN
+from rota_operator.overview.history import MOMENTS_MAX
+from rota_operator.overview.overview import Overview
+from rota_operator.overview.reports import SILENT_AFTER_MS
+from rota_operator.overview.view import GroupView, Kind, MemberView, PartitionView, ReplicaView, WorkloadView
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+
+GROUP = "shop.orders"
+STABLE, PREPARING, EMPTY = (
+    admin.GROUP_STATE_STABLE,
+    admin.GROUP_STATE_PREPARING_REBALANCE,
+    admin.GROUP_STATE_EMPTY,
+)
+Numbers = Sequence[int]
+
+
+def assignment(numbers: Numbers, topic: bytes = b"orders") -> bytes:
+    """As leaders write it: version 3, one topic, user data of somebody's own."""
+    named = struct.pack(f">h{len(topic)}s", len(topic), topic)
+    listed = struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+    return struct.pack(">hi", 3, 1) + named + listed + struct.pack(">i2s", 2, b"me")
+
+
+class Place:
+    """One group with its workload of two, and a clock."""
+
+    def __init__(self) -> None:
+        self.overview = Overview("rota://127.0.0.1:7070", [(GROUP, "shop/orders")])
+        self.now_ms = 1_000_000
+
+    def describe(
+        self,
+        state: admin.GroupState.ValueType,
+        generation: int,
+        members: Mapping[str, Numbers],
+        reason: str = "",
+    ) -> None:
+        """The coordinator speaks; assignments are told of stable groups alone."""
+        described = [
+            admin.DescribedMember(
+                member_id=f"{name}-id",
+                client_id=name,
+                assignment=assignment(numbers) if state == STABLE else b"",
+            )
+            for name, numbers in members.items()
+        ]
+        group = admin.DescribedGroup(
+            group_id=GROUP,
+            state=state,
+            generation_id=generation,
+            protocol_name="cooperative-sticky" if state == STABLE else "",
+            members=described,
+        )
+        told = admin.WatchGroupResponse(group=group, reason=reason)
+        self.overview.hear_description(told, self.now_ms)
+
+    def report(self, name: str, *partitions: pb.PartitionReport, done: int = 0, generation: int = 1) -> None:
+        """A sidecar speaks."""
+        member = pb.MemberReport(
+            member_id=f"{name}-id", state=pb.MEMBER_STATE_STABLE, generation_id=generation, records_done=done
+        )
+        told = pb.SidecarReport(group_id=GROUP, sidecar=name, member=member, partitions=partitions)
+        self.overview.hear_report(told, self.now_ms)
+
+    @property
+    def group(self) -> GroupView:
+        replicas = tuple(ReplicaView(f"orders-{number}", "Up", "Up", 0) for number in range(2))
+        workload = WorkloadView("shop", "orders", "Deployment", GROUP, 2, 2, 0, replicas)
+        (found,) = self.overview.view([workload], self.now_ms).groups
+        return found
+
+    def member(self, name: str) -> MemberView:
+        return next(each for each in self.group.members if each.name == name)
+
+    def partition(self, number: int) -> PartitionView:
+        return next(each for each in self.group.partitions if each.partition == number)
+
+
+def known(number: int, **changed: int | None) -> pb.PartitionReport:
+    """A partition of which all is known."""
+    said: dict[str, int | None] = {"position": 100, "committed": 90, "start": 0, "end": 120}
+    told = {name: value for name, value in {**said, **changed}.items() if value is not None}
+    return pb.PartitionReport(topic="orders", partition=number, arrival_rate=2.5, **told)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_before_anybody_has_spoken_nothing_is_known(place: Place) -> None:
+    group = place.group
+    assert (group.state, group.generation, group.lag_records, group.lag_seconds) == (
+        "Unknown",
+        None,
+        None,
+        None,
+    )
+    assert [(each.name, each.state) for each in group.members] == [
+        ("orders-0", "Unknown"),
+        ("orders-1", "Unknown"),
+    ]
+    assert (group.partitions, group.history) == ((), ())
+
+
+def test_members_have_what_they_were_assigned(place: Place) -> None:
+    place.describe(STABLE, 4, {"orders-0": [0, 2], "orders-1": [1]})
+    assert (place.group.state, place.group.generation) == ("Stable", 4)
+    assert place.group.strategy == "cooperative-sticky"
+    assert place.member("orders-0").partitions == ("orders-0", "orders-2")
+    assert place.partition(1) == PartitionView("orders", 1, "orders-1")
+    assert place.group.unowned == 0
+    assert place.group.lag_records is None
+
+
+def test_owners_say_how_far_behind_they_are(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    place.report("orders-0", known(0, first_unresolved_timestamp_ms=place.now_ms - 4_500), done=7)
+    place.report("orders-1", known(1, position=120, committed=120))
+    assert place.partition(0).lag_records == 30
+    assert place.partition(0).lag_seconds == 4.5
+    assert (place.partition(1).lag_records, place.partition(1).lag_seconds) == (0, 0.0)
+    assert (place.group.lag_records, place.group.lag_seconds) == (30, 4.5)
+    assert place.group.arrival_rate == 5.0
+    assert place.member("orders-0").records_done == 7
+
+
+def test_what_retention_has_taken_is_no_lag(place: Place) -> None:
+    place.report("orders-0", known(0, committed=5, start=100))
+    assert place.partition(0).lag_records == 20
+
+
+@pytest.mark.parametrize("missing", ["committed", "start", "end"])
+def test_a_part_that_is_missing_makes_the_sum_unknown(place: Place, missing: str) -> None:
+    place.report("orders-0", known(0), known(1, **{missing: None}))
+    assert place.partition(1).lag_records is None
+    assert place.group.lag_records is None
+
+
+def test_a_time_that_was_not_read_yet_is_unknown(place: Place) -> None:
+    place.report("orders-0", known(0, position=100, end=120))
+    assert place.partition(0).lag_seconds is None
+    assert place.group.lag_seconds is None
+
+
+def test_who_is_silent_is_unknown_and_so_is_what_it_has(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    place.report("orders-0", known(0))
+    place.report("orders-1", known(1))
+    place.now_ms += SILENT_AFTER_MS
+    place.report("orders-1", known(1))
+    assert place.member("orders-0").state == "Stable"
+    place.now_ms += 1
+    silent = place.member("orders-0")
+    assert (silent.state, silent.records_done, silent.done_rate) == ("Unknown", None, None)
+    assert place.partition(0) == PartitionView("orders", 0, "orders-0")
+    assert place.group.lag_records is None
+
+
+def test_a_partition_of_somebody_who_has_left_is_unowned(place: Place) -> None:
+    place.report("orders-0", known(0), known(1))
+    place.overview.gone(GROUP, "orders-0")
+    assert [(each.owner, each.lag_records) for each in place.group.partitions] == [(None, None), (None, None)]
+    assert place.group.unowned == 2
+
+
+def test_the_later_generation_has_a_partition(place: Place) -> None:
+    place.report("orders-1", known(0), generation=2)
+    place.report("orders-0", known(0), generation=1)
+    assert place.partition(0).owner == "orders-1"
+
+
+def test_rates_are_taken_over_some_seconds_and_begin_anew_with_the_sidecar(place: Place) -> None:
+    for done in (100, 150, 200):
+        place.report("orders-0", known(0), done=done)
+        place.now_ms += 1_000
+    assert place.member("orders-0").done_rate == 50.0
+    assert place.group.done_rate == 50.0
+    place.report("orders-0", known(0), done=3)
+    assert place.member("orders-0").done_rate is None
+
+
+def test_a_rebalance_says_why_how_long_and_how_much(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0, 1, 2, 3]})
+    place.now_ms += 1_000
+    place.describe(PREPARING, 1, {"orders-0": []})
+    place.now_ms += 200
+    place.describe(PREPARING, 1, {"orders-0": [], "orders-1": []})
+    place.now_ms += 300
+    place.describe(STABLE, 2, {"orders-0": [0, 1], "orders-1": [2, 3]})
+    rebalance, came, *_ = place.group.history
+    assert (rebalance.kind, rebalance.sentence) == (Kind.REBALANCE, "orders-1 came")
+    assert (rebalance.generation, rebalance.pause_ms, rebalance.moved) == (2, 500, 2)
+    assert (came.kind, came.sentence, came.at_ms) == (Kind.CAME, "orders-1 came", place.now_ms - 300)
+    assert place.group.rebalances == 2
+
+
+def test_while_a_group_rebalances_its_owners_stay_shown(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0, 1]})
+    place.describe(PREPARING, 1, {"orders-0": []})
+    assert place.group.state == "Preparing rebalance"
+    assert place.partition(1).owner == "orders-0"
+
+
+def test_a_reason_that_the_coordinator_gives_is_said(place: Place) -> None:
+    place.describe(PREPARING, 0, {"orders-0": []}, "the topics have changed")
+    place.describe(STABLE, 1, {"orders-0": [0]})
+    assert place.group.history[0].sentence == "orders-0 came, the topics have changed"
+
+
+def test_a_generation_that_nobody_saw_coming_has_no_pause(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0]})
+    place.describe(STABLE, 2, {"orders-0": [0]})
+    assert [(each.sentence, each.pause_ms) for each in place.group.history[:1]] == [
+        ("members joined again", None)
+    ]
+
+
+def test_the_same_generation_again_is_no_rebalance(place: Place) -> None:
+    for _ in range(3):
+        place.describe(STABLE, 1, {"orders-0": [0]})
+    assert place.group.rebalances == 1
+
+
+def test_who_leaves_is_said_and_an_empty_group_has_no_owners(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0]})
+    place.describe(EMPTY, 2, {})
+    assert place.group.history[0].sentence == "orders-0 left"
+    assert place.partition(0).owner is None
+
+
+def test_without_its_coordinator_a_group_is_unknown_and_its_history_stays(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0]})
+    place.overview.coordinator_is_away(GROUP)
+    assert (place.group.state, place.partition(0).owner) == ("Unknown", None)
+    place.describe(STABLE, 1, {"orders-0": [0]})
+    assert place.group.rebalances == 1
+
+
+def test_two_members_of_one_name_are_told_apart(place: Place) -> None:
+    twice = [
+        admin.DescribedMember(member_id=member_id, client_id="orders-0", assignment=assignment([number]))
+        for number, member_id in enumerate(["first", "second"])
+    ]
+    group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=twice)
+    place.overview.hear_description(admin.WatchGroupResponse(group=group), place.now_ms)
+    assert [each.owner for each in place.group.partitions] == ["orders-0", "orders-0 (second)"]
+
+
+def test_a_member_that_is_no_replica_is_shown_too(place: Place) -> None:
+    place.describe(STABLE, 1, {"somebody": [0]})
+    assert [each.name for each in place.group.members] == ["orders-0", "orders-1", "somebody"]
+
+
+def test_history_and_partitions_have_an_end(place: Place) -> None:
+    for number in range(MOMENTS_MAX + 5):
+        place.overview.happened(GROUP, Kind.PROCESS, str(number), place.now_ms)
+    assert len(place.group.history) == MOMENTS_MAX
+    assert place.group.history[0].sentence == str(MOMENTS_MAX + 4)
+    place.report("orders-0", *(known(number) for number in range(PARTITIONS_SHOWN + 3)))
+    assert len(place.group.partitions) == PARTITIONS_SHOWN
+    assert place.group.partitions_left_out == 3
+    assert place.group.lag_records == 30 * (PARTITIONS_SHOWN + 3)
+
+
+def test_groups_that_nobody_looks_after_are_not_heard(place: Place) -> None:
+    place.overview.hear_report(pb.SidecarReport(group_id="other", sidecar="x"), place.now_ms)
+    place.overview.happened("other", Kind.SCALE, "x", place.now_ms)
+    place.overview.happened(None, Kind.SCALE, "x", place.now_ms)
+    place.overview.gone("other", "x")
+    assert place.group.history == ()
+
+
+def test_an_assignment_is_read_whole_or_not_at_all() -> None:
+    whole = assignment([3, 1])
+    assert partitions_of(whole) == {Partition("orders", 1), Partition("orders", 3)}
+    assert partitions_of(b"") == frozenset()
+    for end in range(1, len(whole) - 6):
+        with pytest.raises(Unreadable):
+            partitions_of(whole[:end])
+    with pytest.raises(Unreadable):
+        partitions_of(assignment([1], b"\xff"))
+
+
+def test_an_assignment_that_cannot_be_read_hides_no_other(place: Place) -> None:
+    members = [
+        admin.DescribedMember(member_id="a", client_id="foreign", assignment=b"\0"),
+        admin.DescribedMember(member_id="b", client_id="orders-0", assignment=assignment([0])),
+    ]
+    group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=members)
+    place.overview.hear_description(admin.WatchGroupResponse(group=group), place.now_ms)
+    assert place.partition(0).owner == "orders-0"

@@ -1,0 +1,149 @@
+"""Every field of a ConsumerGroup changes what its sidecars are told, or is refused, or is about what processes have not."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rota_operator.plan.settings import flags_of, settings_of
+from rota_operator.plan.supported import NOT_OF_PROCESSES, unsupported
+from rota_operator.spec.reading import Path, dotted, read_spec
+from rota_sidecar.settings_file import flags_of as flags_in
+from tests.operator.spec.manifests import Spec, small, whole
+from tests.operator.spec.test_reading import leaves
+
+# Another value than the usual one, where `whole` has the usual one.
+OTHERS: Mapping[Path, Any] = {
+    ("bootstrapServers",): ["other:9092"],
+    ("groupId",): "other",
+    ("topics",): ["payments"],
+    ("coordination",): "Kafka",
+    ("suspend",): True,
+    ("sidecar", "terminationDrainSeconds"): 5,
+    ("membership", "sessionTimeoutSeconds"): 30,
+    ("membership", "heartbeatIntervalSeconds"): 2,
+    ("membership", "rebalanceTimeoutSeconds"): 60,
+    ("membership", "processingTimeoutSeconds"): 60,
+    ("membership", "static"): True,
+    ("membership", "rackTopologyKey"): "rack",
+    ("assignment", "strategy"): "range",
+    ("assignment", "maxMovedPartitionsPercent"): 10,
+    ("offsets", "initialOffset"): "latest",
+    ("offsets", "onOffsetExpired"): "latest",
+    ("offsets", "commit", "mode"): "sync",
+    ("offsets", "commit", "intervalSeconds"): 9,
+    ("delivery", "ordering"): "key",
+    ("delivery", "concurrency"): 7,
+    ("delivery", "timeout"): "PT1M",
+    ("delivery", "retry"): 1,
+    ("delivery", "backoffPolicy"): "linear",
+    ("delivery", "backoffDelay"): "PT2S",
+    ("delivery", "rateLimit", "max"): 100,
+    ("autoscaling", "minReplicaCount"): 2,
+    ("autoscaling", "maxReplicaCount"): 3,
+    ("autoscaling", "pollingInterval"): 11,
+    ("autoscaling", "minChangeIntervalSeconds"): 11,
+    ("autoscaling", "lagSecondsTarget"): 11,
+    ("autoscaling", "catchUpSeconds"): 11,
+    ("autoscaling", "targetUtilization"): 0.5,
+    ("autoscaling", "partitionAlignment"): "even",
+    ("autoscaling", "dryRun"): True,
+    ("autoscaling", "fallback", "failureThreshold"): 7,
+    ("spark", "apiVersion"): "spark.apache.org/v1",
+    ("spark", "partitionsPerApplication"): 7,
+    ("podDisruptionBudget", "maxUnavailable"): 2,
+    ("monitoring", "granularity"): "topic",
+    ("monitoring", "alerts", "lagSeconds"): 7,
+    ("monitoring", "alerts", "stuckSeconds"): 7,
+    ("deletionPolicy",): "DeleteGroup",
+}
+# What the manifests' reader and the runner act on, not the sidecar.
+OF_THE_RUNNER = {
+    ("groupId",), ("replicas",), ("scaleTargetRef", "apiVersion"), ("scaleTargetRef", "kind"), ("scaleTargetRef", "name"),
+    ("sidecar", "container"),
+}  # fmt: skip
+# With these another field has to be given.
+NEEDS: Mapping[Path, Spec] = {
+    ("delivery", "mode"): {"delivery": {"http": {"url": "http://127.0.0.1:8080/"}}},
+    ("delivery", "http", "url"): {"delivery": {"mode": "http"}},
+    ("coordinatorAddress",): {"coordination": "Rota"},
+}
+# Fields of which one may be given alone.
+OPEN = ("auth", "offsets", "autoscaling", "delivery", "membership", "monitoring", "spark")
+FIELDS = [
+    path
+    for path in leaves(whole())
+    if path not in OF_THE_RUNNER and path not in NEEDS and path != ("spark", "enabled")
+]
+
+
+def told(spec: Spec) -> object:
+    read = read_spec(spec)
+    return flags_of(read, "group"), flags_in(settings_of(read))
+
+
+def given(path: Path, spec: Spec) -> Spec:
+    """The spec in which that field is another one, with what must be given beside it."""
+    found = copy.deepcopy(spec)
+    part: Any = found
+    source: Any = whole()
+    for name in path[:-1]:
+        source = source[name]
+        part = part.setdefault(name, {} if name in OPEN else copy.deepcopy(source))
+    part[path[-1]] = OTHERS.get(path, source[path[-1]])
+    return found
+
+
+def refused(spec: Spec) -> list[Path]:
+    """The paths of what is not supported."""
+    problems = unsupported(read_spec(spec))
+    assert all(problem.wrong.startswith("is not supported yet: leave it out") for problem in problems)
+    return [problem.path[1:] for problem in problems]
+
+
+@pytest.mark.parametrize("path", FIELDS, ids=dotted)
+def test_a_field_has_an_effect_or_is_refused(path: Path) -> None:
+    spec = given(path, small())
+    if any(path[: len(field)] == field for field in NOT_OF_PROCESSES):
+        assert refused(spec) == []
+        assert told(spec) == told(small())
+    elif paths := refused(spec):
+        assert any(path[: len(each)] == each for each in paths)
+    else:
+        assert told(spec) != told(small())
+
+
+@pytest.mark.parametrize("path", NEEDS, ids=dotted)
+def test_fields_that_go_together_have_an_effect(path: Path) -> None:
+    spec = given(path, {**small(), **copy.deepcopy(NEEDS[path])})
+    assert refused(spec) == []
+    assert told(spec) != told(small())
+
+
+def test_spark_is_refused() -> None:
+    spec = {name: value for name, value in small().items() if name != "scaleTargetRef"}
+    assert ("spark", "enabled") in refused({**spec, "spark": {"enabled": True, "template": {"spec": {}}}})
+
+
+def test_a_property_is_refused_by_its_name() -> None:
+    assert refused({**small(), "config": {"isolation.level": "read_committed", "fetch.min.bytes": "1"}}) == [
+        ("config", "fetch.min.bytes")
+    ]
+
+
+def test_a_small_group_asks_for_nothing_that_is_not_there() -> None:
+    assert unsupported(read_spec(small())) == []
+
+
+def test_addresses_are_those_of_the_runner() -> None:
+    spec = read_spec({**small(), "bootstrapServers": ["rota://a:1", "rota://b:2"]})
+    flags = flags_of(spec, "group", lambda address: "rota://127.0.0.1:7070")
+    assert "--bootstrap-servers=rota://127.0.0.1:7070" in flags
+
+
+def test_a_pattern_stands_for_topics() -> None:
+    spec = {name: value for name, value in small().items() if name != "topics"}
+    settings = flags_in(settings_of(read_spec({**spec, "topicPattern": "orders-.*"})))
+    assert settings["topic-pattern"] == "orders-.*"
+    assert "topics" not in settings

@@ -1,0 +1,157 @@
+"""A spec is read whole, with its defaults, or refused whole: each wrong field is named by its path, in a sentence."""
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rota_operator.spec.declaring import Part
+from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.reading import InvalidSpec, Path, check_change, dotted, read_spec
+from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
+
+# A sentence has what is wrong, and what to do.
+SENTENCE = re.compile(r"spec[\w.\[\]]* .+: .+")
+# Whatever is in them is somebody else's.
+FREE = ("config", "requests", "limits", "priorities", "spec")
+
+
+def leaves(held: object, path: Path = ()) -> Iterator[Path]:
+    """The paths of all fields that have no fields."""
+    if isinstance(held, dict) and not (path and path[-1] in FREE):
+        for name, value in held.items():
+            yield from leaves(value, (*path, name))
+    else:
+        yield path
+
+
+def at(held: Any, path: Path) -> Any:  # noqa: ANN401  whatever is there
+    """What is at the end of a path."""
+    for name in path:
+        held = held[name]
+    return held
+
+
+def put(spec: Spec, path: Path, value: object) -> Spec:
+    """The same, with another value there."""
+    found = copy.deepcopy(spec)
+    at(found, path[:-1])[path[-1]] = value
+    return found
+
+
+def parts(held: object, path: Path = ()) -> Iterator[Path]:
+    """The paths of all that has fields."""
+    if isinstance(held, dict) and not (path and path[-1] in FREE):
+        yield path
+        for name, value in held.items():
+            yield from parts(value, (*path, name))
+
+
+def refused(spec: Spec) -> list[str]:
+    with pytest.raises(InvalidSpec) as refusal:
+        read_spec(spec)
+    sentences = [problem.sentence for problem in refusal.value.problems]
+    assert all(SENTENCE.fullmatch(sentence) for sentence in sentences), sentences
+    return sentences
+
+
+def test_a_whole_spec_is_read_as_it_stands() -> None:
+    read = read_spec(whole())
+    assert read.model_dump(mode="json", by_alias=True, exclude_unset=True) == whole()
+
+
+def test_what_is_left_out_has_the_defaults_of_the_contract() -> None:
+    given = read_spec(small())
+    said = whole()
+    for path in (
+        ("coordination",), ("coordinatorAddress",), ("groupId",), ("replicas",), ("auth",), ("config",),
+        ("podDisruptionBudget",), ("scaleTargetRef",), ("topics",), ("bootstrapServers",), ("sidecar", "image"),
+        ("sidecar", "container"), ("sidecar", "resources", "limits"), ("offsets", "reset"), ("delivery", "mode"),
+        ("delivery", "http"), ("delivery", "deadLetterTopic"), ("delivery", "priorities"), ("autoscaling", "enabled"),
+        ("autoscaling", "fallback", "replicas"), ("spark", "template"),
+    ):  # fmt: skip
+        del at(said, path[:-1])[path[-1]]
+    dumped = given.model_dump(mode="json", by_alias=True)
+    for leaf in leaves(said):
+        assert at(dumped, leaf) == at(said, leaf), dotted(leaf)
+    assert (given.group_id, given.replicas, given.coordination) == (None, None, "Auto")
+
+
+@pytest.mark.parametrize("path", list(leaves(whole())), ids=dotted)
+def test_a_value_of_another_kind_is_refused_by_its_path(path: Path) -> None:
+    wrongs: list[object] = [[[]]]
+    if path[-1] != "spec":
+        wrongs.append({"not": [{"this": None}]})
+    for wrong in wrongs:
+        sentences = refused(put(whole(), path, wrong))
+        assert any(sentence.startswith(f"spec.{dotted(path)}") for sentence in sentences), sentences
+
+
+@pytest.mark.parametrize("path", list(parts(whole())), ids=lambda path: dotted(path) or "spec")
+def test_a_name_that_is_no_field_is_refused(path: Path) -> None:
+    where = dotted(("spec", *path, "speling"))
+    assert refused(put(whole(), (*path, "speling"), 1)) == [
+        f"{where} is no field: correct its name, or leave it out"
+    ]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
+def test_a_broken_rule_is_said_of_its_part(broken: Broken) -> None:
+    (sentence,) = refused(broken.spec)
+    assert sentence.startswith(f"{broken.path} {broken.wrong}")
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    assert refused({**small(), "replicas": -1, "suspend": "no", "topics": ["a b"]}) == [
+        'spec.topics[0] is "a b": give something that matches ^[a-zA-Z0-9._-]+$',
+        "spec.replicas is -1: give at least 0",
+        "spec.suspend is neither true nor false: give one of them",
+    ]
+
+
+def test_every_rule_has_a_spec_that_breaks_it() -> None:
+    said = {broken.wrong for broken in BROKEN}
+    rules = [rule.wrong for part in all_parts() for rule in part.rules]
+    assert [rule for rule in rules if not any(rule.startswith(wrong) for wrong in said)] == []
+
+
+def all_parts(part: type[Part] = ConsumerGroupSpec) -> Iterator[type[Part]]:
+    yield part
+    for field in part.model_fields.values():
+        for kind in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(kind, type) and issubclass(kind, Part):
+                yield from all_parts(kind)
+
+
+@pytest.mark.parametrize(
+    ("was", "spec", "wrong"),
+    [
+        ({}, {"groupId": "other"}, "changes groupId"),
+        ({"groupId": "one"}, {}, "changes groupId"),
+        ({"groupId": "one"}, {"groupId": "other"}, "changes groupId"),
+        ({}, {"coordination": "Kafka"}, "changes coordination"),
+    ],
+)
+def test_what_offsets_are_kept_under_cannot_be_changed(was: Spec, spec: Spec, wrong: str) -> None:
+    with pytest.raises(InvalidSpec, match=rf"spec {wrong}.*: make another ConsumerGroup"):
+        check_change(read_spec({**small(), **was}), read_spec({**small(), **spec}))
+
+
+def test_everything_else_may_be_changed() -> None:
+    check_change(read_spec(small()), read_spec(without_ids(whole())))
+
+
+def without_ids(spec: Spec) -> Spec:
+    return {
+        name: value
+        for name, value in spec.items()
+        if name not in ("groupId", "coordination", "coordinatorAddress")
+    }
+
+
+def test_a_spec_cannot_be_altered() -> None:
+    with pytest.raises(ValidationError):
+        read_spec(small()).suspend = True

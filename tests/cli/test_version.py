@@ -24,7 +24,7 @@ def test_a_part_says_its_version(module: str, name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version(name)}\n", "")
 
 
-@pytest.mark.parametrize("module", ["rota_operator", "rota_spark"])
+@pytest.mark.parametrize("module", ["rota_spark"])
 def test_a_part_that_can_do_nothing_yet_says_so(module: str) -> None:
     done = run(module)
     assert done.returncode == 2

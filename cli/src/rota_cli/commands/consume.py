@@ -1,0 +1,148 @@
+"""`rota consume`: shows the records of a topic. No group, no commits: whoever looks changes nothing."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from rota.records import Record, TopicPartition
+from rota_cli.cluster import Cluster
+from rota_cli.failures import WrongUsage
+from rota_cli.flags import with_flags
+from rota_cli.output import Output, OutputOption, say, say_data
+from rota_cli.servers import Servers
+from rota_cli.units import spoken_time
+
+HEADINGS = ("PARTITION", "OFFSET", "TIME", "KEY", "VALUE")
+LINE = "{:>9}   {:>10}   {:<24}   {:<16}   {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read, and until when."""
+
+    from_beginning: Annotated[
+        bool,
+        typer.Option(
+            "--from-beginning", help="Begin with the first record that is still there, not at the end."
+        ),
+    ] = False
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = (
+        False
+    )
+    max_records: Annotated[
+        int | None, typer.Option(min=1, help="End after so many records.", show_default="all")
+    ] = None
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="Leave out records of open and of aborted transactions.")
+    ] = False
+    value_only: Annotated[
+        bool, typer.Option("--value-only", help="Show nothing but the values, a line for each.")
+    ] = False
+
+
+@with_flags
+def consume(
+    servers: Servers,
+    reading: Reading,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the records of a topic, without a group."""
+    if not reading.from_beginning and not reading.follow:
+        raise WrongUsage(
+            "there is nothing to show behind the end: add --from-beginning for what is there, --follow for what comes, "
+            "or both"
+        )
+    # Following has no other end than Ctrl-C.
+    with suppress(KeyboardInterrupt) if reading.follow else nullcontext(), servers.open() as cluster:
+        show = _shower(output, value_only=reading.value_only)
+        for record in islice(_records(cluster, topic, reading), reading.max_records):
+            show(record)
+
+
+def _records(cluster: Cluster, topic: str, reading: Reading) -> Iterator[Record]:
+    """From where the reading begins to where it ends."""
+    (found,) = cluster.records.topics([topic])
+    partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
+    ranges = cluster.records.ranges(partitions, read_committed=reading.read_committed)
+    places = {each: ranges[each].start if reading.from_beginning else ranges[each].end for each in partitions}
+    ends = {} if reading.follow else {each: ranges[each].end for each in partitions}
+
+    def is_through() -> bool:
+        return not reading.follow and all(places[each] >= end for each, end in ends.items())
+
+    if is_through():
+        return
+    for portion in cluster.records.read(places, read_committed=reading.read_committed):
+        for record in portion.records:
+            end = ends.get(TopicPartition(record.topic, record.partition))
+            if end is None or record.offset < end:
+                yield record
+        places = {**places, **portion.next_offsets}
+        if is_through():
+            return
+
+
+def _shower(output: Output, *, value_only: bool) -> Callable[[Record], None]:
+    """How a record is shown. One that comes is shown at once, so this is no table that knows its widths."""
+    if value_only:
+        return lambda record: say(
+            printable(record.value) if output is Output.TABLE else json.dumps(_data(record.value))
+        )
+    if output is Output.JSON:
+        return lambda record: say(json.dumps(_row(record), ensure_ascii=False))
+    if output is Output.YAML:
+        return _show_yaml
+    say(LINE.format(*HEADINGS))
+    return _show_line
+
+
+def _show_yaml(record: Record) -> None:
+    say("---")
+    say_data(_row(record), Output.YAML)
+
+
+def _show_line(record: Record) -> None:
+    time, key, value = spoken_time(record.timestamp_ms), printable(record.key), printable(record.value)
+    say(LINE.format(record.partition, record.offset, time, key, value))
+
+
+def printable(content: bytes | None) -> str:
+    """
+    Text as it is, and everything else so that it neither moves the cursor nor ends the line.
+
+    >>> printable(b"caf\\xc3\\xa9\\n"), printable(b"\\xff"), printable(None)
+    ('café\\\\n', '\\\\xff', '-')
+    """
+    if content is None:
+        return "-"
+    text = content.decode(errors="backslashreplace")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _row(record: Record) -> dict[str, object]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": _data(record.key),
+        "value": _data(record.value),
+        "headers": [{"name": name, "value": _data(value)} for name, value in record.headers],
+    }
+
+
+def _data(content: bytes | None) -> object:
+    """Text where it is text."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}

@@ -1,0 +1,205 @@
+"""`rota groups`: what groups are there, who is in them, how far they are; and deleting them."""
+
+from typing import Annotated
+
+import typer
+
+from rota.records import TopicPartition
+from rota_cli.clocks import clocks
+from rota_cli.cluster import Cluster
+from rota_cli.failures import Failure
+from rota_cli.flags import with_flags
+from rota_cli.lagging import PartitionLag, by_topic, lags, spoken_partitions, spoken_sum, topics_of, total
+from rota_cli.output import Output, OutputOption, Row, facts, note, say, say_data, show_list, table
+from rota_cli.refusals import no_group
+from rota_cli.servers import Servers
+from rota_cli.values import Group, Member
+
+groups = typer.Typer(help="Groups: look at them, reset offsets, delete.", no_args_is_help=True)
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+FACTS = ("group", "state", "protocol", "strategy", "generation", "incarnation", "leader", "coordinator")
+MEMBER_COLUMNS = ("member_id", "instance_id", "client_id", "host", "leader", "partitions", "assigned")
+LAG_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag_records", "lag_seconds", "owner")
+
+
+def existing(cluster: Cluster, group_id: str) -> Group:
+    """The group, which must be there."""
+    group = cluster.groups.describe(group_id)
+    if not group.exists:
+        raise no_group(group_id, group.coordinator or "the brokers")
+    return group
+
+
+@groups.command("list")
+@with_flags
+def list_groups(servers: Servers, output: OutputOption = Output.TABLE) -> None:
+    """All groups, and the state of each."""
+    with servers.open() as cluster:
+        found = cluster.groups.all()
+    rows: list[Row] = [{"group": each.group, "state": each.state, "protocol": each.kind} for each in found]
+    show_list(
+        rows,
+        output,
+        ("group", "state", "protocol"),
+        none="there are no groups yet: the first member of one makes it",
+    )
+
+
+@groups.command()
+@with_flags
+def describe(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+    """What is known of a group, with its members."""
+    with servers.open() as cluster:
+        found = existing(cluster, group)
+    if output is not Output.TABLE:
+        say_data({**group_row(found), "members": [member_row(found, each) for each in found.members]}, output)
+        return
+    say(facts(group_row(found), FACTS))
+    if found.members:
+        say("\n" + _members_table(found))
+
+
+@groups.command()
+@with_flags
+def members(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+    """Who is in a group, and who has which partitions."""
+    with servers.open() as cluster:
+        found = existing(cluster, group)
+    if output is not Output.TABLE:
+        say_data([member_row(found, each) for each in found.members], output)
+    elif found.members:
+        say(_members_table(found))
+    else:
+        note(f"group {group} has no members: its offsets are kept, and nobody reads")
+
+
+@groups.command()
+@with_flags
+def offsets(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+    """What a group has committed: the next offset to read, by partition."""
+    with servers.open() as cluster:
+        existing(cluster, group)
+        committed = cluster.groups.offsets(group)
+    rows: list[Row] = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": each.offset,
+            "metadata": each.metadata,
+        }
+        for partition, each in sorted(committed.items())
+    ]
+    show_list(
+        rows,
+        output,
+        ("topic", "partition", "offset", "metadata"),
+        none=f"group {group} has committed nothing yet",
+    )
+
+
+@groups.command()
+@with_flags
+def lag(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+    """How far a group is behind, by partition: in records, and in the age of the first that is still to be read."""
+    with servers.open() as cluster:
+        found = measured(cluster, existing(cluster, group))
+        unread = {each.partition: each.next_unread for each in found if each.next_unread is not None}
+        timestamps = cluster.records.timestamps(unread)
+    now_ms = clocks().now_ms()
+    ages = {partition: max(now_ms - time_ms, 0) / 1000 for partition, time_ms in timestamps.items()}
+    oldest = max(ages.values(), default=None)
+    rows = [_lag_row(each, ages.get(each.partition)) for each in found]
+    if output is Output.TABLE:
+        show_list(rows, output, LAG_COLUMNS, none=f"group {group} has neither commits nor topics")
+        note(spoken_sum(group, found, oldest))
+        return
+    whole: Row = {
+        "group": group,
+        "lag_records": total(found),
+        "lag_seconds": oldest if total(found) else total(found),
+        "unknown_partitions": sum(each.records is None for each in found),
+        "partitions": rows,
+    }
+    say_data(whole, output)
+
+
+@groups.command()
+@with_flags
+def delete(
+    servers: Servers,
+    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Their ids.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Mean it: what they have committed is gone.")] = False,
+) -> None:
+    """Delete groups without members, with all their offsets."""
+    with servers.open() as cluster:
+        # All are looked at before one is deleted.
+        for name in names:
+            existing(cluster, name)
+        if not yes:
+            raise Failure(f"{', '.join(names)} would be gone with all offsets: add --yes if you mean it")
+        for name in names:
+            cluster.groups.delete(name)
+            say(f"deleted {name}")
+
+
+def measured(cluster: Cluster, group: Group) -> list[PartitionLag]:
+    """How far the group is. What is committed is read first: what is written meanwhile counts as not read."""
+    committed = cluster.groups.offsets(group.group)
+    wanted = topics_of(group, committed)
+    there = [
+        TopicPartition(topic.name, number)
+        for topic in (cluster.records.topics() if wanted else ())
+        if topic.name in wanted
+        for number in range(topic.partitions)
+    ]
+    return lags(group, committed, cluster.records.ranges(there))
+
+
+def group_row(group: Group) -> Row:
+    """What is known of the group itself."""
+    return {
+        "group": group.group,
+        "state": group.state,
+        "protocol": group.kind,
+        "strategy": group.strategy,
+        "generation": group.generation,
+        "incarnation": group.incarnation,
+        "leader": group.leader,
+        "coordinator": group.coordinator,
+    }
+
+
+def member_row(group: Group, member: Member) -> Row:
+    """What is known of a member."""
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id or None,
+        "client_id": member.client_id,
+        "host": member.host,
+        "leader": None if group.leader is None else group.leader == member.member_id,
+        "partitions": len(member.partitions),
+        "assigned": by_topic(member.partitions),
+    }
+
+
+def _members_table(group: Group) -> str:
+    rows = [
+        {**member_row(group, member), "assigned": spoken_partitions(member.partitions)}
+        for member in group.members
+    ]
+    return table(rows, MEMBER_COLUMNS)
+
+
+def _lag_row(lag: PartitionLag, age_s: float | None) -> Row:
+    read_up = 0.0 if lag.records == 0 else None
+    return {
+        "topic": lag.partition.topic,
+        "partition": lag.partition.partition,
+        "committed": lag.committed,
+        "start": None if lag.there is None else lag.there.start,
+        "end": None if lag.there is None else lag.there.end,
+        "lag_records": lag.records,
+        "lag_seconds": read_up if age_s is None else round(age_s, 3),
+        "owner": lag.owner,
+    }

@@ -1,0 +1,116 @@
+"""`rota produce`: a record for each line of standard input."""
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from rota.errors import RotaError
+from rota.records import RecordMetadata
+from rota_cli.cluster import Cluster
+from rota_cli.errors_of_sdk import exit_of
+from rota_cli.failures import Failure
+from rota_cli.flags import with_flags
+from rota_cli.output import Output, OutputOption, say, say_data
+from rota_cli.progress import counting
+from rota_cli.servers import Servers
+from rota_cli.units import many
+
+# Often enough for an eye, seldom enough to cost nothing.
+SHOWN_EVERY = 1000
+
+
+class Deliveries:
+    """What became of the records; told by the producer's thread."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.error: RotaError | None = None
+
+    def __call__(self, metadata: RecordMetadata, error: RotaError | None) -> None:
+        if error is None:
+            self.written += 1
+        else:
+            self.error = self.error or error
+
+
+@with_flags
+def produce(
+    servers: Servers,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write to.")],
+    key_separator: Annotated[
+        str,
+        typer.Option(
+            help="What stands between key and value; without it there are no keys.", show_default=False
+        ),
+    ] = "",
+    partition: Annotated[
+        int | None,
+        typer.Option(min=0, help="Write to this partition, whatever the key.", show_default="by key"),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Write a record for each line of standard input."""
+    deliveries = Deliveries()
+    with servers.open() as cluster:
+        (found,) = cluster.records.topics([topic])
+        if partition is not None and partition >= found.partitions:
+            raise Failure(
+                f"topic {topic} has no partition {partition}, for it has {found.partitions}: see --partition"
+            )
+        try:
+            _send_all(cluster, topic, _lines(key_separator), deliveries, partition)
+        except (Failure, RotaError) as error:
+            raise _partly(deliveries.error or error, deliveries.written, topic) from None
+    if output is Output.TABLE:
+        say(f"wrote {many(deliveries.written, 'record')} to {topic}")
+    else:
+        say_data({"topic": topic, "records": deliveries.written}, output)
+
+
+def _send_all(
+    cluster: Cluster,
+    topic: str,
+    lines: Iterable[tuple[bytes | None, bytes]],
+    deliveries: Deliveries,
+    partition: int | None,
+) -> None:
+    """Send all, and wait until each is decided; raises the first error."""
+    producer = cluster.records.producer(deliveries)
+    try:
+        with counting("records") as show:
+            for number, (key, value) in enumerate(lines, 1):
+                if deliveries.error is not None:
+                    break
+                producer.send(topic, value, key, partition)
+                if number % SHOWN_EVERY == 0:
+                    show(number)
+    finally:
+        # Waits for what is under way, as long as --timeout says.
+        producer.close()
+    if deliveries.error is not None:
+        raise deliveries.error
+
+
+def _partly(error: Failure | RotaError, written: int, topic: str) -> Failure:
+    """The same failure, and how much was done before it: whoever goes on has to know."""
+    failure = Failure(f"{error}; before that {many(written, 'record')} went to {topic}")
+    failure.exit = error.exit if isinstance(error, Failure) else exit_of(error)
+    return failure
+
+
+def _lines(key_separator: str) -> Iterable[tuple[bytes | None, bytes]]:
+    separator = key_separator.encode()
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        value = line.removesuffix(b"\n")
+        if not separator:
+            yield None, value
+            continue
+        key, found, value = value.partition(separator)
+        if not found:
+            raise Failure(
+                f"line {number} has no {key_separator!r} between key and value: mend the line, or leave --key-separator "
+                "away"
+            )
+        yield key, value

@@ -1,0 +1,126 @@
+"""`rota topics`: make, look at, delete."""
+
+from typing import Annotated
+
+import typer
+
+from rota.records import TopicPartition
+from rota_cli.failures import Failure
+from rota_cli.flags import with_flags
+from rota_cli.output import Output, OutputOption, Row, say, show_list
+from rota_cli.servers import Servers
+from rota_cli.units import many, retention_ms, spoken_retention, spoken_size
+from rota_cli.units import retention_bytes as bytes_to_keep
+from rota_cli.values import Topic
+
+topics = typer.Typer(help="Topics: make, look at, delete.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Their names.", show_default=False)]
+DEFAULT_LIMIT = "the server's"
+
+
+@topics.command()
+@with_flags
+def create(
+    servers: Servers,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="How many partitions it has.")
+    ] = 1,
+    retention: Annotated[
+        str,
+        typer.Option(
+            help="How long records are kept: as PT12H or 7d, or 'forever'.", show_default=DEFAULT_LIMIT
+        ),
+    ] = "",
+    retention_bytes: Annotated[
+        str,
+        typer.Option(
+            help="How much of a partition is kept: as 512MiB, or 'unlimited'.", show_default=DEFAULT_LIMIT
+        ),
+    ] = "",
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave one that is there already as it is.")
+    ] = False,
+) -> None:
+    """Make a topic."""
+    wanted = Topic(topic, partitions, retention_ms(retention), bytes_to_keep(retention_bytes))
+    with servers.open() as cluster:
+        if if_not_exists and any(each.name == topic for each in cluster.records.topics()):
+            say(f"topic {topic} is there already")
+            return
+        cluster.records.create(wanted)
+    say(f"made topic {topic}: {many(partitions, 'partition')}")
+
+
+@topics.command("list")
+@with_flags
+def list_topics(servers: Servers, output: OutputOption = Output.TABLE) -> None:
+    """All topics."""
+    with servers.open() as cluster:
+        found = cluster.records.topics()
+    columns = ("topic", "partitions", "retention", "retention_bytes")
+    show_list(
+        [_row(topic, output) for topic in found],
+        output,
+        columns,
+        none="there are no topics yet: make one with `rota topics create`",
+    )
+
+
+@topics.command()
+@with_flags
+def describe(servers: Servers, names: Names, output: OutputOption = Output.TABLE) -> None:
+    """The partitions of topics: where each begins and ends."""
+    with servers.open() as cluster:
+        found = cluster.records.topics(names)
+        partitions = [
+            TopicPartition(topic.name, index) for topic in found for index in range(topic.partitions)
+        ]
+        ranges = cluster.records.ranges(partitions)
+    rows: list[Row] = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "start": there.start,
+            "end": there.end,
+            "records": there.end - there.start,
+        }
+        for partition, there in ranges.items()
+    ]
+    show_list(rows, output, ("topic", "partition", "start", "end", "records"), none="")
+
+
+@topics.command()
+@with_flags
+def delete(
+    servers: Servers,
+    names: Names,
+    yes: Annotated[bool, typer.Option("--yes", help="Mean it: the records are gone for good.")] = False,
+) -> None:
+    """Delete topics with all their records."""
+    with servers.open() as cluster:
+        found = cluster.records.topics(names)
+        if not yes:
+            raise Failure(
+                f"{', '.join(topic.name for topic in found)} would be gone with all records: add --yes if you mean it"
+            )
+        cluster.records.delete(names)
+    say(f"deleted {', '.join(names)}")
+
+
+def _row(topic: Topic, output: Output) -> Row:
+    """For people with units, for programs as plain numbers."""
+    if output is Output.TABLE:
+        return {
+            "topic": topic.name,
+            "partitions": topic.partitions,
+            "retention": spoken_retention(topic.retention_ms),
+            "retention_bytes": spoken_size(topic.retention_bytes),
+        }
+    return {
+        "topic": topic.name,
+        "partitions": topic.partitions,
+        "retention_ms": topic.retention_ms,
+        "retention_bytes": topic.retention_bytes,
+    }

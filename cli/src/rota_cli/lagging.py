@@ -1,0 +1,115 @@
+"""How far a group is behind: put together from what is committed, what is there, and who has what. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.records import TopicPartition
+from rota_cli.units import many
+from rota_cli.values import Committed, Group, Range, lag_of
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition; what is None is not known, and never counted as zero."""
+
+    partition: TopicPartition
+    committed: int | None
+    there: Range | None
+    owner: str | None
+
+    @property
+    def records(self) -> int | None:
+        """How many records are still to be read."""
+        if self.committed is None or self.there is None:
+            return None
+        return lag_of(self.committed, self.there)
+
+    @property
+    def next_unread(self) -> int | None:
+        """Where the first record lies that is still to be read, if there is one."""
+        if not self.records or self.committed is None or self.there is None:
+            return None
+        return max(self.committed, self.there.start)
+
+
+def topics_of(group: Group, committed: Iterable[TopicPartition]) -> set[str]:
+    """All topics that the group has to do with."""
+    subscribed = {
+        topic for member in group.members if member.subscription for topic in member.subscription.topics
+    }
+    owned = {partition.topic for member in group.members for partition in member.partitions}
+    return subscribed | owned | {partition.topic for partition in committed}
+
+
+def owners_of(group: Group) -> dict[TopicPartition, str]:
+    """Who has which partition: the member's instance name or its id."""
+    return {
+        partition: member.instance_id or member.member_id
+        for member in group.members
+        for partition in member.partitions
+    }
+
+
+def lags(
+    group: Group, committed: Mapping[TopicPartition, Committed], ranges: Mapping[TopicPartition, Range]
+) -> list[PartitionLag]:
+    """Of all partitions that are there, have a commit or an owner."""
+    owners = owners_of(group)
+    return [
+        PartitionLag(
+            partition,
+            committed[partition].offset if partition in committed else None,
+            ranges.get(partition),
+            owners.get(partition),
+        )
+        for partition in sorted({*ranges, *committed, *owners})
+    ]
+
+
+def total(found: Sequence[PartitionLag]) -> int | None:
+    """Of the partitions of which it is known; None when it is of none of them."""
+    known = [lag.records for lag in found if lag.records is not None]
+    return sum(known) if known or not found else None
+
+
+def spoken_sum(group_id: str, found: Sequence[PartitionLag], oldest_s: float | None) -> str:
+    """The whole group in a sentence."""
+    records = total(found)
+    if records is None:
+        return f"how far group {group_id} is behind is not known: it has committed nothing in its topics yet"
+    said = f"group {group_id} is {many(records, 'record')} behind"
+    if oldest_s is not None:
+        said += f", the first of them is {oldest_s:.1f} s old"
+    unknown = sum(lag.records is None for lag in found)
+    if unknown:
+        verb = "s are" if unknown > 1 else " is"
+        said += f"; {unknown} partition{verb} not counted: without a commit, or without a topic"
+    return said
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Numbers by topic, both in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def spoken_partitions(partitions: Iterable[TopicPartition]) -> str:
+    """
+    For people, runs as runs.
+
+    >>> spoken_partitions([TopicPartition("orders", number) for number in (0, 1, 2, 5)])
+    'orders[0-2,5]'
+    """
+    return " ".join(f"{topic}[{_runs(numbers)}]" for topic, numbers in by_topic(partitions).items())
+
+
+def _runs(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,1 @@
+"""The port on Kafka's brokers: confluent-kafka."""

@@ -1,0 +1,113 @@
+"""Writes the tables of docs/reference/cli.md from the commands themselves; `--check` only compares. A test calls it as well."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from rota_cli.failures import MEANINGS
+from rota_cli.program import program
+from rota_cli.servers import SERVERS
+
+FILE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
+
+
+def written(text: str) -> str:
+    """The document, with its generated parts as they should be."""
+    for name, lines in (("commands", commands()), ("servers", servers()), ("exit codes", exit_codes())):
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n\n{chr(10).join(lines)}\n\n{end}{after}"
+    return text
+
+
+def exit_codes() -> Iterator[str]:
+    """What the shell is told."""
+    yield "| code | means |"
+    yield "|---|---|"
+    for code, meaning in MEANINGS.items():
+        yield f"| {code.value} | {meaning} |"
+
+
+def servers() -> Iterator[str]:
+    """The flags that all commands have which speak to a server."""
+    yield "| flag | variable | default | |"
+    yield "|---|---|---|---|"
+    for flag in every()["topics list"].params:
+        if flag.rich_help_panel == SERVERS:
+            yield f"| {spelt(flag)} | `{flag.envvar}` | {default_of(flag)} | {flag.help} |"
+
+
+def commands() -> Iterator[str]:
+    """Each command with its own flags."""
+    for name, command in every().items():
+        arguments = " ".join(each.metavar for each in command.params if each.param_type_name == "argument")
+        yield f"### `rota {f'{name} {arguments}'.strip()}`"
+        yield ""
+        yield command.help
+        own = [
+            each
+            for each in command.params
+            if each.param_type_name == "option" and each.rich_help_panel != SERVERS and each.name != "help"
+        ]
+        if own:
+            yield ""
+            yield "| flag | default | |"
+            yield "|---|---|---|"
+        for flag in own:
+            yield f"| {spelt(flag)} | {default_of(flag)} | {flag.help} |"
+        yield ""
+
+
+def every() -> dict[str, Any]:
+    """The commands by their words. What typer builds them from has no public types."""
+    root: Any = typer.main.get_command(program)
+    found = {}
+    for name, command in sorted(root.commands.items()):
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            found[name] = command
+        else:
+            found |= {f"{name} {word}": each for word, each in sorted(inner.items())}
+    return found
+
+
+def spelt(flag: Any) -> str:  # noqa: ANN401  see above
+    """As one types it."""
+    return ", ".join(
+        f"`{each}`" for each in (*sorted(flag.opts, key=len, reverse=True), *flag.secondary_opts)
+    )
+
+
+def default_of(flag: Any) -> str:  # noqa: ANN401  see above
+    """Nothing for what is off, and for what is not given."""
+    if isinstance(flag.show_default, str):
+        return flag.show_default
+    if flag.default in (None, "", False) or flag.default == []:
+        return ""
+    return f"`{flag.default:g}`" if isinstance(flag.default, float) else f"`{flag.default}`"
+
+
+def main() -> None:
+    """Write, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    there = FILE.read_text()
+    wanted = written(there)
+    if not parser.parse_args().check:
+        FILE.write_text(wanted)
+    elif there != wanted:
+        sys.exit(
+            f"cli: docs/reference/{FILE.name} is not what the commands say; run scripts/generate_cli_reference.py"
+        )
+    else:
+        print("cli: ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""`rota` as people run it: a process, what it says, and the code that it ends with."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WITHIN_S = 30
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    said: str
+    errors: str
+
+    @property
+    def data(self) -> Any:  # noqa: ANN401  whatever JSON holds
+        """What it said with `-o json`."""
+        assert self.code == 0, self
+        return json.loads(self.said)
+
+    @property
+    def lines(self) -> list[str]:
+        """What it said, when it did what it was told."""
+        assert self.code == 0, self
+        return self.said.splitlines()
+
+    @property
+    def sentence(self) -> str:
+        """The one sentence of a command that did not."""
+        assert (self.code != 0, self.said) == (True, ""), self
+        sentence, end, rest = self.errors.partition("\n")
+        assert (end, rest) == ("\n", ""), self
+        assert sentence.startswith("rota: "), self
+        return sentence.removeprefix("rota: ")
+
+
+@dataclass(frozen=True)
+class Rota:
+    """The command line, beside a server."""
+
+    servers: str
+    folder: Path
+
+    def __call__(
+        self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None
+    ) -> Done:
+        """Run one command to its end; `given` is its standard input."""
+        done = subprocess.run(
+            [sys.executable, "-m", "rota_cli", *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=self.environment(environment),
+            timeout=WITHIN_S,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """For a command that is started otherwise."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
+        return {**ours, "ROTA_BOOTSTRAP_SERVERS": self.servers, "TERM": "dumb", **(more or {})}

@@ -1,0 +1,158 @@
+"""`rota groups`: what is said of groups with members and without, on Rota's coordinator."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.cli.command import Rota
+from tests.cli.groups import commit, fill, two_members
+from tests.support.coordinator import Coordinator
+from tests.support.sidecar import Sidecar
+
+pytestmark = pytest.mark.process
+
+GROUP, TOPIC = "shop", "orders"
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Two members with three partitions; 4 of 10 records of the first are done, all of the second, of the third nobody knows."""
+
+    first: Sidecar
+    second: Sidecar
+
+
+@pytest.fixture(scope="module")
+def crew(coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    servers = f"rota://{coordinator.address}"
+    fill(servers, TOPIC, 10, 5, 5)
+    commit(coordinator.address, GROUP, {(TOPIC, 0): 4, (TOPIC, 1): 5})
+    with two_members(tmp_path_factory.mktemp("crew"), servers, GROUP, TOPIC) as (first, second):
+        yield Crew(first, second)
+
+
+def test_a_list_names_groups_with_members_and_without(
+    rota: Rota, crew: Crew, coordinator: Coordinator
+) -> None:
+    commit(coordinator.address, "tool", {(TOPIC, 0): 1})
+    listed = rota("groups", "list", "-o", "json").data
+    assert {"group": GROUP, "state": "Stable", "protocol": "consumer"} in listed
+    assert {"group": "tool", "state": "Empty", "protocol": ""} in listed
+    assert ["shop", "Stable", "consumer"] in [line.split() for line in rota("groups", "list").lines]
+
+
+def test_a_description_says_who_leads_and_who_has_what(rota: Rota, crew: Crew) -> None:
+    found = rota("groups", "describe", GROUP, "-o", "json").data
+    assert (found["state"], found["strategy"]) == ("Stable", "cooperative-sticky")
+    assert (found["generation"], found["incarnation"]) == (crew.first.events[-1]["generation"], 1)
+    members = {each["client_id"]: each for each in found["members"]}
+    assert sorted(members) == ["first", "rota"]
+    assert members["rota"]["instance_id"] == "second"
+    assert [each["leader"] for each in found["members"]].count(True) == 1
+    assigned = {(TOPIC, number) for each in members.values() for number in each["assigned"][TOPIC]}
+    assert assigned == crew.first.partitions | crew.second.partitions
+    assert set(members["first"]["assigned"][TOPIC]) == {number for _, number in crew.first.partitions}
+
+    said = rota("groups", "describe", GROUP).said
+    assert "state:       Stable\n" in said
+    assert "MEMBER-ID" in said
+
+
+def test_members_are_shown_with_runs_of_partitions(rota: Rota, crew: Crew) -> None:
+    lines = rota("groups", "members", GROUP).lines
+    assert lines[0].split() == [
+        "MEMBER-ID",
+        "INSTANCE-ID",
+        "CLIENT-ID",
+        "HOST",
+        "LEADER",
+        "PARTITIONS",
+        "ASSIGNED",
+    ]
+    assert len(lines) == 3
+    (second,) = (line for line in lines if " second " in line)
+    topic, _, runs = second.split()[-1].rstrip("]").partition("[")
+    assert topic == TOPIC
+    assert set(numbers_in(runs)) == {number for _, number in crew.second.partitions}
+
+
+def numbers_in(runs: str) -> Iterator[int]:
+    """`0-2,5` are 0, 1, 2 and 5."""
+    for run in runs.split(","):
+        first, _, last = run.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def test_lag_counts_what_is_known_and_says_what_is_not(rota: Rota, crew: Crew) -> None:
+    done = rota("groups", "lag", GROUP)
+    rows = [line.split() for line in done.lines]
+    assert rows[0] == [
+        "TOPIC",
+        "PARTITION",
+        "COMMITTED",
+        "START",
+        "END",
+        "LAG-RECORDS",
+        "LAG-SECONDS",
+        "OWNER",
+    ]
+    assert [row[:6] for row in rows[1:]] == [
+        [TOPIC, "0", "4", "0", "10", "6"],
+        [TOPIC, "1", "5", "0", "5", "0"],
+        [TOPIC, "2", "-", "0", "5", "-"],
+    ]
+    assert rows[2][6] == "0.0"
+    assert rows[3][6] == "-"
+    assert "group shop is 6 records behind, the first of them is" in done.errors
+    assert "1 partition is not counted" in done.errors
+
+    whole = rota("groups", "lag", GROUP, "-o", "json").data
+    assert (whole["lag_records"], whole["unknown_partitions"]) == (6, 1)
+    assert whole["lag_seconds"] == whole["partitions"][0]["lag_seconds"] > 0
+    assert whole["partitions"][2]["lag_records"] is None
+    assert {each["owner"] for each in whole["partitions"]} == {"second", member_id_of(crew.first)}
+
+
+def member_id_of(sidecar: Sidecar) -> str:
+    return str(sidecar.events[-1]["member_id"])
+
+
+def test_offsets_are_those_that_were_committed(rota: Rota, crew: Crew) -> None:
+    found = rota("groups", "offsets", GROUP, "-o", "json").data
+    assert [(each["topic"], each["partition"], each["offset"]) for each in found] == [
+        (TOPIC, 0, 4),
+        (TOPIC, 1, 5),
+    ]
+
+
+def test_a_group_with_members_is_not_deleted(rota: Rota, crew: Crew) -> None:
+    done = rota("groups", "delete", GROUP, "--yes")
+    assert done.code == 1
+    assert done.sentence.startswith("group shop has members: stop its consumers first")
+    assert rota("groups", "offsets", GROUP).code == 0
+
+
+def test_a_group_without_members_is_deleted_when_it_is_meant(
+    rota: Rota, coordinator: Coordinator, name: str
+) -> None:
+    fill(rota.servers, name, 1)
+    commit(coordinator.address, name, {(name, 0): 1})
+    assert "add --yes if you mean it" in rota("groups", "delete", name).sentence
+    assert rota("groups", "delete", name, "--yes").lines == [f"deleted {name}"]
+    assert rota("groups", "offsets", name).code == 4
+
+
+@pytest.mark.parametrize("command", ["describe", "members", "lag", "offsets", "delete"])
+def test_a_group_that_is_not_there_is_code_4(rota: Rota, command: str) -> None:
+    done = rota("groups", command, "nobody")
+    assert done.code == 4
+    assert done.sentence.startswith("there is no group nobody at 127.0.0.1:")
+
+
+def test_a_group_without_members_has_none_to_show(rota: Rota, coordinator: Coordinator, name: str) -> None:
+    fill(rota.servers, name, 1)
+    commit(coordinator.address, name, {(name, 0): 1})
+    done = rota("groups", "members", name)
+    assert (done.said, f"group {name} has no members" in done.errors) == ("", True)
+    assert rota("groups", "members", name, "-o", "json").data == []

@@ -1,0 +1,107 @@
+"""`rota topics` on Rota's own log."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rota import LogReader, Producer
+from tests.cli.command import Rota
+from tests.support.processes import free_port
+
+pytestmark = pytest.mark.process
+
+
+def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, name: str) -> None:
+    made = rota(
+        "topics", "create", name, "--partitions", "3", "--retention", "P7D", "--retention-bytes", "64MiB"
+    )
+    assert made.lines == [f"made topic {name}: 3 partitions"]
+
+    listed = {each["topic"]: each for each in rota("topics", "list", "-o", "json").data}
+    expected = {"topic": name, "partitions": 3, "retention_ms": 604_800_000, "retention_bytes": 67_108_864}
+    assert listed[name] == expected
+
+    with Producer(rota.servers) as producer:
+        producer.send(name, b"x", partition=1).result(10)
+    rows = [line.split() for line in rota("topics", "describe", name).lines]
+    assert rows == [
+        ["TOPIC", "PARTITION", "START", "END", "RECORDS"],
+        [name, "0", "0", "0", "0"],
+        [name, "1", "0", "1", "1"],
+        [name, "2", "0", "0", "0"],
+    ]
+
+    assert rota("topics", "delete", name, "--yes").lines == [f"deleted {name}"]
+    assert rota("topics", "describe", name).code == 4
+
+
+def test_a_list_is_for_people_or_for_programs(rota: Rota, name: str) -> None:
+    rota("topics", "create", name, "--retention", "36h")
+    table = [line.split() for line in rota("topics", "list").lines]
+    assert table[0] == ["TOPIC", "PARTITIONS", "RETENTION", "RETENTION-BYTES"]
+    assert [name, "1", "36h", "unlimited"] in table
+    yaml = rota("topics", "list", "-o", "yaml").said
+    assert f"- topic: {name}\n  partitions: 1\n  retention_ms: 129600000\n  retention_bytes: -1\n" in yaml
+
+
+def test_a_topic_that_is_there_is_refused_or_left_as_it_is(rota: Rota, name: str) -> None:
+    rota("topics", "create", name)
+    again = rota("topics", "create", name, "-p", "9")
+    assert (again.code, "there is a topic of that name already" in again.sentence) == (1, True)
+    same = rota("topics", "create", name, "-p", "9", "--if-not-exists")
+    assert same.lines == [f"topic {name} is there already"]
+    assert len(rota("topics", "describe", name, "-o", "json").data) == 1
+
+
+def test_deleting_is_to_be_meant_and_deletes_all_or_nothing(rota: Rota, name: str) -> None:
+    rota("topics", "create", name)
+    with Producer(rota.servers) as producer:
+        producer.send(name, b"x").result(10)
+    assert "add --yes if you mean it" in rota("topics", "delete", name).sentence
+    other = rota("topics", "delete", name, "not-there", "--yes")
+    assert (other.code, other.sentence.split(":")[0]) == (4, "there is no topic not-there at rota")
+    with LogReader(rota.servers) as reader:
+        assert [batch.values for batch in reader.read(name, 0)] == [[b"x"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["create", "x", "-p", "0"], "'--partitions' / '-p': Input should be greater than or equal to 1"),
+        (["create", "x", "--retention", "a while"], "--retention a while: give a duration as PT1H30M or P7D"),
+        (["create", "x", "--retention-bytes", "64MB"], "--retention-bytes 64MB: give a size as 512MiB"),
+        (["create"], "Missing argument 'TOPIC': see `rota topics create --help`"),
+        (["lst"], "No such command 'lst'. Did you mean 'list'? See `rota topics --help`"),
+        (["list", "-o", "xml"], "'xml' is not one of 'table', 'json', 'yaml'"),
+        (
+            ["list", "-b", "http://here"],
+            "--bootstrap-servers: 'http://here' is no address: use rota://host:7070",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_code_2(rota: Rota, arguments: list[str], says: str) -> None:
+    done = rota("topics", *arguments)
+    assert done.code == 2
+    assert says in done.sentence
+
+
+def test_a_server_that_is_not_there_is_code_3_at_once(rota: Rota) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    done = rota("topics", "list", "-b", f"rota://{address}")
+    assert done.code == 3
+    assert done.sentence.startswith(f"{address} cannot be reached: see whether it runs")
+
+
+def test_the_address_that_rota_up_left_in_this_folder_is_used(rota: Rota, name: str, tmp_path: Path) -> None:
+    rota("topics", "create", name)
+    (tmp_path / ".rota").mkdir()
+    (tmp_path / ".rota/address").write_text(f"{rota.servers}\n")
+    done = rota("topics", "list", "-o", "json", environment={"ROTA_BOOTSTRAP_SERVERS": ""})
+    assert name in {each["topic"] for each in json.loads(done.said)}
+
+
+def test_a_command_without_words_shows_its_help(rota: Rota) -> None:
+    done = rota("topics")
+    assert (done.code, done.said) == (2, "")
+    assert "Usage: rota topics [OPTIONS] COMMAND" in done.errors

@@ -1,0 +1,75 @@
+"""`rota topics`, `produce` and `consume` on a real Kafka broker."""
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cli.command import Rota
+from tests.support.kafka import Kafka
+from tests.support.processes import free_port
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def rota(kafka: Kafka, tmp_path: Path) -> Rota:
+    return Rota(f"kafka://{kafka.bootstrap}", tmp_path)
+
+
+def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, unique_name: str) -> None:
+    made = rota("topics", "create", unique_name, "-p", "3", "--retention", "7d")
+    assert made.lines == [f"made topic {unique_name}: 3 partitions"]
+    assert rota("topics", "create", unique_name).code == 1
+    assert {"topic": unique_name, "partitions": 3, "retention_ms": None, "retention_bytes": None} in rota(
+        "topics", "list", "-o", "json"
+    ).data
+    rota("produce", unique_name, "--partition", "1", given="a\nb\n")
+    rows = [line.split() for line in rota("topics", "describe", unique_name).lines]
+    assert rows[1:] == [
+        [unique_name, "0", "0", "0", "0"],
+        [unique_name, "1", "0", "2", "2"],
+        [unique_name, "2", "0", "0", "0"],
+    ]
+    assert rota("topics", "delete", unique_name, "not-there", "--yes").code == 4
+    assert rota("topics", "delete", unique_name, "--yes").lines == [f"deleted {unique_name}"]
+
+
+def test_what_is_produced_is_consumed_up_to_the_end(rota: Rota, kafka: Kafka, unique_name: str) -> None:
+    kafka.create_topic(unique_name, partitions=2)
+    assert rota("produce", unique_name, "--key-separator", ":", given="a:1\nb:2\nc:3\n").code == 0
+    records = [
+        json.loads(line) for line in rota("consume", unique_name, "--from-beginning", "-o", "json").lines
+    ]
+    assert sorted((each["key"], each["value"]) for each in records) == [("a", "1"), ("b", "2"), ("c", "3")]
+    assert (
+        len(rota("consume", unique_name, "--from-beginning", "--value-only", "--max-records", "2").lines) == 2
+    )
+
+
+def test_a_transaction_at_the_end_is_no_reason_to_wait(rota: Rota, kafka: Kafka, unique_name: str) -> None:
+    kafka.create_topic(unique_name)
+    producer = Producer({**kafka.client_config(), "transactional.id": unique_name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(unique_name, value=b"counts", headers={"kind": b"x"})
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.produce(unique_name, value=b"does not")
+    producer.flush()
+    producer.abort_transaction()
+    committed = rota("consume", unique_name, "--from-beginning", "--read-committed", "-o", "json")
+    (record,) = (json.loads(line) for line in committed.lines)
+    assert (record["value"], record["headers"]) == ("counts", [{"name": "kind", "value": "x"}])
+
+
+def test_a_broker_that_is_not_there_is_code_3_at_once(rota: Rota) -> None:
+    done = rota("topics", "list", "-b", f"127.0.0.1:{free_port()}")
+    assert (done.code, "cannot be reached: see whether it runs" in done.sentence) == (3, True)
+
+
+def test_a_doctor_finds_nothing_wrong_with_a_broker(rota: Rota) -> None:
+    done = rota("doctor")
+    assert done.code == 0
+    assert [line.split()[:2] for line in done.lines if " coordinator " in line] == [["ok", "coordinator"]]

@@ -34,16 +34,15 @@ $(VENV)/.demo: $(PINNED)
 	@touch $@
 
 .PHONY: demo
-demo: $(VENV)/.demo ## Show what there is to see, with nothing but Python installed
-	@$(BIN)/python -m rota_cli version
-	@echo "The coordinator serves the group protocol: $(BIN)/python -m rota_coordinator"
-	@echo "What else each part can do arrives step by step: CHANGELOG.md"
+demo: $(VENV)/.demo ## Run the orders example, and say what to try; DEMO_SECONDS=20: by itself, and say in a line how it went
+	@$(if $(DEMO_SECONDS),rm -rf .rota/demo &&) exec $(BIN)/python -m rota_operator local \
+		$(if $(DEMO_SECONDS),--home=.rota/demo --demo-seconds=$(DEMO_SECONDS))
 
 # In order of their speed, so that what is wrong shows soon.
 .PHONY: check
-check: shape lint protos imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
+check: shape lint protos resources imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
 
-.PHONY: lint shape protos imports types
+.PHONY: lint shape protos resources imports types
 lint: $(VENV)/.all
 	@$(BIN)/ruff check --quiet . || { echo "lint: see above; 'make format' mends what can be mended by itself" >&2; exit 1; }
 	@$(BIN)/ruff format --quiet --check . || { echo "lint: files are not formatted; run 'make format'" >&2; exit 1; }
@@ -56,6 +55,8 @@ protos: $(VENV)/.all
 	@cd proto && $(abspath $(BIN))/buf format --diff --exit-code || { echo "protos: not formatted; run 'make proto'" >&2; exit 1; }
 	@$(BIN)/python scripts/generate_protos.py --check
 	@echo "protos: ok"
+resources: $(VENV)/.all
+	@$(BIN)/python scripts/generate_crds.py --check
 imports: $(VENV)/.all
 	@$(BIN)/lint-imports --no-cache --no-logo || { echo "imports: each broken contract above is named after its remedy" >&2; exit 1; }
 types: $(VENV)/.all
@@ -70,6 +71,10 @@ format: $(VENV)/.all ## Format the code, and mend what the linter can mend
 proto: $(VENV)/.all ## Generate the gRPC code from proto/rota
 	@cd proto && $(abspath $(BIN))/buf format --write
 	@$(BIN)/python scripts/generate_protos.py
+
+.PHONY: crds
+crds: $(VENV)/.all ## Generate the CustomResourceDefinition from rota_operator.spec
+	@$(BIN)/python scripts/generate_crds.py
 
 .PHONY: test
 test: $(VENV)/.all ## Run the tests, all tiers or some: make test TIERS="unit process"

@@ -56,7 +56,8 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             child = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)],
+                # Whoever runs the tests in the background ignores SIGINT, and what is started would do so too.
+                ["env", "--default-signal=INT", "setpriv", "--pdeathsig", "KILL", "--", *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -1,5 +1,5 @@
 """
-Which tests run: pytest's hooks for tiers and soak suites.
+Which tests run: pytest's hooks for tiers, their shards, and soak suites.
 
 A test without the mark of a tier belongs to `unit`, so that `-m unit` means "all that starts nothing" without
 a mark on every small test.
@@ -13,8 +13,16 @@ HEAVY_TIERS = ("process", "simulation", "kafka", "cluster", "spark")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--soak SUITE`: the tests of one soak suite."""
+    """`--soak SUITE`: the tests of one soak suite. `--shard 1/2`: one half of those that would run."""
     parser.addoption("--soak", metavar="SUITE", help="run only the tests with the mark soak(SUITE)")
+    parser.addoption("--shard", metavar="N/OF", help="run only every OFth test, from the Nth on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The shard is a plugin of its own: it chooses among what all others have left."""
+    shard = config.getoption("--shard")
+    if shard is not None:
+        config.pluginmanager.register(Shard(shard))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,9 +37,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("unit")
     suite = config.getoption("--soak")
     if suite is not None:
-        chosen = [item for item in items if any(mark.args == (suite,) for mark in item.iter_markers("soak"))]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+        choose(
+            config, items, [item for item in items if (suite,) in [m.args for m in item.iter_markers("soak")]]
+        )
+
+
+class Shard:
+    """One part of the tests that would run: chosen after all else."""
+
+    def __init__(self, shard: str) -> None:
+        number, _, of = shard.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise pytest.UsageError(f"--shard is {shard!r}: give the part and how many there are, as 1/2")
+        self._first, self._step = int(number) - 1, int(of)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        choose(config, items, items[self._first :: self._step])
+
+
+def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.Item]) -> None:
+    """Run these only."""
+    among = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in among])
+    items[:] = chosen
 
 
 @pytest.fixture

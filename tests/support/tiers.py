@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from tests.support.unavailable import Unavailable
 REPO = Path(__file__).parents[2]
 LOGS = REPO / "build" / "logs"
 EXIT_NO_TESTS = 5
+RESULT = re.compile(r"\b(passed|failed|errors?|deselected|no tests ran)\b.* in \d")
+# Where the time goes is seen before it is too much.
+SLOWEST = ("--durations=12", "--durations-min=5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,14 @@ class Tier:
     systems: tuple[str, ...] = ()
     # Why it has no tests yet. Leave it out once there are some: the runner insists.
     empty_because: str = ""
+    # Processes that run its tests side by side: for a tier that only computes, and measures no time.
+    shards: int = 1
 
 
 TIERS = (
     Tier("unit"),
-    Tier("process", ("certificates", "postgres", "prometheus")),
-    Tier("simulation"),
+    Tier("process", ("certificates", "chromium", "postgres", "prometheus")),
+    Tier("simulation", shards=2),
     Tier("kafka", ("certificates", "kafka")),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
     Tier("spark", ("spark",)),
@@ -103,15 +109,37 @@ def judge(tier: Tier, code: int, last: str) -> tuple[str, str]:
 
 
 def pytest(tier: Tier, logs: Path) -> tuple[int, str]:
-    """Run the tier's tests; what they print is shown and kept. Gives the exit code and the last line."""
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-m", tier.name]
-    last = ""
+    """Run the tier's tests; what they print is shown and kept. Gives an exit code, a bad one if any is, and the last lines."""
+    with ThreadPoolExecutor(tier.shards) as pool:
+        shards = [f"{number}/{tier.shards}" for number in range(1, tier.shards + 1)]
+        outcomes = list(pool.map(lambda shard: pytest_shard(tier, shard, logs), shards))
+    code = next((code for code, _ in outcomes if code), 0)
+    return code, "; ".join(last for _, last in outcomes)
+
+
+def pytest_shard(tier: Tier, shard: str, logs: Path) -> tuple[int, str]:
+    """One process of them."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--no-header",
+        *SLOWEST,
+        "-m",
+        tier.name,
+        f"--shard={shard}",
+    ]
+    # Two processes may start systems of the same name.
+    place = logs if tier.shards == 1 else logs / shard.replace("/", "-of-")
+    place.mkdir(exist_ok=True)
+    last = result = ""
     with (
-        (logs / "pytest.log").open("w") as kept,
+        (place / "pytest.log").open("w") as kept,
         subprocess.Popen(
             command,
             cwd=REPO,
-            env={**os.environ, "ROTA_TEST_LOGS": str(logs)},
+            env={**os.environ, "ROTA_TEST_LOGS": str(place)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -123,7 +151,9 @@ def pytest(tier: Tier, logs: Path) -> tuple[int, str]:
             print(line, end="", flush=True)
             kept.write(line)
             last = line.strip() or last
-    return child.returncode, re.sub(r"^=+ | =+$", "", last)
+            # What a library says at the very end is none.
+            result = last if RESULT.search(line) else result
+    return child.returncode, re.sub(r"^=+ | =+$", "", result or last)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

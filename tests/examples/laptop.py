@@ -1,0 +1,54 @@
+"""The manifests of an example, run on this machine; and what its topics hold."""
+
+import json
+import sys
+from pathlib import Path
+
+import rota
+from rota import errors
+from tests.support.processes import Process
+from tests.support.tree import REPO
+
+WITHIN_S = 40
+
+
+class Laptop:
+    """One example at one home, which may be run several times."""
+
+    def __init__(self, example: str, home: Path, partitions: int) -> None:
+        self._example = REPO / "examples" / example
+        self._home = home
+        self._partitions = partitions
+
+    def start(self, name: str) -> Process:
+        """Returns when its coordinator has an address."""
+        address = self._home / "address"
+        address.unlink(missing_ok=True)
+        flags = [f"--file={self._example}", f"--home={self._home}"]
+        command = [sys.executable, "-m", "rota_operator", "local", *flags]
+        process = Process.start(name, command, log=self._home.parent / f"{name}.log")
+        process.wait_until(address.exists, within_s=WITHIN_S)
+        return process
+
+    def values_in(self, topic: str, field: str) -> list[str]:
+        """A field of all records that count, as far as the topic, and the log, are there."""
+        try:
+            return self._values_in(topic, field)
+        except errors.Disconnected:
+            return []
+
+    def _values_in(self, topic: str, field: str) -> list[str]:
+        positions = {(topic, index): 0 for index in range(self._partitions)}
+        found: list[str] = []
+        servers = (self._home / "address").read_text().strip()
+        with rota.LogReader(servers, read_committed=True) as reader:
+            more = True
+            while more:
+                more = False
+                for fetched in reader.fetch(positions, max_wait_ms=0):
+                    if isinstance(fetched.error, errors.UnknownTopicOrPartition):
+                        continue
+                    found += [json.loads(record.value or b"{}")[field] for record in fetched]
+                    more = more or fetched.next_offset > positions[fetched.topic, fetched.partition]
+                    positions[fetched.topic, fetched.partition] = fetched.next_offset
+        return found

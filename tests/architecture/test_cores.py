@@ -20,6 +20,8 @@ CORES = (
     "rota_sidecar.delivery",
     "rota_operator.spec",
     "rota_operator.plan",
+    "rota_operator.replicas",
+    "rota_operator.overview",
     "rota_operator.autoscaler",
 )
 IO_BUILTINS = {"breakpoint", "input", "open", "print"}

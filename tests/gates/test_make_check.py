@@ -62,6 +62,11 @@ def write_a_function_of_80_lines(checkout: Path) -> None:
     path.write_text(path.read_text() + f"\n\ndef long() -> int:\n    total = 0\n{body}    return total\n")
 
 
+def edit_the_definition_of_a_resource(checkout: Path) -> None:
+    path = checkout / "crds/consumergroups.yaml"
+    path.write_text(path.read_text().replace("maxItems: 100", "maxItems: 101"))
+
+
 def write_an_untyped_function(checkout: Path) -> None:
     path = checkout / "sdk/src/rota/__init__.py"
     path.write_text(path.read_text() + "\n\ndef untyped():\n    return 1\n")
@@ -76,6 +81,7 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
     (write_a_function_of_80_lines, "shape", "move straight-line work into functions of their own"),
     (write_an_untyped_function, "lint", "Add return type annotation"),
     (edit_a_generated_file, "protos", "run `make proto` and commit the result"),
+    (edit_the_definition_of_a_resource, "resources", "is not what its declaration says; run 'make crds'"),
     (
         import_grpc_in_a_core,
         "imports",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import tiers
+from tests.support.selection import Shard
 from tests.support.tree import REPO
 from tests.support.unavailable import Unavailable
 
@@ -72,3 +73,43 @@ def test_a_failed_tier_keeps_its_logs_and_names_them(tmp_path: Path, monkeypatch
     assert outcome.result == "failed"
     assert outcome.detail.endswith("logs: build/logs/unit")
     assert (tmp_path / "build/logs/unit/pytest.log").exists()
+
+
+def collected(folder: Path, shard: str) -> list[str]:
+    """The names of the tests that such a part runs."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--collect-only",
+        "-m",
+        "unit",
+        f"--shard={shard}",
+        str(folder),
+    ]
+    done = subprocess.run(
+        [*command, "-p", "tests.support.selection"], cwd=REPO, capture_output=True, text=True, check=False
+    )
+    return [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+
+
+def test_shards_share_the_tests_of_a_tier(tmp_path: Path) -> None:
+    tests = [f"def test_{name}(): pass\n" for name in "abcde"]
+    marked = "import pytest\n@pytest.mark.process\ndef test_other(): pass\n"
+    (tmp_path / "test_them.py").write_text(marked + "".join(tests))
+    (tmp_path / "conftest.py").touch()
+    parts = [collected(tmp_path, shard) for shard in ("1/2", "2/2")]
+    assert parts == [["test_a", "test_c", "test_e"], ["test_b", "test_d"]]
+
+
+@pytest.mark.parametrize("shard", ["3/2", "0/2", "1", "a/b", ""])
+def test_a_shard_that_is_none_is_refused(shard: str) -> None:
+    with pytest.raises(pytest.UsageError, match="give the part and how many there are"):
+        Shard(shard)
+
+
+def test_a_tier_fails_when_one_of_its_shards_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {"1/2": 0, "2/2": -9}
+    monkeypatch.setattr(tiers, "pytest_shard", lambda tier, shard, logs: (codes[shard], f"part {shard}"))
+    assert tiers.pytest(tiers.Tier("simulation", shards=2), tmp_path) == (-9, "part 1/2; part 2/2")

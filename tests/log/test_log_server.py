@@ -113,6 +113,22 @@ def test_a_reader_who_waits_is_woken_by_the_append(address: str) -> None:
     tell(address, story)
 
 
+def test_a_reader_who_waits_is_woken_when_the_topic_is_deleted(address: str) -> None:
+    async def story(talk: Conversation) -> None:
+        await talk.make("doomed")
+        reading = asyncio.create_task(
+            talk.read("doomed", request=pb.FetchRequest(max_wait_ms=LONG_MS, min_bytes=1))
+        )
+        done, _ = await asyncio.wait({reading}, timeout=0.3)
+        assert not done
+        await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["doomed"]))
+        async with asyncio.timeout(LONG_MS / 1000 / 4):
+            page = await reading
+        assert page.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+
+    tell(address, story)
+
+
 def test_a_reader_who_waits_in_vain_is_told_so(address: str) -> None:
     async def story(talk: Conversation) -> None:
         await talk.make("silent")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from rota_coordinator.log.batch import Row
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
@@ -208,7 +207,7 @@ class TopicLog:
         return pb.NONE
 
     def listen(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
-        """Set the event when there is more to read in one of these logs."""
+        """Set the event when there is more to read in one of these logs, or when one is deleted."""
         for log_id in log_ids:
             self._news.setdefault(log_id, set()).add(event)
 
@@ -224,7 +223,7 @@ class TopicLog:
         records = [Record(log_event=event) for event in effects.events]
         if records or effects.rows or effects.endings:
             self._tail = self._put(records, effects, flush=flush)
-            self._tail.add_done_callback(partial(self._written, self._life, effects.rows))
+            self._tail.add_done_callback(partial(self._written, self._life, effects))
         for log_id in effects.dropped:
             self._drop_rows(log_id, None)
         if records:
@@ -252,15 +251,16 @@ class TopicLog:
                 store.append_rows(self.epoch, effects.rows, flush=True)
             return store.append(LOG_SLOT, self.epoch, records)
 
-    def _written(self, life: int, rows: Sequence[Row], write: "asyncio.Future[None]") -> None:
+    def _written(self, life: int, effects: Effects, write: "asyncio.Future[None]") -> None:
         error = None if write.cancelled() else write.exception()
         if life != self._life:
             return
         if error is not None:
             self._drop(str(error))
             return
-        self.core.written(rows)
-        for log_id in {row.log_id for row in rows}:
+        self.core.written(effects.rows)
+        # Whoever waits for records of a topic that is gone has to hear of it, too.
+        for log_id in {*effects.dropped, *(row.log_id for row in effects.rows)}:
             for event in self._news.get(log_id, ()):
                 event.set()
 

@@ -227,6 +227,56 @@ def test_nothing_but_the_same_commit_follows_one_whose_outcome_is_unknown(
         producer.abort_transaction()
 
 
+def fail_inside(producer: rota.Producer) -> BaseException:
+    """An application that breaks in mid-transaction; what it then gets."""
+
+    def fail() -> None:
+        with producer.transaction():
+            producer.send(TOPIC, b"aborted", partition=0).result(WITHIN_S)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as broken:
+        fail()
+    return broken.value
+
+
+def test_the_next_transaction_ends_an_abort_first_that_was_not_decided(log: FaultyLog, address: str) -> None:
+    with quick(address, transactional_id="t", max_block_ms=150) as producer:
+        producer.init_transactions()
+        log.fail("EndTransaction", *[Fault.LOST_REQUEST] * 100)
+        assert "could not be aborted either" in str(fail_inside(producer).__notes__)
+        # As long as that lasts, nothing begins.
+        with pytest.raises(errors.Disconnected):
+            producer.begin_transaction()
+        log.fail("EndTransaction")
+        with producer.transaction():
+            producer.send(TOPIC, b"counts", partition=0)
+
+    ends = [request for request in log.seen if isinstance(request, pb.EndTransactionRequest)]
+    assert not any(end.commit for end in ends[:-1])
+    assert ends[-1].commit
+
+
+def test_an_async_producer_ends_an_undecided_abort_too(log: FaultyLog, address: str) -> None:
+    async def story() -> None:
+        async with rota.AsyncProducer(
+            address, transactional_id="t", max_block_ms=150, retry_backoff_ms=5, linger_ms=0
+        ) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"aborted", partition=0)
+            log.fail("EndTransaction", *[Fault.LOST_REQUEST] * 100)
+            with pytest.raises(errors.Disconnected):
+                await producer.abort_transaction()
+            log.fail("EndTransaction")
+            async with producer.transaction():
+                await producer.send(TOPIC, b"counts", partition=0)
+
+    asyncio.run(story())
+    ends = [request for request in log.seen if isinstance(request, pb.EndTransactionRequest)]
+    assert [end.commit for end in ends[-2:]] == [False, True]
+
+
 def test_a_record_that_fails_spoils_its_transaction_alone(
     log: FaultyLog, transactional: rota.Producer
 ) -> None:

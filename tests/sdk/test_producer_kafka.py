@@ -1,6 +1,7 @@
 """rota.Producer on a real Kafka broker: the same calls, and what only Kafka can refuse."""
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -214,6 +215,31 @@ def test_only_what_was_committed_is_read(kafka: Kafka, transactional: rota.Produ
         fail()
     with transactional.transaction():
         transactional.send(topic, b"committed")
+
+    assert read(kafka, topic, 1) == [b"committed"]
+
+
+def test_the_next_transaction_ends_an_abort_first_that_was_not_decided(
+    kafka: Kafka, unique_name: str, topic: str
+) -> None:
+    broker = kafka.broker(1)
+
+    def fail(producer: rota.Producer) -> None:
+        with producer.transaction():
+            producer.send(topic, b"aborted").result(WITHIN_S)
+            broker.signal(signal.SIGSTOP)
+            raise ZeroDivisionError
+
+    with rota.Producer(kafka.bootstrap, transactional_id=unique_name, max_block_ms=3_000) as producer:
+        producer.init_transactions()
+        try:
+            with pytest.raises(ZeroDivisionError) as broken:
+                fail(producer)
+            assert "could not be aborted either" in str(broken.value.__notes__)
+        finally:
+            broker.signal(signal.SIGCONT)
+        with producer.transaction():
+            producer.send(topic, b"committed")
 
     assert read(kafka, topic, 1) == [b"committed"]
 

@@ -4,6 +4,8 @@ One Kafka broker (and controller: every node is both) as a child process.
 `running` in `brokers.py` makes these; tests of crashes kill, stop and start them.
 """
 
+import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,6 +76,10 @@ class Broker:
     def kill(self) -> None:
         """End it at once, as a crash would; the others notice after the session timeout of 2 s."""
         self._running().kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP freezes it, SIGCONT wakes it."""
+        os.killpg(self.pid, number)
 
     def stop(self, *, within_s: float = 15) -> None:
         """End it in good order: the leadership of its partitions moves to other nodes first."""

@@ -41,6 +41,8 @@ class Producer:
         self._preparation = Preparation(options)
         self._transactional = bool(options.transactional_id)
         self._closed = False
+        # An abort was asked for, and whether it took place is not known.
+        self._aborting = False
         self._engine = _engine(address_of(bootstrap_servers), options, self._preparation)
         # Looked up once: it is all that most sends do.
         self._send = self._engine.send
@@ -125,8 +127,14 @@ class Producer:
         self._engine.init_transactions()
 
     def begin_transaction(self) -> None:
-        """From here on records, and offsets that are sent, count together or not at all."""
+        """
+        From here on records, and offsets that are sent, count together or not at all.
+
+        Ends an abort first that was not decided in its time: `transaction()` cannot raise that error.
+        """
         self._check_transactional()
+        if self._aborting:
+            self.abort_transaction()
         self._engine.begin()
 
     def commit_transaction(self) -> None:
@@ -138,9 +146,14 @@ class Producer:
         self._engine.commit()
 
     def abort_transaction(self) -> None:
-        """Make nothing of the transaction count."""
+        """Make nothing of the transaction count. After a retriable error call it again, or begin the next one."""
         self._check_transactional()
-        self._engine.abort()
+        try:
+            self._engine.abort()
+        except errors.RotaError as error:
+            self._aborting = error.retriable
+            raise
+        self._aborting = False
 
     def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """

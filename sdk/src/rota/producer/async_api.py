@@ -33,6 +33,8 @@ class AsyncProducer:
         self._options = options_of(settings)
         self._preparation = Preparation(self._options)
         self._running: AsyncEngine | None = None
+        # An abort was asked for, and whether it took place is not known.
+        self._aborting = False
 
     async def start(self) -> None:
         """Connect; `async with` does it."""
@@ -132,8 +134,14 @@ class AsyncProducer:
         await self._engine.init_transactions()
 
     async def begin_transaction(self) -> None:
-        """From here on records, and offsets that are sent, count together or not at all."""
+        """
+        From here on records, and offsets that are sent, count together or not at all.
+
+        Ends an abort first that was not decided in its time: `transaction()` cannot raise that error.
+        """
         self._check_transactional()
+        if self._aborting:
+            await self.abort_transaction()
         await self._engine.begin()
 
     async def commit_transaction(self) -> None:
@@ -142,9 +150,14 @@ class AsyncProducer:
         await self._engine.commit()
 
     async def abort_transaction(self) -> None:
-        """Make nothing of the transaction count."""
+        """Make nothing of the transaction count. After a retriable error call it again, or begin the next one."""
         self._check_transactional()
-        await self._engine.abort()
+        try:
+            await self._engine.abort()
+        except errors.RotaError as error:
+            self._aborting = error.retriable
+            raise
+        self._aborting = False
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """Commit a group's offsets with the transaction: the next to read, by partition."""

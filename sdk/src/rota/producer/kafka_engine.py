@@ -38,6 +38,9 @@ QUIET_S = 0.002
 SENDS_PER_POLL = 128
 POLL_EVERY_MS = 5
 ANY_PARTITION = -1
+# librdkafka's purge can miss a record that is just being given to its partition, and then waits for it until it times
+# out. An abort that is asked for again goes on where it was, and purges anew.
+ABORT_STEP_S = 1.0
 # A topic that was just made is not known to every broker yet.
 PROPAGATION_S = 5.0
 KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] | None]
@@ -294,8 +297,18 @@ class KafkaEngine(Engine):
 
     @override
     def abort(self) -> None:
-        self._do("abort_transaction", lambda: self._producer.abort_transaction(self._max_block_s))
+        self._do("abort_transaction", self._abort_in_steps)
         self._in_transaction = False
+
+    def _abort_in_steps(self) -> None:
+        until_s = self._clocks.monotonic_s() + self._max_block_s
+        while True:
+            left_s = until_s - self._clocks.monotonic_s()
+            try:
+                return self._producer.abort_transaction(max(min(left_s, ABORT_STEP_S), 0))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT or left_s <= ABORT_STEP_S:
+                    raise
 
     @override
     def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:

@@ -241,6 +241,27 @@ def test_a_sidecar_that_is_set_otherwise_is_refused_in_a_sentence() -> None:
             background().run(runner.run(), WITHIN_S)
 
 
+def test_that_there_is_no_sidecar_is_said_once_and_not_while_it_starts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_s = [0.0]
+
+    async def story() -> None:
+        @rota.handler("orders")
+        def note(record: AnyRecord) -> None: ...
+
+        with Group() as group:
+            runner = Runner([note], MemoryLink(group._sidecar), "test", lambda: now_s[0])
+            for now_s[0] in (0.1, 0.2, 2.9):
+                runner._gone(errors.Disconnected("nobody is there"))
+            assert caplog.messages == []
+            for now_s[0] in (3.1, 3.5, 90.0):
+                runner._gone(errors.Disconnected("nobody is there"))
+            assert len(caplog.messages) == 1
+
+    asyncio.run(story())
+
+
 def test_a_partition_is_let_go_when_what_runs_of_it_is_done() -> None:
     begun, go_on = threading.Event(), threading.Event()
     seen: list[bytes] = []

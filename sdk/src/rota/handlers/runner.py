@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 log = logging.getLogger("rota.handler")
 ROOM = 1_000
 WITHIN_S = 60.0
+# A sidecar that starts beside the application needs a moment.
+PATIENCE_S = 3.0
 REASON_LENGTH_MAX = 500
 ORDERINGS = {
     "partition": pb.ORDERING_PARTITION,
@@ -55,6 +58,9 @@ class Runner(Hearer):
         self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
         self._asking = Asking(self._open, clock)
         self._was_attached = False
+        # Until then that there is no sidecar is no news. Each time that it goes it is said once.
+        self._quiet_until_s = clock() + PATIENCE_S
+        self._clock = clock
         self._lanes = Lanes(
             in_order=self._like.ordering == "partition", room=max(ROOM, 2 * self._like.concurrency)
         )
@@ -107,6 +113,7 @@ class Runner(Hearer):
         if self._was_attached or not self._sidecar.begins_subscribed:
             await self._asking.subscribe(self._subscription, WITHIN_S)
         self._was_attached = True
+        self._quiet_until_s = 0
         await self._grant()
 
     @override
@@ -144,7 +151,8 @@ class Runner(Hearer):
     def _gone(self, error: errors.RotaError) -> None:
         if self._attaching.failed is not None:
             self._ends.set()
-        elif not self._ends.is_set():
+        elif not self._ends.is_set() and self._clock() >= self._quiet_until_s:
+            self._quiet_until_s = math.inf
             log.warning("%s", error)
         self._lanes.lost_connection()
         self._leaving.clear()

@@ -1,0 +1,98 @@
+"""The quickstart, as a new user types it: its files are saved, its commands run from top to bottom."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import blocks, named, save_files
+from tests.support.processes import Process
+
+PAGE = "quickstart.md"
+WITHIN_S = 60
+# In the order of the page.
+STEPS = ("up", "work", "words", "look", "scale", "dry", "alone", "reset")
+GREETINGS = {"hello ada", "hello grace", "hello annie"}
+
+
+def test_every_command_of_the_page_is_a_step() -> None:
+    told = [block.told for block in blocks(PAGE) if block.language == "sh"]
+    assert told == [f"run={step}" for step in STEPS]
+
+
+class Reader:
+    """Somebody who has read so far, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
+        self._env = {**kept, "PATH": path}
+        self._running: list[Process] = []
+
+    def types(self, step: str) -> str:
+        """Run the commands of a step, which all have to go well; what they say."""
+        done = subprocess.run(
+            ["/bin/sh", "-ec", named(PAGE, step)],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=self._env,
+            timeout=WITHIN_S,
+        )
+        assert done.returncode == 0, (step, done.stdout, done.stderr)
+        return done.stdout
+
+    def starts(self, step: str, until: str) -> Process:
+        """Start what has no end; returns when it has said this."""
+        log = self.folder / f"{step}.log"
+        command = ["/bin/sh", "-ec", f"exec {named(PAGE, step)}"]
+        process = Process.start(step, command, log=log, cwd=self.folder, env=self._env)
+        self._running.append(process)
+        process.wait_until(lambda: until in log.read_text(), within_s=WITHIN_S)
+        return process
+
+    def words(self) -> list[str]:
+        """What the members have said: nothing else stands there."""
+        logs = sorted((self.folder / ".rota/logs").glob("hello-*.app.log"))
+        return [line.partition(" (")[0] for log in logs for line in log.read_text().splitlines()]
+
+    def leaves(self) -> None:
+        """End what still runs."""
+        for process in self._running:
+            process.stop()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    save_files(PAGE, tmp_path)
+    reader = Reader(tmp_path)
+    yield reader
+    reader.leaves()
+
+
+@pytest.mark.process
+def test_the_page_can_be_followed(reader: Reader) -> None:
+    up = reader.starts("up", "the page is")
+    reader.types("work")
+    up.wait_until(lambda: set(reader.words()) == GREETINGS, within_s=WITHIN_S)
+    assert "hello ada (partition " in reader.types("words")
+    assert "default.hello" in reader.types("look")
+    reader.types("scale")
+    third = reader.folder / ".rota/logs/hello-2.app.log"
+    up.wait_until(third.exists, within_s=WITHIN_S)
+    dry = reader.types("dry")
+    assert "greetings" in dry
+    up.stop(within_s=WITHIN_S)
+    assert up.exit_code == 0
+    assert sorted(reader.words()) == sorted(GREETINGS)
+
+    alone = reader.starts("alone", "listening on 127.0.0.1:7070")
+    reader.types("reset")
+    alone.stop()
+    again = reader.starts("up", "the page is")
+    again.wait_until(lambda: len(reader.words()) == 2 * len(GREETINGS), within_s=WITHIN_S)
+    assert set(reader.words()) == GREETINGS

@@ -1,16 +1,47 @@
-"""Writes crds/consumergroups.yaml from its declaration in rota_operator.spec; `--check` only compares. Called by make."""
+"""
+Writes what is generated from the declaration of ConsumerGroup in rota_operator.spec: the CRD, and its page for people.
+
+`--check` only compares. Called by make.
+"""
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 from typing_extensions import override
 
+from rota_operator.plan.settings import ISOLATION
+from rota_operator.plan.supported import NOT_OF_PROCESSES, NOT_YET
 from rota_operator.spec import crd
+from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.reading import Path as FieldPath
+from rota_operator.spec.reading import dotted
 
-FILE = Path(__file__).parents[1] / "crds" / "consumergroups.yaml"
+ROOT = Path(__file__).parents[1]
+CRD = ROOT / "crds" / "consumergroups.yaml"
+PAGE = ROOT / "docs" / "reference" / "consumergroup.md"
 HEAD = "# Generated from operator/src/rota_operator/spec by `make crds`; do not edit.\n"
+PAGE_HEAD = """<!-- Generated from operator/src/rota_operator/spec by `make crds`; do not edit. -->
+# ConsumerGroup, field by field
+
+`apiVersion: rota.dev/v1alpha1`, `kind: ConsumerGroup`. What a field says is checked whole before anything is started or changed;
+what is wrong is one sentence with its path. An example of a small one is in the [quickstart](../quickstart.md); what groups,
+offsets and deliveries are stands in the [guides](../guide/groups.md).
+
+The last column is about [`rota up`](../guide/laptop.md): **works**; **not yet**: given otherwise than by default it is refused,
+because nothing acts on it yet; **no pods**: it is about pods, and passed over where there are processes.
+
+| field below `spec` | default | values | what it says | on a laptop |
+|---|---|---|---|---|
+"""
+RULES_HEAD = """
+## What has to fit together
+
+"""
+Schema = dict[str, Any]
 
 
 class Plain(yaml.SafeDumper):
@@ -22,16 +53,89 @@ class Plain(yaml.SafeDumper):
         return True
 
 
+def resource() -> str:
+    """The CRD."""
+    return HEAD + yaml.dump(crd.definition(), Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
+
+
+def page() -> str:
+    """The page."""
+    spec = crd.schema_of(ConsumerGroupSpec)
+    rows = [
+        f"| `{dotted(path)}` | {default_of(given)} | {values_of(leaf)} | {leaf.get('description', '')} "
+        f"| {on_a_laptop(path)} |"
+        for path, leaf, given in leaves(spec, (), spec.get("default"))
+    ]
+    rules = [f"* {where}{message}" for where, message in wrong_in(spec, ())]
+    return PAGE_HEAD + "\n".join(rows) + "\n" + RULES_HEAD + "\n".join(rules) + "\n"
+
+
+def leaves(schema: Schema, path: FieldPath, given: Any) -> Iterator[tuple[FieldPath, Schema, Any]]:  # noqa: ANN401
+    """All fields below that have none below them, with what is given when nobody says anything."""
+    for name, each in schema["properties"].items():
+        # What stands beside a part that is not there goes before what its fields say of themselves.
+        default = given[name] if isinstance(given, dict) and name in given else each.get("default")
+        if "properties" in each:
+            yield from leaves(each, (*path, name), default)
+        else:
+            yield (*path, name), each, default
+
+
+def default_of(given: object) -> str:
+    """As it would be written."""
+    return "" if given is None or given in ("", [], {}) else f"`{yaml_of(given)}`"
+
+
+def yaml_of(value: object) -> str:
+    """On one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
+    return text.removesuffix("...").strip()
+
+
+def values_of(leaf: Schema) -> str:
+    """What is taken."""
+    if "enum" in leaf:
+        return ", ".join(f"`{yaml_of(each)}`" for each in leaf["enum"])
+    if leaf.get("type") == "array":
+        return f"list of {leaf['items'].get('type', 'any')}s"
+    if "additionalProperties" in leaf:
+        return f"map of {leaf['additionalProperties'].get('type', 'any')}s"
+    kind = leaf.get("type", "number or text")
+    low, high = leaf.get("minimum"), leaf.get("maximum")
+    above = "above" if leaf.get("exclusiveMinimum") else "from"
+    bounds = [f"{above} {low}"] if low is not None else []
+    return " ".join([kind, *bounds, *([f"to {high}"] if high is not None else [])])
+
+
+def on_a_laptop(path: FieldPath) -> str:
+    """What `rota up` makes of it."""
+    if any(path[: len(each)] == tuple(each) for each in NOT_YET):
+        return "not yet"
+    if any(path[: len(each)] == tuple(each) for each in NOT_OF_PROCESSES):
+        return "no pods"
+    return f"works for `{ISOLATION}`" if path == ("config",) else "works"
+
+
+def wrong_in(schema: Schema, path: FieldPath) -> Iterator[tuple[str, str]]:
+    """What is refused, and where."""
+    where = f"`{dotted(path)}` " if path else "a spec that "
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield where, rule["message"]
+    for name, each in schema.get("properties", {}).items():
+        yield from wrong_in(each, (*path, name))
+
+
 def main() -> None:
     """Write, or compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
-    wanted = HEAD + yaml.dump(crd.definition(), Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
-    if not parser.parse_args().check:
-        FILE.write_text(wanted)
-    elif not FILE.exists() or FILE.read_text() != wanted:
-        sys.exit(f"crds: {FILE.name} is not what its declaration says; run 'make crds'")
-    else:
+    check = parser.parse_args().check
+    for file, wanted in ((CRD, resource()), (PAGE, page())):
+        if not check:
+            file.write_text(wanted)
+        elif not file.exists() or file.read_text() != wanted:
+            sys.exit(f"crds: {file.name} is not what its declaration says; run 'make crds'")
+    if check:
         print("crds: ok")
 
 

@@ -409,6 +409,18 @@ class UnknownProducerId(RotaError):
     code = 59
 
 
+class NonEmptyGroup(RotaError):
+    """the group has members; stop them first"""
+
+    code = 68
+
+
+class GroupIdNotFound(RotaError):
+    """there is no such group; see `rota groups list`"""
+
+    code = 69
+
+
 class FencedLeaderEpoch(RotaError):
     """the partition has a newer leader; ask again"""
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import rota
@@ -15,16 +16,17 @@ WITHIN_S = 40
 class Laptop:
     """One example at one home, which may be run several times."""
 
-    def __init__(self, example: str, home: Path, partitions: int) -> None:
+    def __init__(self, example: str, home: Path, partitions: int, flags: Sequence[str] = ()) -> None:
         self._example = REPO / "examples" / example
         self._home = home
         self._partitions = partitions
+        self._flags = flags
 
     def start(self, name: str) -> Process:
         """Returns when its coordinator has an address."""
         address = self._home / "address"
         address.unlink(missing_ok=True)
-        flags = [f"--file={self._example}", f"--home={self._home}"]
+        flags = [f"--file={self._example}", f"--home={self._home}", *self._flags]
         command = [sys.executable, "-m", "rota_operator", "local", *flags]
         process = Process.start(name, command, log=self._home.parent / f"{name}.log")
         process.wait_until(address.exists, within_s=WITHIN_S)

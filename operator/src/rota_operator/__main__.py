@@ -33,6 +33,11 @@ def main() -> None:
     local.add_argument("--listen", default="127.0.0.1:7070", help="the coordinator's address, if it is free")
     local.add_argument("--page", default="127.0.0.1:7072", help="the web page's address, if it is free")
     local.add_argument(
+        "--kafka",
+        default="",
+        help="Kafka's brokers that stand for Rota's servers in the manifests: HOST:PORT, several with commas",
+    )
+    local.add_argument(
         "--demo-seconds",
         type=float,
         help="play the demo by itself for so long, and say in a line how it went",
@@ -41,6 +46,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.demo_seconds is not None and options.file:
         parser.error("--demo-seconds goes without -f: leave one of them out")
+    if options.kafka and not options.file:
+        parser.error("--kafka goes with -f: the demo counts on Rota's own log")
     run_local(options)
 
 
@@ -53,11 +60,12 @@ def run_local(options: argparse.Namespace) -> None:
 
     async def run() -> bool:
         folder = None if options.file else demo_folder()
-        manifests = load(options.file or [folder])
+        manifests = load(options.file or [folder], on_kafka=bool(options.kafka))
         demo = None
-        with place_at(options.home, options.listen, options.page) as place:
+        with place_at(options.home, options.listen, options.page, options.kafka) as place:
             say, shows = talking(options, place)
-            say(f"the coordinator is {place.coordinator}, logs are in {place.home / 'logs'}")
+            what = "the brokers are" if place.kafka else "the coordinator is"
+            say(f"{what} {place.servers}, logs are in {place.home / 'logs'}")
             if folder is not None and options.demo_seconds is None:
                 say(hints(place, folder))
             elif folder is not None:

@@ -38,7 +38,9 @@ class Topics:
     def __init__(self, bootstrap_servers: str, *, credentials: Credentials | None = None) -> None:
         address = address_of(bootstrap_servers)
         if not is_rota(address):
-            raise errors.NotSupported(f"{address} is a Kafka cluster: make its topics with Kafka's own tools")
+            raise errors.NotSupported(
+                f"{address} is a Kafka cluster: use rota.create_topics, `rota topics`, or Kafka's own tools"
+            )
         self._background = background()
         self._clock = clocks().monotonic_s
         self._connection = self._background.run(_connected(address, credentials))
@@ -121,12 +123,26 @@ class Topics:
         self.close()
 
 
-def create_topics(bootstrap_servers: str, partitions: Mapping[str, int]) -> None:
+def create_topics(
+    bootstrap_servers: str,
+    partitions: Mapping[str, int],
+    *,
+    kafka_config: Mapping[str, str | int | float | bool] | None = None,
+) -> None:
     """
-    Make topics of so many partitions each, where they are not there yet.
+    Make topics of so many partitions each, where they are not there yet; on Kafka's brokers too.
+
+    `kafka_config` is librdkafka's, for those that ask who we are.
 
     >>> rota.create_topics("rota://127.0.0.1:7070", {"orders": 12})    # doctest: +SKIP
     """
+    address = address_of(bootstrap_servers)
+    if not is_rota(address):
+        # Not everybody has confluent-kafka.
+        from rota import kafka_topics
+
+        kafka_topics.create(address, partitions, kafka_config or {}, WITHIN_S)
+        return
     with Topics(bootstrap_servers) as topics:
         topics.create(partitions)
 

@@ -1,5 +1,6 @@
 """A replica's processes are what Kubernetes would run, with the addresses and folders of this machine."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,24 @@ def test_the_group_names_the_container_that_consumes() -> None:
     _, workload, found = parts(group, WORKLOAD + second, SECRET, SETTINGS)
     assert consuming(workload, found).name == "second"
     assert consuming(workload, None).name == "app"
+
+
+def test_brokers_stand_for_the_servers_of_rota_where_they_are_to() -> None:
+    manifests, workload, group = parts(
+        GROUP, WORKLOAD.replace("orders]", 'orders, "rota://a:1"]'), SECRET, SETTINGS
+    )
+    place = replace(PLACE, kafka="127.0.0.1:9092")
+    assert "--bootstrap-servers=127.0.0.1:9092" in sidecar_command(workload, group, 0, place, PAGE).argv
+    assert "rota://" not in " ".join(app_command(manifests, workload, group, 0, place).argv)
+
+
+def test_a_coordinator_over_records_in_kafka_stays_the_one_beside_us() -> None:
+    both = GROUP.replace(
+        '["rota://rota-coordinator.rota:7070"]',
+        '["broker:9092"]\n  coordination: Rota\n  coordinatorAddress: "rota://far:7070"',
+    )
+    _, workload, group = parts(both, WORKLOAD, SECRET, SETTINGS)
+    place = replace(PLACE, kafka="127.0.0.1:9092")
+    argv = sidecar_command(workload, group, 0, place, PAGE).argv
+    assert "--bootstrap-servers=broker:9092" in argv
+    assert "--coordinator-address=127.0.0.1:7099" in argv

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,14 @@ def read(consumer: rota.Consumer, count: int) -> list[int]:
         assert polled, f"{len(offsets)} of {count} records came"
         offsets += [record.offset for records in polled.values() for record in records]
     return offsets
+
+
+def poll_until(consumer: rota.Consumer, holds: Callable[[], bool]) -> None:
+    for _ in range(100):
+        if holds():
+            return
+        consumer.poll(timeout_ms=100)
+    pytest.fail("it did not come about")
 
 
 def poll_on(consumer: rota.Consumer) -> None:
@@ -134,6 +142,8 @@ def test_a_consumer_comes_back_to_a_sidecar_that_was_away(
         assert read(consumer, 2) == [0, 1]
         consumer.commit()
         background().run(sidecar.stop())
+        # It may have had the others already, and gives them out until it hears that the sidecar is away.
+        poll_until(consumer, lambda: "lost" in listener.told)
         background().run(sidecar.start(address))
         assert read(consumer, 2) == [2, 3]
         assert listener.told == ["assigned", "lost", "assigned"]

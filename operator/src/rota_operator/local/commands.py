@@ -2,7 +2,7 @@
 What the processes of a replica are: Kubernetes' container, and its sidecar, said as command, environment and folder.
 
 Pure: given where things are. `$(NAME)` in a command is the variable of that name, as it is in Kubernetes, and every address
-of Rota is that of the coordinator beside us.
+of Rota is that of the coordinator beside us, or of Kafka's brokers where these are to be used instead.
 """
 
 import os
@@ -43,6 +43,13 @@ class Place:
     fleet: str = ""
     # Where people look, as HOST:PORT.
     page: str = "127.0.0.1:7072"
+    # Kafka's brokers that stand for Rota's servers, as HOST:PORT with commas; empty: nobody does.
+    kafka: str = ""
+
+    @property
+    def servers(self) -> str:
+        """Where Rota's addresses lead."""
+        return self.kafka or self.coordinator
 
 
 def replica_name(workload: Workload, number: int) -> str:
@@ -81,11 +88,13 @@ def app_command(
 def sidecar_command(workload: Workload, group: Group, number: int, place: Place, page: str) -> Command:
     """The sidecar's process, with its page there."""
     name = replica_name(workload, number)
+    # Over records in Kafka an address of Rota is that of a coordinator.
+    servers = place.servers if group.spec.speaks_rota else place.coordinator
     argv = [
         str(place.python),
         "-m",
         "rota_sidecar",
-        *flags_of(group.spec, group.group_id, lambda address: _at_home(address, place)),
+        *flags_of(group.spec, group.group_id, lambda address: ADDRESS.sub(servers, address)),
         f"--settings={settings_of_group(place, group)}",
         f"--listen-socket={socket_of(place, name)}",
         "--listen=",
@@ -184,4 +193,4 @@ def _expanded(text: str, environment: Mapping[str, str]) -> str:
 
 
 def _at_home(text: str, place: Place) -> str:
-    return ADDRESS.sub(place.coordinator, text)
+    return ADDRESS.sub(place.servers, text)

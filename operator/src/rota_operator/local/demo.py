@@ -30,9 +30,9 @@ HINTS = """\
 What to try, in another terminal:
   kill a member     kill -9 $(cat {logs}/{consumer}-{victim}.app.pid {logs}/{consumer}-{victim}.sidecar.pid)
   scale             curl -H 'Content-Type: application/json' -d '{{"workload": "{consumer}", "replicas": 5}}' http://{page}/api/scale
-  add partitions    {python} -c 'import rota; rota.Topics("{coordinator}").add_partitions({{"orders": 16}})'
-  reset offsets     {python} -m rota_cli groups reset shop.{consumer} --bootstrap-servers {coordinator} --to-earliest --dry-run
-  count             {python} {folder}/audit.py {coordinator}
+  add partitions    {python} -c 'import rota; rota.Topics("{servers}").add_partitions({{"orders": 16}})'
+  reset offsets     {python} -m rota_cli groups reset shop.{consumer} --bootstrap-servers {servers} --to-earliest --dry-run
+  count             {python} {folder}/audit.py {servers}
 It ends with Ctrl-C."""
 
 
@@ -54,7 +54,7 @@ def hints(place: Place, folder: Path) -> str:
         consumer=CONSUMER,
         victim=VICTIM,
         page=place.page,
-        coordinator=place.coordinator,
+        servers=place.servers,
         python=from_here(place.python),
         folder=from_here(folder),
         logs=from_here(place.home / "logs"),
@@ -148,7 +148,7 @@ class Demo:
         process = await asyncio.create_subprocess_exec(
             str(place.python),
             str(self._folder / "audit.py"),
-            place.coordinator,
+            place.servers,
             stdout=asyncio.subprocess.PIPE,
         )
         try:

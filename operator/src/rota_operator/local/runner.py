@@ -6,6 +6,7 @@ Called by the command line. Nothing is started before all manifests were looked 
 
 import asyncio
 import fcntl
+import re
 import socket
 import sys
 import tempfile
@@ -38,6 +39,7 @@ from rota_operator.plan.supported import unsupported
 from rota_operator.replicas.replicas import ReplicaSet
 from rota_operator.replicas.words import Again, Gone, Part, Rules, Undrained
 from rota_operator.spec.model import ROTA
+from rota_operator.spec.reading import Problem
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0
@@ -47,13 +49,15 @@ ANY_PORT = "127.0.0.1:0"
 # Whoever may speak with the coordinator or the page may do everything: nobody beyond this machine can.
 LOOPBACK = ("127.0.0.1", "localhost")
 PORT_MAX = 65535
+KAFKA = "kafka://"
+BROKERS = re.compile(r"[^\s,:/]+:[0-9]+(,[^\s,:/]+:[0-9]+)*")
 
 
 class CannotRun(Exception):
     """Nothing was started: one sentence."""
 
 
-def load(paths: list[Path]) -> Manifests:
+def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
     """All manifests in these files and folders. Raises InvalidManifest, CannotRun."""
     found: list[Document] = []
     for file in _files(paths):
@@ -66,13 +70,22 @@ def load(paths: list[Path]) -> Manifests:
     wrong = [
         group.document.wrong(problem.path, problem.sentence)
         for group in manifests.groups.values()
-        for problem in unsupported(group.spec)
+        for problem in (*unsupported(group.spec), *(_contradictions(group) if on_kafka else ()))
     ]
     if wrong:
         raise InvalidManifest(wrong)
     if not manifests.workloads:
         raise CannotRun("there is nothing to run: give files with a Deployment or a StatefulSet")
     return manifests
+
+
+def _contradictions(group: Group) -> Iterator[Problem]:
+    """What cannot be where Kafka's brokers stand for Rota's servers."""
+    if group.spec.speaks_rota and group.spec.coordination == "Rota":
+        wrong = (
+            "asks for Rota's coordinator, and --kafka has Kafka's brokers stand for it: leave one of them out"
+        )
+        yield Problem(("spec", "coordination"), wrong)
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
@@ -107,7 +120,7 @@ class Runner:
         )
         self.workloads = [self._of(workload) for workload in manifests.workloads.values()]
         overview = Overview(
-            place.coordinator, [(group.group_id, "/".join(group.name)) for group in manifests.groups.values()]
+            place.servers, [(group.group_id, "/".join(group.name)) for group in manifests.groups.values()]
         )
         self.board = Board(overview, lambda: [each.view() for each in self.workloads], wall_ms)
 
@@ -120,13 +133,16 @@ class Runner:
         fleet = LocalFleet(self._is_running, self.board.report)
         async with serving_fleet(fleet) as address, self._channel() as channel:
             self.place = replace(self.place, fleet=address)
-            self._coordinator.want(1)
+            coordinated = [
+                group for group in self._manifests.groups.values() if is_coordinated_here(group, self.place)
+            ]
+            if coordinated or not self.place.kafka:
+                self._coordinator.want(1)
             for workload in self.workloads:
                 workload.start()
             watches = [
                 watch(channel, group.group_id, self.board.describe, self.board.coordinator_is_away)
-                for group in self._manifests.groups.values()
-                if is_coordinated_here(group)
+                for group in coordinated
             ]
             looking = [asyncio.ensure_future(each) for each in watches]
             showing = [asyncio.ensure_future(show(self)) for show in shows]
@@ -232,8 +248,11 @@ class Runner:
 
 
 @contextmanager
-def place_at(home: Path, listen: str, page: str) -> Iterator[Place]:
+def place_at(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[Place]:
     """A folder of ours alone, and addresses. Raises CannotRun when it is somebody else's."""
+    kafka = kafka.removeprefix(KAFKA)
+    if kafka and not BROKERS.fullmatch(kafka):
+        raise CannotRun(f"--kafka {kafka} is no address of brokers: give HOST:PORT, several with commas")
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="rota-") as sockets:
@@ -242,10 +261,10 @@ def place_at(home: Path, listen: str, page: str) -> Iterator[Place]:
         except BlockingIOError:
             raise CannotRun(f"somebody runs in {home} already: end that, or give another --home") from None
         address = f"{ROTA}{free_address(listen)}"
-        write_whole(home / "address", f"{address}\n")
+        write_whole(home / "address", f"{KAFKA}{kafka}\n" if kafka else f"{address}\n")
         # It is there again when it answers.
         (home / "page").unlink(missing_ok=True)
-        yield Place(Path(sys.executable), address, home, Path(sockets), page=free_address(page))
+        yield Place(Path(sys.executable), address, home, Path(sockets), page=free_address(page), kafka=kafka)
 
 
 async def ended(tasks: Tasks) -> None:
@@ -256,9 +275,9 @@ async def ended(tasks: Tasks) -> None:
         await asyncio.wait(tasks)
 
 
-def is_coordinated_here(group: Group) -> bool:
+def is_coordinated_here(group: Group, place: Place) -> bool:
     """Whether the coordinator beside us knows it."""
-    return group.spec.speaks_rota or group.spec.coordination == "Rota"
+    return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not place.kafka)
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -51,6 +51,16 @@ def import_another_part(checkout: Path) -> None:
     path.write_text(path.read_text() + "\nimport rota_operator\n\nPLAN = rota_operator\n")
 
 
+def have_the_command_line_import_a_part(checkout: Path) -> None:
+    path = checkout / "cli/src/rota_cli/clocks.py"
+    path.write_text(path.read_text() + "\nimport rota_sidecar\n\nSIDECAR = rota_sidecar\n")
+
+
+def import_the_command_line(checkout: Path) -> None:
+    path = checkout / "spark_apps/src/rota_spark/__init__.py"
+    path.write_text(path.read_text() + "\nimport rota_cli\n\nCLI = rota_cli\n")
+
+
 def edit_a_generated_file(checkout: Path) -> None:
     path = checkout / "proto/src/rota_proto/fleet/v1/fleet_pb2.py"
     path.write_text(path.read_text() + "# edited by hand\n")
@@ -88,6 +98,8 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
         "do it in the shell beside the core, and hand the result in as a value BROKEN",
     ),
     (import_another_part, "imports", "into a contract, or leave it in one of them BROKEN"),
+    (have_the_command_line_import_a_part, "imports", "starts the other parts as programs BROKEN"),
+    (import_the_command_line, "imports", "belongs into that part, or into a contract BROKEN"),
     (write_a_wrong_type, "types", 'Incompatible return value type (got "str", expected "int")'),
 ]
 

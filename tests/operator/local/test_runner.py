@@ -149,6 +149,32 @@ def test_what_is_not_supported_yet_is_refused(laptop: Laptop) -> None:
     assert done.stderr == f"{file}:8: spec.autoscaling.enabled is not supported yet: leave it out\n"
 
 
+def test_who_asks_for_rotas_coordinator_has_no_brokers_stand_for_it(laptop: Laptop) -> None:
+    file = laptop.folder / "orders.yaml"
+    file.write_text(file.read_text().replace("  replicas: 3\n", "  replicas: 3\n  coordination: Rota\n"))
+    done = run("-f", str(file), f"--home={laptop.home}", "--kafka=127.0.0.1:9092")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{file}:8: spec.coordination asks for Rota's coordinator, and --kafka has Kafka's brokers stand for it: "
+        "leave one of them out\n"
+    )
+
+
+@pytest.mark.parametrize("brokers", ["localhost", "a:1,", "rota://a:1", "a:1 b:2"])
+def test_what_is_no_address_of_brokers_is_refused(laptop: Laptop, brokers: str) -> None:
+    done = run("-f", str(laptop.folder), f"--home={laptop.home}", f"--kafka={brokers}")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"--kafka {brokers} is no address of brokers: give HOST:PORT, several with commas\n"
+    )
+
+
+def test_the_demo_is_on_rotas_own_log() -> None:
+    done = run("--kafka=127.0.0.1:9092")
+    assert done.returncode == 2
+    assert done.stderr.endswith("--kafka goes with -f: the demo counts on Rota's own log\n")
+
+
 def test_a_home_has_one_runner(laptop: Laptop) -> None:
     process = laptop.start()
     process.wait_until((laptop.home / "address").exists, within_s=WITHIN_S)

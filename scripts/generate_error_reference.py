@@ -1,7 +1,7 @@
 """Writes docs/reference/errors.md from rota.errors. A test compares."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rota import errors
@@ -38,7 +38,7 @@ def kinds() -> Iterator[type[errors.RotaError]]:
             yield kind
 
 
-def rows(found: list[type[errors.RotaError]]) -> str:
+def rows(found: Sequence[type[errors.RotaError]]) -> str:
     """Lines of the table."""
     return "\n".join(
         f"| `{kind.__name__}` | {kind.name} | {kind.code if kind.code != errors.NO_CODE else '–'} | "

@@ -10,7 +10,8 @@ from rota import errors
 
 try:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 except ImportError as error:
     raise errors.NotSupported("a Kafka address needs confluent-kafka: pip install 'rota[kafka]'") from error
 

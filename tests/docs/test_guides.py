@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from rota_coordinator import options as coordinator_options
+from rota_sidecar import options as sidecar_options
+from rota_sidecar.options import problems as sidecar_problems
+from rota_sidecar.strategies import known
 from tests.cli.command import Rota
 from tests.docs.blocks import DOCS, blocks
 from tests.support.coordinator import QUICK, serving
@@ -67,6 +71,26 @@ def ends_with_ctrl_c(rota: Rota, command: str) -> None:
     finally:
         process.stop(first=signal.SIGINT)
     assert (process.exit_code, "Traceback" in log.read_text()) == (0, False)
+
+
+def parts_in_the_docs() -> Iterator[tuple[str, str]]:
+    """The commands that start a part by itself, each with its page."""
+    for page in sorted(DOCS.rglob("*.md")):
+        name = str(page.relative_to(DOCS))
+        for block in blocks(name):
+            text = block.text.replace("\\\n", " ")
+            yield from ((name, line) for line in text.splitlines() if line.startswith("python -m rota_"))
+
+
+@pytest.mark.parametrize(("page", "command"), list(parts_in_the_docs()))
+def test_what_starts_a_part_is_taken_by_it(page: str, command: str) -> None:
+    """Their addresses are examples; that they run is what all tests of these parts show."""
+    _, _, module, *arguments = shlex.split(command, comments=True)
+    if module == "rota_coordinator":
+        assert coordinator_options.problem(coordinator_options.parse(arguments)) == ""
+    else:
+        assert module == "rota_sidecar"
+        assert sidecar_problems.problem(sidecar_options.parse(arguments), known(100)) == ""
 
 
 def test_no_page_shows_commands_of_rota_that_no_test_runs() -> None:

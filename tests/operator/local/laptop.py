@@ -1,6 +1,8 @@
 """A folder of manifests that runs on this machine, for tests: a group of three that notes what it does."""
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,6 +97,11 @@ class Laptop:
         """How many partitions each member has, that says so itself."""
         stable = [each for each in self.group()["members"] if each["state"] == "Stable"]
         return {each["name"]: len(each["partitions"]) for each in stable}
+
+    def kill(self, replica: str) -> None:
+        """Its sidecar, and its application, as a crash of its node would."""
+        for part in ("sidecar", "app"):
+            os.kill(int((self.home / "logs" / f"{replica}.{part}.pid").read_text()), signal.SIGKILL)
 
     def scale(self, replicas: int) -> None:
         body = {"workload": "orders", "replicas": replicas}

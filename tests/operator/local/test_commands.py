@@ -143,3 +143,10 @@ def test_a_coordinator_over_records_in_kafka_stays_the_one_beside_us() -> None:
     argv = sidecar_command(workload, group, 0, place, PAGE).argv
     assert "--bootstrap-servers=broker:9092" in argv
     assert "--coordinator-address=127.0.0.1:7099" in argv
+
+
+def test_a_static_members_name_is_that_of_its_replica() -> None:
+    _, workload, group = parts(GROUP + "  membership: {static: true}\n", WORKLOAD, SECRET, SETTINGS)
+    assert "--group-instance-id=orders-enricher-3" in sidecar_command(workload, group, 3, PLACE, PAGE).argv
+    _, workload, group = parts()
+    assert not any("instance-id" in word for word in sidecar_command(workload, group, 3, PLACE, PAGE).argv)

@@ -58,3 +58,69 @@ def test_strangers_are_refused_in_a_sentence(stranger: pb.SidecarReport) -> None
     assert heard == []
     assert code is grpc.StatusCode.NOT_FOUND
     assert said.endswith(" here: give its name as --client-id")
+
+
+class OneSidecar:
+    """Speaks as orders-0, and answers each order as it is told to."""
+
+    def __init__(self, error: str | None) -> None:
+        self._error = error
+        self._reports: asyncio.Queue[pb.SidecarReport] = asyncio.Queue()
+        self._reports.put_nowait(MINE)
+        self.ordered: list[pb.SidecarOrder] = []
+
+    async def connect(self, address: str) -> None:
+        """Until it is cancelled."""
+        async with grpc.aio.insecure_channel(address) as channel:
+            async for order in FleetStub(channel).Connect(self._say()):
+                self.ordered.append(order)
+                if self._error is not None:
+                    answer = pb.OrderAnswer(order_id=order.order_id, error=self._error)
+                    self._reports.put_nowait(
+                        pb.SidecarReport(sidecar="orders-0", group_id="orders", answers=[answer])
+                    )
+
+    async def _say(self) -> AsyncIterator[pb.SidecarReport]:
+        while True:
+            yield await self._reports.get()
+
+
+def ordered(error: str | None, within_s: float) -> tuple[list[str], OneSidecar]:
+    """What came of two orders to it, and of one to somebody who is not there."""
+
+    async def run() -> tuple[list[str], OneSidecar]:
+        sidecar, heard = OneSidecar(error), asyncio.Event()
+        fleet = LocalFleet(lambda *_: True, lambda _: heard.set())
+        async with asyncio.timeout(WITHIN_S), serving_fleet(fleet) as address:
+            speaking = asyncio.create_task(sidecar.connect(address))
+            await heard.wait()
+            said = [
+                await fleet.order("orders-0", pb.SidecarOrder(suspend=pb.Suspend()), within_s),
+                await fleet.order("orders-0", pb.SidecarOrder(resume=pb.Resume()), within_s),
+                await fleet.order("orders-1", pb.SidecarOrder(resume=pb.Resume()), within_s),
+            ]
+            speaking.cancel()
+            await asyncio.wait({speaking})
+        return said, sidecar
+
+    return asyncio.run(run())
+
+
+NOBODY = "orders-1 does not listen to orders now: see its log"
+
+
+def test_an_order_is_done_when_it_is_answered() -> None:
+    said, sidecar = ordered("", WITHIN_S)
+    assert said == ["", "", NOBODY]
+    assert [order.WhichOneof("order") for order in sidecar.ordered] == ["suspend", "resume"]
+    assert sidecar.ordered[0].order_id != sidecar.ordered[1].order_id
+
+
+def test_why_an_order_is_not_done_is_said() -> None:
+    said, _ = ordered("it hurts", WITHIN_S)
+    assert said == ["it hurts", "it hurts", NOBODY]
+
+
+def test_an_order_without_an_answer_is_not_waited_for_for_ever() -> None:
+    said, _ = ordered(None, 0.1)
+    assert said[0] == "orders-0 has not answered within 0.1 s: see its log"

@@ -98,6 +98,35 @@ def test_a_member_that_dies_comes_again(laptop: Laptop) -> None:
     assert process.exit_code == 0
 
 
+def test_a_static_member_keeps_what_it_has_over_a_crash_and_leaves_when_it_goes_for_good(
+    laptop: Laptop,
+) -> None:
+    file = laptop.folder / "orders.yaml"
+    # A session that nobody waits for here.
+    file.write_text(
+        file.read_text().replace("sessionTimeoutSeconds: 6", "sessionTimeoutSeconds: 600, static: true")
+    )
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    three = {f"orders-{number}": 2 for number in range(3)}
+    process.wait_until(lambda: laptop.owners() == three, within_s=WITHIN_S)
+    before = laptop.group()
+    victim = next(each for each in before["members"] if each["name"] == "orders-1")
+    laptop.kill("orders-1")
+    process.wait_until(
+        lambda: "orders-1: its sidecar has ended" in process.log.read_text(), within_s=WITHIN_S
+    )
+    process.wait_until(lambda: laptop.owners() == three, within_s=WITHIN_S)
+    after = laptop.group()
+    back = next(each for each in after["members"] if each["name"] == "orders-1")
+    assert after["generation"] == before["generation"]
+    assert back["partitions"] == victim["partitions"]
+    laptop.scale(2)
+    process.wait_until(lambda: laptop.owners() == {"orders-0": 3, "orders-1": 3}, within_s=WITHIN_S)
+    process.stop()
+    assert process.exit_code == 0
+
+
 def test_who_looks_sees_members_partitions_and_lag_and_may_scale(laptop: Laptop) -> None:
     process = laptop.start()
     laptop.fill(process, RECORDS)

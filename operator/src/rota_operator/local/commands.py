@@ -105,6 +105,8 @@ def sidecar_command(workload: Workload, group: Group, number: int, place: Place,
         # Whoever makes the topics starts at the same time.
         "--topics-refresh-ms=1000",
         "--log-format=json",
+        # Replicas have names that stay, so nobody need give out others.
+        *([f"--group-instance-id={name}"] if group.spec.membership.static else []),
     ]
     grace_s = rules_of(workload, group).grace_ms / 1000
     return Command(argv, {}, place.home, log_of(place, name, "sidecar"), grace_s, page)

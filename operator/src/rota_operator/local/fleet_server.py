@@ -1,5 +1,10 @@
-"""To whom the sidecars of this machine report. It listens on loopback, and hears those that the runner has started."""
+"""
+To whom the sidecars of this machine report, and who gives them orders. It listens on loopback, and hears those that the
+runner has started.
+"""
 
+import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +19,8 @@ from rota_proto.fleet.v1.fleet_pb2_grpc import FleetServicer, add_FleetServicer_
 STREAMS_MAX = 1_000
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 GRACE_S = 0.5
+# For one sidecar, that it has not taken yet. One more place is for the end of its stream.
+ORDERS_MAX = 100
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -22,26 +29,70 @@ else:
 
 
 class LocalFleet(FleetServicer):
-    """Gives no orders yet: what its sidecars are told stands in their settings."""
+    """To be made and used on a running loop."""
 
     def __init__(
         self, is_running: Callable[[str, str], bool], hear: Callable[[pb.SidecarReport], None]
     ) -> None:
         self._is_running = is_running
         self._hear = hear
+        # By the sidecar's name: what its newest stream is to carry; None ends it.
+        self._orders: dict[str, asyncio.Queue[pb.SidecarOrder | None]] = {}
+        self._asked: dict[int, asyncio.Future[pb.OrderAnswer]] = {}
+        # A sidecar that hears an id again takes it for the same order.
+        self._ids = itertools.count(1)
+
+    async def order(self, sidecar: str, order: pb.SidecarOrder, within_s: float) -> str:
+        """Have it do this; why it has not, in one sentence, or nothing."""
+        stream = self._orders.get(sidecar)
+        if stream is None or stream.qsize() >= ORDERS_MAX:
+            return f"{sidecar} does not listen to orders now: see its log"
+        order.order_id = next(self._ids)
+        answer = self._asked[order.order_id] = asyncio.get_running_loop().create_future()
+        stream.put_nowait(order)
+        try:
+            async with asyncio.timeout(within_s):
+                return str((await answer).error)
+        except TimeoutError:
+            return f"{sidecar} has not answered within {within_s:g} s: see its log"
+        finally:
+            del self._asked[order.order_id]
 
     @override
     async def Connect(
         self, request_iterator: AsyncIterator[pb.SidecarReport], context: Context
     ) -> AsyncIterator[pb.SidecarOrder]:
-        async for report in request_iterator:
+        orders: asyncio.Queue[pb.SidecarOrder | None] = asyncio.Queue(ORDERS_MAX + 1)
+        listening = asyncio.ensure_future(self._listen(request_iterator, orders))
+        listening.add_done_callback(lambda _: orders.put_nowait(None))
+        try:
+            while (order := await orders.get()) is not None:
+                yield order
+            stranger = await listening
+        finally:
+            listening.cancel()
+            for sidecar, stream in list(self._orders.items()):
+                if stream is orders:
+                    del self._orders[sidecar]
+        if stranger:
+            await context.abort(grpc.StatusCode.NOT_FOUND, stranger)
+
+    async def _listen(
+        self,
+        reports: AsyncIterator[pb.SidecarReport],
+        orders: "asyncio.Queue[pb.SidecarOrder | None]",
+    ) -> str:
+        """Until it says nothing any more, or why nobody listens to it."""
+        async for report in reports:
             if not self._is_running(report.sidecar, report.group_id):
-                said = f"{report.sidecar!r} is no replica of group {report.group_id!r} here: give its name as --client-id"
-                await context.abort(grpc.StatusCode.NOT_FOUND, said)
+                return f"{report.sidecar!r} is no replica of group {report.group_id!r} here: give its name as --client-id"
+            self._orders[report.sidecar] = orders
+            for answer in report.answers:
+                asked = self._asked.get(answer.order_id)
+                if asked is not None and not asked.done():
+                    asked.set_result(answer)
             self._hear(report)
-        orders: tuple[pb.SidecarOrder, ...] = ()
-        for order in orders:
-            yield order
+        return ""
 
 
 @asynccontextmanager

@@ -23,12 +23,13 @@ from rota_operator.local.commands import (
     Place,
     app_command,
     log_of,
+    replica_name,
     settings_of_group,
     sidecar_command,
 )
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
 from rota_operator.local.group_watch import watch
-from rota_operator.local.processes import Command, Processes, Told
+from rota_operator.local.processes import Command, Processes, Told, ask_its_page
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
 from rota_operator.manifests.documents import Document, InvalidManifest, documents
 from rota_operator.manifests.resources import Group, Manifests, Workload, gather
@@ -40,6 +41,7 @@ from rota_operator.replicas.replicas import ReplicaSet
 from rota_operator.replicas.words import Again, Gone, Part, Rules, Undrained
 from rota_operator.spec.model import ROTA
 from rota_operator.spec.reading import Problem
+from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0
@@ -110,6 +112,7 @@ class Runner:
         self._manifests = manifests
         self.place = place
         self._say = say
+        self._wall_ms = wall_ms
         self._groups: dict[tuple[str, str, str], Group] = {
             (group.spec.scale_target_ref.kind, group.name.namespace, group.spec.scale_target_ref.name): group
             for group in manifests.groups.values()
@@ -124,14 +127,15 @@ class Runner:
         )
         self.board = Board(overview, lambda: [each.view() for each in self.workloads], wall_ms)
 
+        self._fleet = LocalFleet(self._is_running, self.board.report)
+
     async def run(self, ends: asyncio.Event, shows: Sequence[Show] = ()) -> None:
         """Until it ends, and then until everybody has; raises what nobody expected."""
         for group in self._manifests.groups.values():
             settings = settings_of_group(self.place, group)
             settings.parent.mkdir(parents=True, exist_ok=True)
             settings.write_bytes(settings_of(group.spec))
-        fleet = LocalFleet(self._is_running, self.board.report)
-        async with serving_fleet(fleet) as address, self._channel() as channel:
+        async with serving_fleet(self._fleet) as address, self._channel() as channel:
             self.place = replace(self.place, fleet=address)
             coordinated = [
                 group for group in self._manifests.groups.values() if is_coordinated_here(group, self.place)
@@ -205,7 +209,19 @@ class Runner:
                 return sidecar_command(workload, group, number, self.place, free_address(ANY_PORT))
             return app_command(self._manifests, workload, group, number, self.place)
 
-        return RunningWorkload(workload, group, command, self._told)
+        async def drain_static(number: int, command: Command) -> str:
+            """Who goes so leaves the group; a static member that merely ends would keep its partitions for a session."""
+            until_ms = self._wall_ms() + int(command.grace_s * 1000)
+            order = pb.SidecarOrder(drain=pb.Drain(expires_ms=until_ms))
+            replica = replica_name(workload, number)
+            # What the order has to say the page says as well.
+            _, wrong = await asyncio.gather(
+                self._fleet.order(replica, order, command.grace_s), ask_its_page(number, command)
+            )
+            return wrong
+
+        is_static = group is not None and group.spec.membership.static
+        return RunningWorkload(workload, group, command, self._told, drain_static if is_static else None)
 
     def _told(self, workload: RunningWorkload, told: Told) -> None:
         replica = workload.replica(told.replica)

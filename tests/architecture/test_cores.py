@@ -21,6 +21,7 @@ CORES = (
     "rota_operator.spec",
     "rota_operator.plan",
     "rota_operator.replicas",
+    "rota_operator.resets",
     "rota_operator.overview",
     "rota_operator.autoscaler",
 )

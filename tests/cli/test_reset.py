@@ -81,8 +81,8 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
         done = rota("groups", "reset", group, "--to-earliest", "--execute")
         assert done.code == 1
         assert done.sentence == (
-            f"group {group} has members: stop its consumers first, or, where a ConsumerGroup runs them, set "
-            "offsets.reset in it to reset them without a stop"
+            f"group {group} has members: stop its consumers first, or do it in the folder where `rota up` runs them; "
+            "in a cluster set offsets.reset of the ConsumerGroup"
         )
         assert rota("groups", "reset", group, "--to-earliest", "--dry-run").code == 0
         assert committed(rota, group) == [4, 5]

@@ -14,8 +14,8 @@ def no_group(group_id: str, servers: str) -> NotFound:
 def in_use(group_id: str) -> Failure:
     """Members would not notice, and commit over what was changed."""
     return Failure(
-        f"group {group_id} has members: stop its consumers first, or, where a ConsumerGroup runs them, set "
-        "offsets.reset in it to reset them without a stop"
+        f"group {group_id} has members: stop its consumers first, or do it in the folder where `rota up` runs them; "
+        "in a cluster set offsets.reset of the ConsumerGroup"
     )
 
 

@@ -100,7 +100,7 @@ def talking(options: argparse.Namespace, place: "Place") -> tuple[Callable[[str]
         from rota_operator.local.page import Page, serving_page
         from rota_operator.local.runner import write_whole
 
-        async with serving_page(Page(runner.board, runner.scale), place.page):
+        async with serving_page(Page(runner.board, runner.scale, runner.reset), place.page):
             write_whole(place.home / "page", f"http://{place.page}\n")
             say(f"the page is http://{place.page}")
             await asyncio.Event().wait()

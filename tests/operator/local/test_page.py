@@ -12,8 +12,10 @@ import pytest
 from rota_operator.local import page as pages
 from rota_operator.local.board import Board
 from rota_operator.local.page import BODY_BYTES_MAX, LISTENERS_MAX, Page, serving_page
+from rota_operator.overview.assignment import Partition
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import Kind, WorkloadView
+from rota_operator.resets.due import Offsets
 from tests.support.processes import free_port
 
 pytestmark = pytest.mark.process
@@ -29,7 +31,8 @@ class Place:
         overview = Overview("rota://127.0.0.1:7070", [("orders", "shop/orders")])
         self.board = Board(overview, lambda: [WORKLOAD], lambda: 1_000)
         self.scaled: list[tuple[str, int]] = []
-        self.page = Page(self.board, self._scale)
+        self.was_reset: list[Offsets] = []
+        self.page = Page(self.board, self._scale, self._reset)
         self.address = address
         self.browser = browser
 
@@ -37,6 +40,12 @@ class Place:
         if workload != "orders":
             return f"workload {workload!r} is none: give one of shop/orders"
         self.scaled.append((workload, replicas))
+        return ""
+
+    async def _reset(self, group: str, offsets: Offsets) -> str:
+        if group != "orders":
+            return f"no replica of group {group} runs here: stop its members, and reset it then"
+        self.was_reset.append(offsets)
         return ""
 
     async def ask(
@@ -177,7 +186,43 @@ def test_what_a_form_of_another_page_could_send_is_refused(kind: str) -> None:
     play(story)
 
 
-@pytest.mark.parametrize("path", ["/", "/api/state", "/api/events", "/api/scale"])
+def test_offsets_are_reset_as_they_are_given() -> None:
+    async def story(place: Place) -> None:
+        body = {"group": "orders", "offsets": {"orders": {"0": 5, "12": 0}, "payments": {"1": 7}}}
+        assert await place.ask("POST", "/api/reset", json=body) == (200, {"said": "done"})
+        assert place.was_reset == [
+            {Partition("orders", 0): 5, Partition("orders", 12): 0, Partition("payments", 1): 7}
+        ]
+        status, said = await place.ask("POST", "/api/reset", json={**body, "group": "others"})
+        assert status == 409
+        assert said["error"].startswith("no replica of group others runs here")
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        {"group": "orders"},
+        {"group": "orders", "offsets": {}},
+        {"group": 5, "offsets": {"orders": {"0": 1}}},
+        {"group": "orders", "offsets": {"orders": {"x": 1}}},
+        {"group": "orders", "offsets": {"orders": {"0": -1}}},
+        {"group": "orders", "offsets": {"orders": {"0": "1"}}},
+        {"group": "orders", "offsets": {"orders": {"0": 1}}, "more": 1},
+    ],
+)
+def test_what_is_no_reset_is_refused(body: object) -> None:
+    async def story(place: Place) -> None:
+        status, said = await place.ask("POST", "/api/reset", json=body)
+        assert (status, place.was_reset) == (400, [])
+        assert said["error"].startswith("this is no reset: give {")
+
+    play(story)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/state", "/api/events", "/api/scale", "/api/reset"])
 @pytest.mark.parametrize(
     "headers",
     [

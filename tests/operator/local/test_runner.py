@@ -1,5 +1,6 @@
 """A folder of manifests runs on a laptop: members share the partitions, and nothing is left or lost when it ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from rota_operator.manifests.resources import API_VERSIONS
 from tests.operator.local.laptop import APP, CARELESS_APP, RECORDS, WITHIN_S, Laptop
 from tests.support.processes import wait_for
+from tests.support.web import post
 
 pytestmark = pytest.mark.process
 
@@ -123,6 +125,27 @@ def test_a_static_member_keeps_what_it_has_over_a_crash_and_leaves_when_it_goes_
     assert back["partitions"] == victim["partitions"]
     laptop.scale(2)
     process.wait_until(lambda: laptop.owners() == {"orders-0": 3, "orders-1": 3}, within_s=WITHIN_S)
+    process.stop()
+    assert process.exit_code == 0
+
+
+def test_a_group_is_reset_while_its_members_stay(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    three = {f"orders-{number}": 2 for number in range(3)}
+    process.wait_until(lambda: laptop.owners() == three, within_s=WITHIN_S)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    generation = laptop.group()["generation"]
+    # Of each partition the last four come again.
+    offsets = {str(number): RECORDS // 6 - 4 for number in range(6)}
+    answer = post(laptop.page, "/api/reset", {"group": "shop.orders", "offsets": {"orders": offsets}})
+    assert (answer.status, json.loads(answer.page)) == (200, {"said": "done"})
+    process.wait_until(lambda: len(laptop.done) == RECORDS + 6 * 4, within_s=WITHIN_S)
+    process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
+    group = laptop.group()
+    assert group["generation"] == generation
+    assert "reset of 6 partitions: done" in [moment["sentence"] for moment in group["history"]]
+    assert not any(each["suspended"] for each in group["members"])
     process.stop()
     assert process.exit_code == 0
 

@@ -10,6 +10,7 @@ from rota_cli.cluster import Cluster
 from rota_cli.commands.groups import GroupName
 from rota_cli.failures import Failure, WrongUsage
 from rota_cli.flags import with_flags
+from rota_cli.fleet import fleet_beside
 from rota_cli.lagging import topics_of
 from rota_cli.output import Output, OutputOption, Row, note, say_data, show_list
 from rota_cli.refusals import in_use, no_group
@@ -99,7 +100,10 @@ def reset(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set the offsets of a group that nobody is in, or show what that would change."""
+    """
+    Set the offsets of a group, or show what that would change. Nobody may be in the group, unless `rota up` runs it in this
+    folder: then its members set what they have, and go on from there.
+    """
     if execution is None:
         raise WrongUsage("add --dry-run to see what would change, or --execute to change it")
     target = wish.target(clocks().now_ms())
@@ -108,10 +112,16 @@ def reset(
         found = cluster.groups.describe(group)
         if not found.exists and not choices:
             raise no_group(group, found.coordinator or "the brokers")
-        if execution and found.members:
+        fleet = fleet_beside(servers.access()) if execution and found.members else None
+        if execution and found.members and fleet is None:
             raise in_use(group)
         changes = _planned(cluster, found, target, choices)
-        if execution:
+        if fleet is not None:
+            note(
+                f"the {many(len(found.members), 'member')} of group {group} stop reading, and set their offsets"
+            )
+            fleet.reset(group, changes)
+        elif execution:
             _execute(cluster, group, changes)
     _show(group, changes, output, executed=execution)
 

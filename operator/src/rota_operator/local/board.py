@@ -1,10 +1,11 @@
 """What is shown of all groups and workloads, and who waits for it to change. Fed by the runner, the Fleet and the watches."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import Kind, View, WorkloadView
+from rota_operator.resets.due import Holding
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
@@ -26,6 +27,11 @@ class Board:
     def view(self) -> View:
         """Now."""
         return self._overview.view(self._workloads(), self._wall_ms())
+
+    def holdings(self, group_id: str) -> Mapping[str, Holding]:
+        """What each sidecar of a group has."""
+        found = self._overview.holdings(group_id, self._wall_ms())
+        return {name: Holding(*held) for name, held in found.items()}
 
     async def change(self) -> None:
         """Return when it has changed, or may look different by now."""

@@ -1,5 +1,6 @@
 """
-The web page of a laptop, and what it is made of: state as JSON, the same as a stream of events, and one thing to do, scaling.
+The web page of a laptop, and what it is made of: state as JSON, the same as a stream of events, and what can be done: scaling, and
+resets of offsets.
 
 On loopback, without a login: whoever may run processes here may look. A page of somebody else in the same browser may not,
 so the names of host and origin are looked at, and a change has to come as JSON, which such a page cannot send unasked.
@@ -15,32 +16,40 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from enum import Enum
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
 from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rota_operator.local.board import Board
+from rota_operator.overview.assignment import Partition
+from rota_operator.resets.due import Offsets
 
 # Newer ones are told at most so often.
 EVENT_EVERY_S = 0.25
 LISTENERS_MAX = 32
-BODY_BYTES_MAX = 4 * 1024
+# Offsets of some ten thousand partitions.
+BODY_BYTES_MAX = 256 * 1024
 # For one event to be taken.
 PATIENCE_S = 10
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
+RESET_EXAMPLE = '{"group": "NAME", "offsets": {"TOPIC": {"0": NUMBER}}}'
 ELEMENT = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # The workload and how many; why not, in a sentence.
 Scale = Callable[[str, int], str]
+# The group and where each partition is to begin; the same.
+Reset = Callable[[str, Offsets], Awaitable[str]]
 
 
 class Page:
     """The handlers. To be made and used on a running loop."""
 
-    def __init__(self, board: Board, scale: Scale) -> None:
+    def __init__(self, board: Board, scale: Scale, reset: Reset) -> None:
         self._board = board
         self._scale = scale
+        self._reset = reset
         self._listeners = 0
         self._html = (files(__package__) / "page.html").read_text()
         self._headers = {
@@ -57,6 +66,7 @@ class Page:
         application.router.add_get("/api/state", self._state)
         application.router.add_get("/api/events", self._events, allow_head=False)
         application.router.add_post("/api/scale", self._scaled)
+        application.router.add_post("/api/reset", self._was_reset)
         return application
 
     @web.middleware
@@ -66,7 +76,7 @@ class Page:
         except web.HTTPRequestEntityTooLarge:
             response = sentence(413, f"the body is too large: give at most {BODY_BYTES_MAX} bytes")
         except web.HTTPException as error:
-            there_are = "GET /, /api/state, /api/events; POST /api/scale"
+            there_are = "GET /, /api/state, /api/events; POST /api/scale, /api/reset"
             response = sentence(
                 error.status, f"{request.method} {request.path} is nothing here: there are {there_are}"
             )
@@ -107,14 +117,20 @@ class Page:
                 change.cancel()
 
     async def _scaled(self, request: web.Request) -> web.StreamResponse:
-        if request.content_type != "application/json":
-            return sentence(415, "this is no JSON: send it as application/json")
-        try:
-            body = json.loads(await request.read())
-        except ValueError as error:
-            return sentence(400, f"the body is no JSON ({error}): correct it")
-        wrong = wrong_with(body) or self._scale(body["workload"], body["replicas"])
-        return refused(wrong, 400) or sentence(200, "done")
+        body, wrong = await json_of(request)
+        if wrong is not None:
+            return wrong
+        return refused(wrong_with(body) or self._scale(body["workload"], body["replicas"]), 400) or sentence(
+            200, "done"
+        )
+
+    async def _was_reset(self, request: web.Request) -> web.StreamResponse:
+        body, wrong = await json_of(request)
+        if wrong is not None:
+            return wrong
+        if (offsets := offsets_in(body)) is None:
+            return sentence(400, f"this is no reset: give {RESET_EXAMPLE}")
+        return refused(await self._reset(body["group"], offsets), 409) or sentence(200, "done")
 
     def _document(self) -> str:
         return json.dumps(asdict(self._board.view()), default=shown, separators=(",", ":"))
@@ -125,6 +141,44 @@ def shown(value: object) -> Any:  # noqa: ANN401  whatever JSON has
     if isinstance(value, Enum):
         return value.value
     raise TypeError(f"{type(value).__name__} is nothing to show: make it a text or a number")
+
+
+async def json_of(request: web.Request) -> tuple[Any, web.Response | None]:
+    """What was sent, or the answer to what is none."""
+    if request.content_type != "application/json":
+        return None, sentence(415, "this is no JSON: send it as application/json")
+    try:
+        return json.loads(await request.read()), None
+    except ValueError as error:
+        return None, sentence(400, f"the body is no JSON ({error}): correct it")
+
+
+def offsets_in(body: object) -> Offsets | None:
+    """Of a request to reset; None: it is none."""
+    try:
+        return Wish.model_validate(body).by_partition
+    except ValidationError:
+        return None
+
+
+class Wish(BaseModel):
+    """A reset, as it is asked for."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    group: str
+    # By topic, and partition.
+    offsets: dict[str, dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Annotated[int, Field(ge=0)]]]
+
+    @property
+    def by_partition(self) -> Offsets | None:
+        """None: it is about nothing."""
+        found = {
+            Partition(topic, int(number)): offset
+            for topic, offsets in self.offsets.items()
+            for number, offset in offsets.items()
+        }
+        return found or None
 
 
 def wrong_with(body: object) -> str:

@@ -30,6 +30,7 @@ from rota_operator.local.commands import (
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
 from rota_operator.local.group_watch import watch
 from rota_operator.local.processes import Command, Processes, Told, ask_its_page
+from rota_operator.local.resetting import Resetting
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
 from rota_operator.manifests.documents import Document, InvalidManifest, documents
 from rota_operator.manifests.resources import Group, Manifests, Workload, gather
@@ -128,6 +129,7 @@ class Runner:
         self.board = Board(overview, lambda: [each.view() for each in self.workloads], wall_ms)
 
         self._fleet = LocalFleet(self._is_running, self.board.report)
+        self.reset = Resetting(self._fleet, self.board, self._replicas_of).reset
 
     async def run(self, ends: asyncio.Event, shows: Sequence[Show] = ()) -> None:
         """Until it ends, and then until everybody has; raises what nobody expected."""
@@ -199,6 +201,14 @@ class Runner:
 
     def _is_running(self, replica: str, group_id: str) -> bool:
         return any(each.group_id == group_id and each.has(replica) for each in self.workloads)
+
+    def _replicas_of(self, group_id: str) -> Sequence[str]:
+        return [
+            replica.name
+            for workload in self.workloads
+            if workload.group_id == group_id
+            for replica in workload.view().replicas
+        ]
 
     def _of(self, workload: Workload) -> RunningWorkload:
         group = self._groups.get((workload.kind, *workload.name))

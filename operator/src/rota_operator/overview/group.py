@@ -74,6 +74,15 @@ class Group:
         """It is gone."""
         self._reporters.pop(replica, None)
 
+    def holdings(self, now_ms: int) -> Mapping[str, tuple[int, frozenset[Partition]]]:
+        """What each sidecar has, and in which generation, as far as it has said so lately."""
+        reports = {name: reporter.known(now_ms) for name, reporter in self._reporters.items()}
+        return {
+            name: (report.member.generation_id, frozenset(map(key_of, report.partitions)))
+            for name, report in reports.items()
+            if report is not None
+        }
+
     def view(self, now_ms: int, replicas: Sequence[str]) -> GroupView:
         """Now; the replicas are those of its workload."""
         described = self._described

@@ -1,8 +1,9 @@
 """All groups and workloads that somebody looks after: the door of this core."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from rota_operator.overview.assignment import Partition
 from rota_operator.overview.group import Group
 from rota_operator.overview.view import Kind, Moment, View, WorkloadView
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
@@ -40,6 +41,11 @@ class Overview:
         """Nothing of this replica runs any more."""
         if group_id is not None and (group := self._groups.get(group_id)) is not None:
             group.forget(replica)
+
+    def holdings(self, group_id: str, now_ms: int) -> Mapping[str, tuple[int, frozenset[Partition]]]:
+        """What each sidecar of a group has, and in which generation, as far as it has said so lately."""
+        group = self._groups.get(group_id)
+        return {} if group is None else group.holdings(now_ms)
 
     def view(self, workloads: Sequence[WorkloadView], now_ms: int) -> View:
         """Now."""

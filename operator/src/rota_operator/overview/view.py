@@ -12,6 +12,7 @@ class Kind(Enum):
     LEFT = "left"
     PROCESS = "process"
     SCALE = "scale"
+    RESET = "reset"
 
 
 @dataclass(frozen=True, slots=True)

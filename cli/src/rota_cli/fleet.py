@@ -1,0 +1,60 @@
+"""Who runs the members of groups on this machine: `rota up`, which has them reset what each of them reads."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota_cli.access import ADDRESS_FILE, Access, checked_address
+from rota_cli.failures import Failure
+from rota_cli.resetting import Change
+
+PAGE_FILE = Path(".rota/page")
+# It gives its members a minute, and some time to stop and to go on.
+WITHIN_S = 120.0
+# On this machine, whatever a proxy is for.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Where its page is, as http://HOST:PORT."""
+
+    page: str
+
+    def reset(self, group: str, changes: Sequence[Change]) -> None:
+        """Have the members of the group do it, and stay. Raises Failure."""
+        offsets: dict[str, dict[str, int]] = {}
+        for change in changes:
+            topic, number = change.partition
+            offsets.setdefault(topic, {})[str(number)] = change.new
+        body = json.dumps({"group": group, "offsets": offsets}).encode()
+        request = urllib.request.Request(f"{self.page}/api/reset", body, {"Content-Type": "application/json"})
+        try:
+            DIRECT.open(request, timeout=WITHIN_S).close()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise Failure(_said(refused.read())) from None
+        except OSError as error:
+            raise Failure(
+                f"`rota up` does not answer at {self.page} ({error}): see whether it runs, or stop the group's consumers"
+            ) from None
+
+
+def fleet_beside(access: Access) -> Fleet | None:
+    """Whoever runs in this folder, if it is with these servers that it does."""
+    try:
+        address, page = ADDRESS_FILE.read_text().strip(), PAGE_FILE.read_text().strip()
+    except OSError:
+        return None
+    is_the_same = checked_address(str(ADDRESS_FILE), address) == access.servers
+    return Fleet(page) if is_the_same else None
+
+
+def _said(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer)["error"])
+    except (ValueError, KeyError, TypeError):
+        return "`rota up` has refused the reset, and does not say why: see what it prints"

@@ -1,0 +1,86 @@
+"""
+Resets the offsets of a group whose members run here, and stay: they stop to read, each sets what it has, and they go on.
+
+Called by the page. What a rebalance left undone is done by the next owner; whatever happens, they go on in the end.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from rota_operator.local.board import Board
+from rota_operator.local.fleet_server import LocalFleet
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.view import Kind
+from rota_operator.resets.due import Offsets, Share, shares
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+
+# For all of it; and for what one sidecar is told.
+WITHIN_S = 60.0
+ORDER_S = 15.0
+
+
+class Resetting:
+    """To be made and used on a running loop. `replicas` says who is to be a member of a group now."""
+
+    def __init__(self, fleet: LocalFleet, board: Board, replicas: Callable[[str], Sequence[str]]) -> None:
+        self._fleet = fleet
+        self._board = board
+        self._replicas = replicas
+        self._under_way: set[str] = set()
+
+    async def reset(self, group_id: str, offsets: Offsets) -> str:
+        """Why it is not done, or not all of it, in one sentence; empty: it is done."""
+        if not self._replicas(group_id):
+            return f"no replica of group {group_id} runs here: stop its members, and reset it then"
+        if group_id in self._under_way:
+            return f"group {group_id} is being reset: wait for the end of that"
+        self._under_way.add(group_id)
+        try:
+            wrong = await self._order_all(group_id, pb.SidecarOrder(suspend=pb.Suspend()))
+            wrong = wrong or await self._set(group_id, dict(offsets))
+        finally:
+            self._under_way.discard(group_id)
+            still = await self._order_all(group_id, pb.SidecarOrder(resume=pb.Resume()))
+        wrong = wrong or still
+        said = f"reset of {len(offsets)} partitions: {wrong or 'done'}"
+        self._board.happened(group_id, Kind.RESET, said)
+        return wrong
+
+    async def _order_all(self, group_id: str, order: pb.SidecarOrder) -> str:
+        """The first reason why somebody has not done it."""
+        orders = []
+        for replica in self._replicas(group_id):
+            own = pb.SidecarOrder()
+            own.CopyFrom(order)
+            orders.append(self._fleet.order(replica, own, ORDER_S))
+        return next((wrong for wrong in await asyncio.gather(*orders) if wrong), "")
+
+    async def _set(self, group_id: str, left: dict[Partition, int]) -> str:
+        wrong = "nobody has the partition"
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                while True:
+                    due = shares(left, self._board.holdings(group_id))
+                    said = await asyncio.gather(*(self._share(name, share) for name, share in due.items()))
+                    for share, why_not in zip(due.values(), said, strict=True):
+                        if not why_not:
+                            for partition in share.offsets:
+                                del left[partition]
+                        wrong = why_not or wrong
+                    if not left:
+                        return ""
+                    await self._board.change()
+        except TimeoutError:
+            first = min(left)
+            return f"{len(left)} offsets are not set, that of {first.text} first ({wrong}): see who has them, and reset again"
+
+    async def _share(self, sidecar: str, share: Share) -> str:
+        topics: dict[str, list[pb.PartitionOffset]] = {}
+        for partition, offset in sorted(share.offsets.items()):
+            place = pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
+            topics.setdefault(partition.topic, []).append(place)
+        reset = pb.ResetOffsets(
+            generation_id=share.generation,
+            topics=[pb.TopicOffsets(topic=topic, offsets=found) for topic, found in topics.items()],
+        )
+        return await self._fleet.order(sidecar, pb.SidecarOrder(reset_offsets=reset), ORDER_S)

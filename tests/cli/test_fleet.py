@@ -1,0 +1,98 @@
+"""The command line asks `rota up` for what only its members can do, and says in a sentence why that is not done."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from rota.records import TopicPartition
+from rota_cli.access import Access
+from rota_cli.failures import Failure
+from rota_cli.fleet import Fleet, fleet_beside
+from rota_cli.resetting import Change
+
+pytestmark = pytest.mark.process
+
+HERE = "rota://127.0.0.1:7070"
+CHANGES = [Change(TopicPartition("orders", 1), 7, 3), Change(TopicPartition("orders", 0), None, 0)]
+
+
+class Runner(http.server.BaseHTTPRequestHandler):
+    """Stands for the page of `rota up`."""
+
+    status = 200
+    answer = b'{"said": "done"}'
+    asked: list[tuple[str, str | None, object]]
+
+    def do_POST(self) -> None:
+        """Answer as it is told to."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(Runner, "asked", [], raising=False)
+    with http.server.HTTPServer(("127.0.0.1", 0), Runner) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_all_offsets_are_asked_for_at_once(page: str) -> None:
+    Fleet(page).reset("shop", CHANGES)
+    body = {"group": "shop", "offsets": {"orders": {"1": 3, "0": 0}}}
+    assert Runner.asked == [("/api/reset", "application/json", body)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (
+            b'{"error": "group shop is being reset: wait for the end of that"}',
+            "group shop is being reset: wait",
+        ),
+        (b"<html>", "`rota up` has refused the reset, and does not say why"),
+        (b"[]", "`rota up` has refused the reset, and does not say why"),
+    ],
+)
+def test_why_it_is_refused_is_said(
+    page: str, monkeypatch: pytest.MonkeyPatch, answer: bytes, sentence: str
+) -> None:
+    monkeypatch.setattr(Runner, "status", 409)
+    monkeypatch.setattr(Runner, "answer", answer)
+    with pytest.raises(Failure, match=sentence):
+        Fleet(page).reset("shop", CHANGES)
+
+
+def test_that_nobody_answers_is_said(page: str) -> None:
+    with pytest.raises(Failure, match=r"`rota up` does not answer at http://127\.0\.0\.1:1 "):
+        Fleet("http://127.0.0.1:1").reset("shop", CHANGES)
+
+
+def test_it_is_whoever_runs_in_this_folder_with_these_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert fleet_beside(Access(HERE, "")) is None
+    home = tmp_path / ".rota"
+    home.mkdir()
+    (home / "address").write_text(f"{HERE}\n")
+    # It has not said yet where its page is, or has none any more.
+    assert fleet_beside(Access(HERE, "")) is None
+    (home / "page").write_text("http://127.0.0.1:7072\n")
+    assert fleet_beside(Access(HERE, "")) == Fleet("http://127.0.0.1:7072")
+    assert fleet_beside(Access("rota://elsewhere:7070", "")) is None

@@ -13,13 +13,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 # What a shell says of a command that it does not find, or may not run.
 NOT_FOUND, NOT_ALLOWED = 127, 126
 # PR_SET_PDEATHSIG.
 PARENT_DEATH_SIGNAL = 1
+HEARD = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
 
 class Leash:
@@ -29,64 +31,76 @@ class Leash:
         self._command = command
         self._pid_file = pid_file
         self._grace_s = grace_s
-        self._child: subprocess.Popen[bytes] | None = None
-        # Said before there was anybody to hear it.
-        self._said: list[signal.Signals] = []
+        self._ended = threading.Event()
 
     def hold(self) -> int:
         """To its end; the exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self._tell(signal.SIGTERM))
-        # How the runner says that time is up: SIGKILL would end the leash, and not what is on it.
-        signal.signal(signal.SIGQUIT, lambda *_: self._tell(signal.SIGKILL))
         # From a terminal it goes to everybody; the runner decides who ends when.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # It must not be ignored, to be waited for.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # They are waited for, not handled: one that came right before a call that waits would not end that.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
         try:
             # A session of its own: signals go to all that it starts.
             child = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=end_with_parent,  # noqa: PLW1509  there is no thread yet
+                preexec_fn=lambda: prepare(before),  # noqa: PLW1509  there is no thread yet
             )
         except OSError as error:
             said = f"{self._command[0]} cannot be run ({error.strerror}): correct the container's command"
             sys.stderr.write(f"{said}\n")
             return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_ALLOWED
-        self._child = child
         self._pid_file.write_text(f"{child.pid}\n")
-        for number in self._said:
-            self._tell(number)
-        threading.Thread(target=self._end_with_input, args=(child,), daemon=True).start()
-        code = child.wait()
+        threading.Thread(target=self._end_with_input, args=(child.pid,), daemon=True).start()
+        code = listen(child)
+        self._ended.set()
         # It may be another one's soon.
         self._pid_file.unlink(missing_ok=True)
         # Of what it has started nothing stays.
-        self._tell(signal.SIGKILL)
+        tell(child.pid, signal.SIGKILL)
         return code if code >= 0 else 128 - code
 
-    def _end_with_input(self, child: "subprocess.Popen[bytes]") -> None:
+    def _end_with_input(self, group: int) -> None:
         """Whoever wanted it is gone."""
         while os.read(sys.stdin.fileno(), 1024):
             pass
-        self._tell(signal.SIGTERM)
-        try:
-            child.wait(self._grace_s)
-        except subprocess.TimeoutExpired:
-            self._tell(signal.SIGKILL)
+        tell(group, signal.SIGTERM)
+        if not self._ended.wait(self._grace_s):
+            tell(group, signal.SIGKILL)
 
-    def _tell(self, number: signal.Signals) -> None:
-        if self._child is None:
-            self._said.append(number)
-            return
-        try:
-            os.killpg(self._child.pid, number)
-        except ProcessLookupError:
-            # There is nobody any more.
-            return
+
+def listen(child: "subprocess.Popen[bytes]") -> int:
+    """Pass on what is said until it ends; its exit code."""
+    while (code := child.poll()) is None:
+        match signal.sigwait(HEARD):
+            case signal.SIGTERM:
+                tell(child.pid, signal.SIGTERM)
+            case signal.SIGQUIT:
+                # How the runner says that time is up: SIGKILL would end the leash, and not what is on it.
+                tell(child.pid, signal.SIGKILL)
+            case _:
+                # Perhaps it has ended.
+                continue
+    return code
+
+
+def tell(group: int, number: signal.Signals) -> None:
+    """All of a session, if there is anybody."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def prepare(mask: Iterable[int]) -> None:
+    """Called in the child: it hears what its leash would have heard without us, and ends with it."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    end_with_parent()
 
 
 def end_with_parent() -> None:
-    """Called in the child: it is killed when its leash is, where the kernel knows how."""
+    """It is killed when its leash is, where the kernel knows how."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 

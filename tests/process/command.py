@@ -26,7 +26,11 @@ class Command:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._servers = {pid: os.pidfd_open(pid) for pid in _below(process.pid)}
+        self._servers: dict[int, int] = {}
+        for pid in _below(process.pid):
+            # PostgreSQL has some that come and go.
+            with suppress(ProcessLookupError):
+                self._servers[pid] = os.pidfd_open(pid)
 
     @property
     def said(self) -> str:

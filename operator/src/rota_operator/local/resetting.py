@@ -20,12 +20,22 @@ ORDER_S = 15.0
 
 
 class Resetting:
-    """To be made and used on a running loop. `replicas` says who is to be a member of a group now."""
+    """
+    To be made and used on a running loop. `replicas` says who is to be a member of a group now, `is_suspended` whether a
+    group is to read nothing anyway.
+    """
 
-    def __init__(self, fleet: LocalFleet, board: Board, replicas: Callable[[str], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        fleet: LocalFleet,
+        board: Board,
+        replicas: Callable[[str], Sequence[str]],
+        is_suspended: Callable[[str], bool],
+    ) -> None:
         self._fleet = fleet
         self._board = board
         self._replicas = replicas
+        self._is_suspended = is_suspended
         self._under_way: set[str] = set()
 
     async def reset(self, group_id: str, offsets: Offsets) -> str:
@@ -40,11 +50,16 @@ class Resetting:
             wrong = wrong or await self._set(group_id, dict(offsets))
         finally:
             self._under_way.discard(group_id)
-            still = await self._order_all(group_id, pb.SidecarOrder(resume=pb.Resume()))
+            still = await self._go_on(group_id)
         wrong = wrong or still
         said = f"reset of {len(offsets)} partitions: {wrong or 'done'}"
         self._board.happened(group_id, Kind.RESET, said)
         return wrong
+
+    async def _go_on(self, group_id: str) -> str:
+        if self._is_suspended(group_id):
+            return ""
+        return await self._order_all(group_id, pb.SidecarOrder(resume=pb.Resume()))
 
     async def _order_all(self, group_id: str, order: pb.SidecarOrder) -> str:
         """The first reason why somebody has not done it."""

@@ -129,7 +129,10 @@ class Runner:
         self.board = Board(overview, lambda: [each.view() for each in self.workloads], wall_ms)
 
         self._fleet = LocalFleet(self._is_running, self.board.report)
-        self.reset = Resetting(self._fleet, self.board, self._replicas_of).reset
+        suspended = {group.group_id for group in manifests.groups.values() if group.spec.suspend}
+        self.reset = Resetting(
+            self._fleet, self.board, self._replicas_of, lambda group_id: group_id in suspended
+        ).reset
 
     async def run(self, ends: asyncio.Event, shows: Sequence[Show] = ()) -> None:
         """Until it ends, and then until everybody has; raises what nobody expected."""

@@ -1,0 +1,287 @@
+"""
+What the fields of a ConsumerGroup do to groups that run: all of them beside each other on one laptop, each with an
+application that notes what it is given.
+
+That each field reaches its sidecar is in `tests/operator/plan`; how the sidecar acts on it, case by case, in its own tests.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+
+import rota
+from rota_proto.coordinator.v1 import admin_pb2
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
+from tests.cli.groups import commit, fill
+from tests.log.owners import group_offsets
+from tests.support.processes import Process, free_port, wait_for
+
+pytestmark = pytest.mark.process
+
+WITHIN_S = 60
+NOTHING = -1
+APP = Path(__file__).with_name("probing_app.py")
+ROTA = "rota://rota-coordinator.rota:7070"
+
+
+class Groups:
+    """A folder of manifests, and what runs of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifests = folder / "manifests"
+        self.manifests.mkdir()
+        self.process: Process | None = None
+
+    def add(
+        self, name: str, spec: Mapping[str, Any], *mode: str, containers: list[str] | None = None
+    ) -> None:
+        """A group, and its workload of one application; `containers` are others, which end at once."""
+        given = {"bootstrapServers": [ROTA], "replicas": 1, "scaleTargetRef": {"name": name}, **spec}
+        given.setdefault("membership", {"sessionTimeoutSeconds": 6, "heartbeatIntervalSeconds": 1})
+        app = {"name": "app", "image": "app:1", "command": ["python", str(APP), str(self.notes(name)), *mode]}
+        others = [{"name": each, "image": "app:1", "command": ["false"]} for each in containers or []]
+        labels = {"app": name}
+        documents = [
+            {
+                "apiVersion": "rota.dev/v1alpha1",
+                "kind": "ConsumerGroup",
+                "metadata": {"name": name},
+                "spec": given,
+            },
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name},
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": {"containers": [*others, app]}},
+                },
+            },
+        ]
+        (self.manifests / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
+
+    def notes(self, name: str) -> Path:
+        """Of one application."""
+        return self.folder / f"{name}.notes"
+
+    def lines(self, name: str) -> list[tuple[int, str, str]]:
+        """What it was given: when, of which topic, and what."""
+        if not self.notes(name).exists():
+            return []
+        lines = (line.split(" ", 2) for line in self.notes(name).read_text().splitlines())
+        return [(int(at_ms), topic, value) for at_ms, topic, value in lines]
+
+    def values(self, name: str) -> list[str]:
+        """What it was given."""
+        return [value for _, _, value in self.lines(name)]
+
+    @property
+    def address(self) -> str:
+        """Of the coordinator."""
+        return (self.folder / ".rota" / "address").read_text().strip()
+
+    def log(self, replica: str) -> str:
+        """Of its sidecar."""
+        file = self.folder / ".rota" / "logs" / f"{replica}.sidecar.log"
+        return file.read_text() if file.exists() else ""
+
+    def described(self, group_id: str) -> admin_pb2.DescribedGroup:
+        """By the coordinator."""
+        with grpc.insecure_channel(self.address.removeprefix("rota://")) as channel:
+            request = admin_pb2.DescribeGroupsRequest(group_ids=[group_id])
+            (found,) = AdminStub(channel).DescribeGroups(request, timeout=WITHIN_S).groups
+        return found
+
+    def committed(self, group_id: str, topic: str) -> int:
+        """In its one partition."""
+        with grpc.insecure_channel(self.address.removeprefix("rota://")) as channel:
+            return group_offsets(channel, group_id, topic, 1)[0]
+
+    @contextmanager
+    def running(self, *files: Path) -> Iterator[Process]:
+        """`rota up` with these."""
+        address = self.folder / ".rota" / "address"
+        address.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "rota_operator", "local", f"--home={self.folder / '.rota'}"]
+        flags = ["--listen=127.0.0.1:0", "--page=127.0.0.1:0", *(f"--file={file}" for file in files)]
+        process = Process.start("local", [*command, *flags], log=self.folder / "local.log")
+        try:
+            process.wait_until(address.exists, within_s=WITHIN_S)
+            yield process
+        finally:
+            process.stop(within_s=WITHIN_S)
+
+    def until(self, what: str, holds: Any) -> None:  # noqa: ANN401  whatever can be asked
+        """Wait for it."""
+        assert self.process is not None
+        self.process.wait_until(holds, within_s=WITHIN_S)
+
+
+def declare(groups: Groups) -> None:
+    """All groups, each for some fields."""
+    groups.add(
+        "named",
+        {
+            "groupId": "by-its-own-name",
+            "topicPattern": "named-.*",
+            "replicas": 2,
+            "assignment": {"strategy": "range"},
+            "sidecar": {"container": "app"},
+        },
+        "poll",
+        containers=["first"],
+    )
+    groups.add("asleep", {"topics": ["asleep"], "suspend": True}, "poll")
+    late = {"initialOffset": "latest", "commit": {"mode": "sync"}}
+    config = {"isolation.level": "read_committed"}
+    groups.add("late", {"topics": ["late"], "offsets": late, "config": config}, "poll")
+    groups.add("expired", {"topics": ["expired"], "offsets": {"onOffsetExpired": "earliest"}}, "poll")
+    failing = {
+        "ordering": "unordered",
+        "concurrency": 7,
+        "retry": 1,
+        "deadLetterTopic": "letters",
+        "backoffPolicy": "constant",
+        "backoffDelay": "PT0.4S",
+    }
+    groups.add("failing", {"topics": ["failing"], "delivery": failing}, "handle", "unordered", "7", "failing")
+    slow = {"rateLimit": {"max": 10}, "priorities": {"urgent": 10}}
+    groups.add("slow", {"topics": ["bulk", "urgent"], "delivery": slow}, "poll")
+    port = str(free_port())
+    served = {"mode": "http", "http": {"url": f"http://127.0.0.1:{port}/"}}
+    groups.add("served", {"topics": ["served"], "delivery": served}, "serve", port)
+    hangs = {"sessionTimeoutSeconds": 6, "heartbeatIntervalSeconds": 1, "processingTimeoutSeconds": 2}
+    # What it has in its hands is not waited for in the end.
+    ends = {"terminationDrainSeconds": 1}
+    groups.add("hanging", {"topics": ["hanging"], "membership": hangs, "sidecar": ends}, "poll")
+    keeps = {"commit": {"mode": "external"}}
+    groups.add("keeping", {"topics": ["keeping"], "offsets": keeps}, "poll")
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
+    groups = Groups(tmp_path_factory.mktemp("fields"))
+    # What is there before anybody joins.
+    groups.add("nobody", {"topics": ["nothing"]}, "poll")
+    with groups.running(groups.manifests / "nobody.yaml"):
+        wait_for("the coordinator", lambda: is_there(groups.address), within_s=WITHIN_S)
+        for topic in (
+            "named-a",
+            "named-b",
+            "asleep",
+            "late",
+            "failing",
+            "served",
+            "hanging",
+            "keeping",
+            "letters",
+        ):
+            fill(groups.address, topic, 1)
+        for topic in ("bulk", "urgent", "expired"):
+            fill(groups.address, topic, 10)
+        commit(groups.address.removeprefix("rota://"), "default.expired", {("expired", 0): 1_000})
+    (groups.manifests / "nobody.yaml").unlink()
+    declare(groups)
+    with groups.running(groups.manifests) as groups.process:
+        yield groups
+
+
+def is_there(address: str) -> bool:
+    with grpc.insecure_channel(address.removeprefix("rota://")) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=1)
+        except grpc.FutureTimeoutError:
+            return False
+    return True
+
+
+def send(groups: Groups, topic: str, *values: str) -> None:
+    with rota.Producer(groups.address) as producer:
+        for value in values:
+            producer.send(topic, value.encode())
+
+
+def test_a_group_has_its_name_its_topics_its_strategy_and_its_replicas(groups: Groups) -> None:
+    groups.until(
+        "both topics", lambda: {topic for _, topic, _ in groups.lines("named")} == {"named-a", "named-b"}
+    )
+    stable = admin_pb2.GROUP_STATE_STABLE
+    groups.until("two members", lambda: len(groups.described("by-its-own-name").members) == 2)
+    groups.until("their shares", lambda: groups.described("by-its-own-name").state == stable)
+    found = groups.described("by-its-own-name")
+    assert found.protocol_name == "range"
+    assert sorted(member.client_id for member in found.members) == ["named-0", "named-1"]
+
+
+def test_who_is_suspended_is_a_member_and_reads_nothing(groups: Groups) -> None:
+    groups.until("its member", lambda: "was given asleep-0" in groups.log("asleep-0"))
+    # The others have all been given theirs by then.
+    groups.until("the others", lambda: len(groups.values("slow")) == 20)
+    assert groups.values("asleep") == []
+
+
+def test_who_begins_late_gets_what_comes_and_only_what_counts(groups: Groups) -> None:
+    groups.until("its member", lambda: "was given late-0" in groups.log("late-0"))
+    with rota.Producer(groups.address, transactional_id="fields") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("late", b"aborted").result(WITHIN_S)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("late", b"committed")
+    groups.until("what counts", lambda: groups.values("late") != [])
+    assert groups.values("late") == ["committed"]
+
+
+def test_who_has_expired_goes_on_where_it_is_to(groups: Groups) -> None:
+    groups.until("all of it", lambda: len(groups.values("expired")) == 10)
+
+
+def test_what_fails_is_retried_as_often_and_as_late_as_it_is_to_be(groups: Groups) -> None:
+    send(groups, "failing", "fail")
+    groups.until("two deliveries", lambda: groups.values("failing").count("fail") == 2)
+    first_ms, second_ms = (at_ms for at_ms, _, value in groups.lines("failing") if value == "fail")
+    assert second_ms - first_ms >= 400
+    with rota.LogReader(groups.address) as reader:
+        # One is there from the beginning.
+        (letter,) = next(
+            iter(fetched for fetched in reader.fetch({("letters", 0): 1}, max_wait_ms=WITHIN_S * 1000))
+        )
+    assert (letter.value, dict(letter.headers)["rota-dlq-deliveries"]) == (b"fail", b"2")
+    assert groups.values("failing").count("fail") == 2
+
+
+def test_records_come_no_faster_than_they_are_to_and_the_urgent_first(groups: Groups) -> None:
+    groups.until("all of it", lambda: len(groups.values("slow")) == 20)
+    lines = groups.lines("slow")
+    # A tenth of a second's share goes at once.
+    assert lines[-1][0] - lines[0][0] >= 1_500
+    topics = [topic for _, topic, _ in lines]
+    last_urgent = len(topics) - 1 - topics[::-1].index("urgent")
+    # Some may have been read, and handed out, before the first urgent one was there.
+    assert topics[:last_urgent].count("bulk") <= 5
+
+
+def test_records_are_sent_by_http(groups: Groups) -> None:
+    groups.until("the one", lambda: groups.lines("served") != [])
+    assert [(topic, value) for _, topic, value in groups.lines("served")] == [("served", "0-0")]
+
+
+def test_an_application_that_hangs_is_noticed_when_it_is_to_be(groups: Groups) -> None:
+    send(groups, "hanging", "hang")
+    said = "the application has given no verdict on a record of hanging-0 within 2 s"
+    groups.until("the sidecar says so", lambda: said in groups.log("hanging-0"))
+
+
+def test_who_keeps_offsets_itself_has_none_committed(groups: Groups) -> None:
+    groups.until("the record", lambda: groups.values("keeping") == ["0-0"])
+    # Of a group that commits as it goes there is something by then.
+    groups.until("another's commit", lambda: groups.committed("default.expired", "expired") == 10)
+    assert groups.committed("default.keeping", "keeping") == NOTHING

@@ -39,7 +39,7 @@ def handle() -> None:
     """As a handler of these topics."""
     ordering, concurrency, *topics = MORE
 
-    @rota.handler(*topics, ordering=ordering, concurrency=int(concurrency))  # type: ignore[arg-type]  as it is given
+    @rota.handler(*topics, ordering=ordering, concurrency=int(concurrency))  # type: ignore[arg-type]  # as it is given
     def work(record: rota.Record) -> None:
         value = (record.value or b"").decode()
         note(record.topic, value)

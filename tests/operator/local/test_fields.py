@@ -152,7 +152,7 @@ def declare(groups: Groups) -> None:
         "backoffDelay": "PT0.4S",
     }
     groups.add("failing", {"topics": ["failing"], "delivery": failing}, "handle", "unordered", "7", "failing")
-    slow = {"rateLimit": {"max": 10}, "priorities": {"urgent": 10}}
+    slow = {"rateLimit": {"max": 5}, "priorities": {"urgent": 10}}
     groups.add("slow", {"topics": ["bulk", "urgent"], "delivery": slow}, "poll")
     port = str(free_port())
     served = {"mode": "http", "http": {"url": f"http://127.0.0.1:{port}/"}}
@@ -261,8 +261,8 @@ def test_what_fails_is_retried_as_often_and_as_late_as_it_is_to_be(groups: Group
 def test_records_come_no_faster_than_they_are_to_and_the_urgent_first(groups: Groups) -> None:
     groups.until("all of it", lambda: len(groups.values("slow")) == 20)
     lines = groups.lines("slow")
-    # A tenth of a second's share goes at once.
-    assert lines[-1][0] - lines[0][0] >= 1_500
+    # Five a second are twenty in almost four; the application itself may be late with the first.
+    assert lines[-1][0] - lines[0][0] >= 2_000
     topics = [topic for _, topic, _ in lines]
     last_urgent = len(topics) - 1 - topics[::-1].index("urgent")
     # Some may have been read, and handed out, before the first urgent one was there.

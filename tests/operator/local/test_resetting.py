@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from rota_operator.local.resetting import Resetting
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.due import Holding
+from rota_operator.overview.view import Holding
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 A, B = Partition("orders", 0), Partition("orders", 1)

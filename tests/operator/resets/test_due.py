@@ -1,7 +1,8 @@
 """Each partition is set by who has it in the newest generation, and by nobody else."""
 
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.due import Holding, Share, shares
+from rota_operator.overview.view import Holding
+from rota_operator.resets.due import Share, shares
 
 A, B, C = (Partition("orders", number) for number in range(3))
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from rota_operator.overview.overview import Overview
-from rota_operator.overview.view import Kind, View, WorkloadView
-from rota_operator.resets.due import Holding
+from rota_operator.overview.view import Holding, Kind, View, WorkloadView
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
@@ -30,8 +29,7 @@ class Board:
 
     def holdings(self, group_id: str) -> Mapping[str, Holding]:
         """What each sidecar of a group has."""
-        found = self._overview.holdings(group_id, self._wall_ms())
-        return {name: Holding(*held) for name, held in found.items()}
+        return self._overview.holdings(group_id, self._wall_ms())
 
     async def change(self) -> None:
         """Return when it has changed, or may look different by now."""

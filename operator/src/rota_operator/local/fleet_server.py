@@ -47,16 +47,18 @@ class LocalFleet(FleetServicer):
         stream = self._orders.get(sidecar)
         if stream is None or stream.qsize() >= ORDERS_MAX:
             return f"{sidecar} does not listen to orders now: see its log"
-        order.order_id = next(self._ids)
-        answer = self._asked[order.order_id] = asyncio.get_running_loop().create_future()
-        stream.put_nowait(order)
+        # The same may be ordered of several: each has its own.
+        own = pb.SidecarOrder(order_id=next(self._ids))
+        own.MergeFrom(order)
+        answer = self._asked[own.order_id] = asyncio.get_running_loop().create_future()
+        stream.put_nowait(own)
         try:
             async with asyncio.timeout(within_s):
                 return str((await answer).error)
         except TimeoutError:
             return f"{sidecar} has not answered within {within_s:g} s: see its log"
         finally:
-            del self._asked[order.order_id]
+            del self._asked[own.order_id]
 
     @override
     async def Connect(

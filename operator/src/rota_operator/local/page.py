@@ -120,9 +120,8 @@ class Page:
         body, wrong = await json_of(request)
         if wrong is not None:
             return wrong
-        return refused(wrong_with(body) or self._scale(body["workload"], body["replicas"]), 400) or sentence(
-            200, "done"
-        )
+        why_not = wrong_with(body) or self._scale(body["workload"], body["replicas"])
+        return refused(why_not, 400) or sentence(200, "done")
 
     async def _was_reset(self, request: web.Request) -> web.StreamResponse:
         body, wrong = await json_of(request)

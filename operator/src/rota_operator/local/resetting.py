@@ -46,15 +46,21 @@ class Resetting:
             return f"group {group_id} is being reset: wait for the end of that"
         self._under_way.add(group_id)
         try:
-            wrong = await self._order_all(group_id, pb.SidecarOrder(suspend=pb.Suspend()))
-            wrong = wrong or await self._set(group_id, dict(offsets))
+            wrong = await self._while_suspended(group_id, dict(offsets))
         finally:
+            # Not before they go on: the next reset would stop members that this one is still resuming.
             self._under_way.discard(group_id)
-            still = await self._go_on(group_id)
-        wrong = wrong or still
         said = f"reset of {len(offsets)} partitions: {wrong or 'done'}"
         self._board.happened(group_id, Kind.RESET, said)
         return wrong
+
+    async def _while_suspended(self, group_id: str, left: dict[Partition, int]) -> str:
+        try:
+            wrong = await self._order_all(group_id, pb.SidecarOrder(suspend=pb.Suspend()))
+            wrong = wrong or await self._set(group_id, left)
+        finally:
+            still = await self._go_on(group_id)
+        return wrong or still
 
     async def _go_on(self, group_id: str) -> str:
         if self._is_suspended(group_id):
@@ -63,11 +69,7 @@ class Resetting:
 
     async def _order_all(self, group_id: str, order: pb.SidecarOrder) -> str:
         """The first reason why somebody has not done it."""
-        orders = []
-        for replica in self._replicas(group_id):
-            own = pb.SidecarOrder()
-            own.CopyFrom(order)
-            orders.append(self._fleet.order(replica, own, ORDER_S))
+        orders = (self._fleet.order(replica, order, ORDER_S) for replica in self._replicas(group_id))
         return next((wrong for wrong in await asyncio.gather(*orders) if wrong), "")
 
     async def _set(self, group_id: str, left: dict[Partition, int]) -> str:

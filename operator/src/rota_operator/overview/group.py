@@ -7,7 +7,7 @@ from typing import TypeVar
 from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
 from rota_operator.overview.history import History
 from rota_operator.overview.reports import Reporter, key_of, partition_view
-from rota_operator.overview.view import GroupView, MemberView, PartitionView
+from rota_operator.overview.view import GroupView, Holding, MemberView, PartitionView
 from rota_proto.coordinator.v1 import admin_pb2
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
@@ -74,11 +74,11 @@ class Group:
         """It is gone."""
         self._reporters.pop(replica, None)
 
-    def holdings(self, now_ms: int) -> Mapping[str, tuple[int, frozenset[Partition]]]:
+    def holdings(self, now_ms: int) -> Mapping[str, Holding]:
         """What each sidecar has, and in which generation, as far as it has said so lately."""
         reports = {name: reporter.known(now_ms) for name, reporter in self._reporters.items()}
         return {
-            name: (report.member.generation_id, frozenset(map(key_of, report.partitions)))
+            name: Holding(report.member.generation_id, frozenset(map(key_of, report.partitions)))
             for name, report in reports.items()
             if report is not None
         }

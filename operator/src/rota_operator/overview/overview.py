@@ -3,9 +3,8 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from rota_operator.overview.assignment import Partition
 from rota_operator.overview.group import Group
-from rota_operator.overview.view import Kind, Moment, View, WorkloadView
+from rota_operator.overview.view import Holding, Kind, Moment, View, WorkloadView
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
@@ -42,7 +41,7 @@ class Overview:
         if group_id is not None and (group := self._groups.get(group_id)) is not None:
             group.forget(replica)
 
-    def holdings(self, group_id: str, now_ms: int) -> Mapping[str, tuple[int, frozenset[Partition]]]:
+    def holdings(self, group_id: str, now_ms: int) -> Mapping[str, Holding]:
         """What each sidecar of a group has, and in which generation, as far as it has said so lately."""
         group = self._groups.get(group_id)
         return {} if group is None else group.holdings(now_ms)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from rota_operator.overview.assignment import Partition
+
 
 class Kind(Enum):
     """What a moment of a group's history is about."""
@@ -27,6 +29,14 @@ class Moment:
     pause_ms: int | None = None
     # Of a rebalance: how many partitions have another owner.
     moved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a sidecar says that it has, and since which generation."""
+
+    generation: int
+    partitions: frozenset[Partition]
 
 
 @dataclass(frozen=True, slots=True)

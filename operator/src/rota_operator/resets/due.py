@@ -4,16 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.view import Holding
 
 Offsets = Mapping[Partition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """What a sidecar says that it has, and since which generation."""
-
-    generation: int
-    partitions: frozenset[Partition]
 
 
 @dataclass(frozen=True, slots=True)

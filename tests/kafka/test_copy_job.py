@@ -77,7 +77,10 @@ class Job:
         for topic in (self._source, self._target):
             kafka.create_topic(topic, partitions=PARTITIONS)
         self.source = fill(kafka.bootstrap, self._source, records)
-        self._onlooker = Consumer({**kafka.client_config(), "group.id": name})
+        # Another isolation would wait for a moment in which no transaction is open, and there is hardly one.
+        self._onlooker = Consumer(
+            {**kafka.client_config(), "group.id": name, "isolation.level": "read_uncommitted"}
+        )
         self._copiers: list[Copier] = []
 
     def start(self, *flags: str, consumer: Settings) -> Copier:

@@ -8,6 +8,7 @@ holds its main thread alone, until SIGUSR1. Run as `python -m tests.log.copy_wor
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
@@ -86,6 +87,7 @@ def main() -> None:
     # For all threads that there will be.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    say("started", os.getpid())
     stop = Stop(options.stop_at, options.stop_after, options.holds)
     while True:
         try:

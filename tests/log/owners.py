@@ -76,9 +76,12 @@ class Owner:
 
     def finish(self) -> None:
         """End it in good order, if it does not end by itself."""
+        # One that was just started would be killed by the signal, as long as it does not listen to it.
+        self.wait_until(lambda: str(self.process.pid) in self.events("started"))
         if self.process.exit_code is None:
             os.kill(self.process.pid, signal.SIGTERM)
-        assert self.process.wait(within_s=WITHIN_S) == 0, self.process.tail()
+        code = self.process.wait(within_s=WITHIN_S)
+        assert code == 0, f"{self._name} ended with code {code}: {self.process.tail()}"
 
 
 def group_offsets(channel: grpc.Channel, group_id: str, topic: str, partitions: int) -> dict[int, int]:

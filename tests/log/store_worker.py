@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--stop-after", type=int, default=0, help="in which transaction")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    say("started", os.getpid())
     stop = Stop(options.stop_at, options.stop_after)
     while True:
         try:

@@ -23,6 +23,10 @@ from rota_sidecar.member.partitions import Partition
 MESSAGES_AT_ONCE = 1_000
 # How soon a new wish is seen while nothing comes.
 POLL_S = 0.02
+# Of who has just been given something the next wish comes very soon. While something lies there for it, it is waited
+# for: so often, and each time for so long, for other partitions may have something too.
+WISH_S = 0.002
+WISH_WAITS_MAX = 10
 IDLE_S = 0.5
 AGAIN_S = 1.0
 # Between two looks whether Kafka is back, in polls.
@@ -95,6 +99,7 @@ class Consumption:
         # Those with something that nobody has taken yet.
         self._holding: set[Partition] = set()
         self._ahead_bytes = 0
+        self._wish_waits = 0
         # Of each topic that is or was read: so many partitions at least.
         self._counts: dict[str, int] = {}
         self._news: list[News] = []
@@ -127,6 +132,7 @@ class Consumption:
         try:
             while not self._closed.is_set():
                 self._obey(consumer)
+                self._speak()
                 self._read(consumer)
                 self._hold_back(consumer)
                 self._speak()
@@ -236,10 +242,17 @@ class Consumption:
     # Messages
 
     def _read(self, consumer: Consumer) -> None:
-        first = consumer.poll(POLL_S if self._tracks else 0)
+        first = consumer.poll(0)
+        if first is None and self._tracks:
+            if self._holding and self._wish_waits < WISH_WAITS_MAX:
+                # librdkafka's wait cannot be ended by a wish.
+                self._wish_waits += not self._wished.wait(WISH_S)
+                return
+            first = consumer.poll(POLL_S)
         if first is None:
             self._look(consumer)
             return
+        self._wish_waits = 0
         messages = [first, *consumer.consume(MESSAGES_AT_ONCE - 1, 0)]
         errors = list(map(Message.error, messages))
         if any(errors):

@@ -1,0 +1,130 @@
+"""
+When the thread that reads Kafka waits, and for what: a broker cannot show that, so its client is a fake here.
+
+What it reads is tested with a broker, in `tests/kafka/test_sidecar_reading.py`.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from rota_sidecar.delivery.events import Read
+from rota_sidecar.engines.kafka import consumption
+from rota_sidecar.engines.kafka.consumption import Consumption, News
+from rota_sidecar.engines.records import Wanted
+from rota_sidecar.member.partitions import Partition
+
+PARTITION = Partition("orders", 0)
+WITHIN_S = 10
+# What a look at the client does: gives a message, or does something and finds nothing.
+Look = Message | Callable[[], None]
+
+
+class Notes:
+    """What happens, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+
+    def add(self, line: str) -> None:
+        with self._changed:
+            self.lines.append(line)
+            self._changed.notify_all()
+
+    def wait_for(self, line: str) -> list[str]:
+        """All up to this one."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: line in self.lines, WITHIN_S), self.lines
+            return self.lines[: self.lines.index(line) + 1]
+
+
+class FakeClient:
+    """Finds what it is told to, look by look; afterwards nothing."""
+
+    def __init__(self, looks: Sequence[Look], notes: Notes) -> None:
+        self._looks = deque(looks)
+        self._notes = notes
+        self._ended = threading.Event()
+
+    def poll(self, timeout: float) -> Message | None:
+        if timeout:
+            self._notes.add("waits for messages")
+            self._ended.wait(timeout)
+            return None
+        look = self._looks.popleft() if self._looks else None
+        if isinstance(look, Message) or look is None:
+            return look
+        look()
+        return None
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        return []
+
+    def get_watermark_offsets(self, partition: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        return 0, 100
+
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        pass
+
+    def close(self) -> None:
+        self._ended.set()
+
+
+class Reader:
+    """A consumption with a fake client."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: Sequence[Look]) -> None:
+        self.notes = Notes()
+        client = FakeClient(looks, self.notes)
+        monkeypatch.setattr(consumption, "Consumer", lambda config: client)
+        self.consumption = Consumption(dict, self._tell, with_keys=False)
+
+    def wish(self, offset: int) -> None:
+        self.notes.add(f"wish for {offset}")
+        self.consumption.want(PARTITION, Wanted(1, PARTITION, offset, 1_000))
+
+    def _tell(self, news: Sequence[News]) -> None:
+        for each in news:
+            if isinstance(each, Read):
+                self.notes.add(f"gives {each.batches[0].first}")
+
+
+@pytest.fixture
+def make_reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Reader]]:
+    readers: list[Reader] = []
+
+    def make(*looks: Look) -> Reader:
+        readers.append(Reader(monkeypatch, looks))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.consumption.close()
+
+
+def message(offset: int) -> Message:
+    return Message(topic="orders", partition=0, offset=offset, value=b"v", timestamp=(1, 1_000))
+
+
+def test_what_lies_there_is_given_as_soon_as_it_is_wished(make_reader: Callable[..., Reader]) -> None:
+    """The second record comes before the wish for it. No wait of the client's would end with that wish."""
+
+    def wish() -> None:
+        reader.wish(1)
+
+    reader: Reader = make_reader(message(0), message(1), wish)
+    reader.wish(0)
+    assert reader.notes.wait_for("gives 1") == ["wish for 0", "gives 0", "wish for 1", "gives 1"]
+
+
+def test_a_wish_that_does_not_come_is_not_waited_for_for_long(make_reader: Callable[..., Reader]) -> None:
+    """Other partitions may have something too."""
+    reader = make_reader(message(0), message(1))
+    reader.wish(0)
+    assert reader.notes.wait_for("waits for messages") == ["wish for 0", "gives 0", "waits for messages"]
+    reader.wish(1)
+    reader.notes.wait_for("gives 1")

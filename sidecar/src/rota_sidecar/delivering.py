@@ -7,6 +7,7 @@ Everything happens on one loop and in order; what nobody expected ends the proce
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -52,7 +53,10 @@ class Delivering(Deliveries):
         self._leave_timeout_ms = leave_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
-        self._events: asyncio.Queue[on.Event] = asyncio.Queue(EVENTS_MAX)
+        # Looked at in order; not before `run`.
+        self._events: deque[on.Event] = deque()
+        self._runs = self._looks = False
+        self._look_soon: asyncio.Handle | None = None
         self._broken: asyncio.Future[None] = self._loop.create_future()
         self._alarm: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -83,12 +87,12 @@ class Delivering(Deliveries):
 
     async def run(self) -> None:
         """For ever; raises what nobody expected."""
-        looking = self._loop.create_task(self._look_at_events())
-        looking.add_done_callback(self._stopped_looking)
+        self._runs = True
+        self._look()
         try:
             await self._broken
         finally:
-            looking.cancel()
+            self._runs = False
             if self._timer is not None:
                 self._timer.cancel()
             if self._errands is not None:
@@ -99,10 +103,20 @@ class Delivering(Deliveries):
         return int((self._loop.time() - self._began_s) * 1000)
 
     def tell(self, event: on.Event) -> None:
-        """Something happened; it is looked at after all that happened before."""
-        try:
-            self._events.put_nowait(event)
-        except asyncio.QueueFull:
+        """Something happened; it is looked at soon, after all that happened before."""
+        self._put(event)
+        if self._look_soon is None and not self._looks:
+            self._look_soon = self._loop.call_soon(self._look)
+
+    def tell_now(self, event: on.Event) -> None:
+        """As `tell`, and looked at in this turn of the loop: where records come one by one, turns are what they cost."""
+        self._put(event)
+        self._look()
+
+    def _put(self, event: on.Event) -> None:
+        if len(self._events) < EVENTS_MAX:
+            self._events.append(event)
+        else:
             self.broke(RuntimeError(f"{EVENTS_MAX} events wait for deliveries: the loop stands still"))
 
     def broke(self, error: BaseException) -> None:
@@ -182,13 +196,22 @@ class Delivering(Deliveries):
         """What the coordinator's connection says by itself."""
         self._running.hear(heard)
 
-    async def _look_at_events(self) -> None:
-        while True:
-            self._step(await self._events.get())
-
-    def _stopped_looking(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _look(self) -> None:
+        """At all that has happened. What a step makes happen comes behind it."""
+        if self._looks or not self._runs:
+            return
+        self._looks = True
+        try:
+            while self._events and self._runs:
+                self._step(self._events.popleft())
+        except Exception as error:  # noqa: BLE001  whoever told of the event has no part in it
             self.broke(error)
+            self._runs = False
+        finally:
+            self._looks = False
+            if self._look_soon is not None:
+                self._look_soon.cancel()
+                self._look_soon = None
 
     def _step(self, event: on.Event) -> None:
         now_ms = self.now_ms()

@@ -195,7 +195,7 @@ class Serving:
         options = self._options
         group_id = options.group_id
         return Means(
-            records=adapters.records_for(options, self._delivering.tell, self._complain),
+            records=adapters.records_for(options, self._delivering.tell_now, self._complain),
             letters=LateLetters(lambda: adapters.letters_for(options)),
             letter_of=lambda due: letter_of(due, group_id, self._repacking),
             topics=adapters.topics_for(options),

@@ -1,9 +1,11 @@
 """rota.Producer on a real Kafka broker: the same calls, and what only Kafka can refuse."""
 
 import asyncio
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -23,6 +25,12 @@ pytestmark = pytest.mark.kafka
 WITHIN_S = 30
 POLLS_MAX = 300
 ENDINGS = (b"", b"a", b"ab", b"abc", b"abcd")
+
+
+def threads() -> set[str]:
+    """Of librdkafka, in this process: their numbers."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {task.name for task in tasks if (task / "comm").read_text().startswith("rdk:")}
 
 
 @pytest.fixture
@@ -195,6 +203,21 @@ def test_a_record_that_is_too_large_is_refused(kafka: Kafka, topic: str) -> None
         pytest.raises(errors.RecordTooLarge),
     ):
         producer.send(topic, b"x" * 3000)
+
+
+def test_a_closed_producer_leaves_no_threads(kafka: Kafka, topic: str) -> None:
+    """Nor connections, which librdkafka would make again and again to a broker that ends later."""
+    gc.disable()
+    try:
+        before = threads()
+        with rota.Producer(kafka.bootstrap) as producer:
+            producer.send(topic, b"v").result(WITHIN_S)
+            assert threads() - before
+        assert threads() <= before
+    finally:
+        gc.enable()
+    with pytest.raises(errors.ProducerClosed):
+        producer.flush()
 
 
 def test_a_broker_that_is_not_there_fails_the_record_in_time(topic: str) -> None:

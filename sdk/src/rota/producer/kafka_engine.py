@@ -272,6 +272,9 @@ class KafkaEngine(Engine):
             self._producer.purge()
             self._closed.set()
             self._thread.join()
+            # Its threads and connections end with it, and our callbacks in it would keep it until the next collection of
+            # cycles; its own `close` waits for a broker that is gone.
+            del self._producer
 
     # Transactions
 

@@ -152,6 +152,12 @@ def declare(groups: Groups) -> None:
         "backoffDelay": "PT0.4S",
     }
     groups.add("failing", {"topics": ["failing"], "delivery": failing}, "handle", "unordered", "7", "failing")
+    patient = {"retry": 2, "deadLetterTopic": "letters", "backoffPolicy": "linear", "backoffDelay": "PT0.3S"}
+    groups.add(
+        "patient", {"topics": ["patient"], "delivery": patient}, "handle", "partition", "64", "patient"
+    )
+    for name, seconds in (("often", 1), ("seldom", 3_600)):
+        groups.add(name, {"topics": ["counted"], "offsets": {"commit": {"intervalSeconds": seconds}}}, "poll")
     slow = {"rateLimit": {"max": 5}, "priorities": {"urgent": 10}}
     groups.add("slow", {"topics": ["bulk", "urgent"], "delivery": slow}, "poll")
     port = str(free_port())
@@ -182,6 +188,8 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
             "hanging",
             "keeping",
             "letters",
+            "patient",
+            "counted",
         ):
             fill(groups.address, topic, 1)
         for topic in ("bulk", "urgent", "expired"):
@@ -256,6 +264,22 @@ def test_what_fails_is_retried_as_often_and_as_late_as_it_is_to_be(groups: Group
         )
     assert (letter.value, dict(letter.headers)["rota-dlq-deliveries"]) == (b"fail", b"2")
     assert groups.values("failing").count("fail") == 2
+
+
+def test_the_wait_before_a_retry_grows_as_it_is_to(groups: Groups) -> None:
+    send(groups, "patient", "fail")
+    groups.until("three deliveries", lambda: groups.values("patient").count("fail") == 3)
+    first_ms, second_ms, third_ms = (at_ms for at_ms, _, value in groups.lines("patient") if value == "fail")
+    assert second_ms - first_ms >= 300
+    # As with one that doubles; a constant one would not have grown.
+    assert third_ms - second_ms >= 600
+
+
+def test_offsets_are_committed_as_often_as_they_are_to_be(groups: Groups) -> None:
+    groups.until("the record", lambda: groups.values("often") == groups.values("seldom") == ["0-0"])
+    groups.until("the commit", lambda: groups.committed("default.often", "counted") == 1)
+    # Where it begins is committed at once, and nothing else.
+    assert groups.committed("default.seldom", "counted") == 0
 
 
 def test_records_come_no_faster_than_they_are_to_and_the_urgent_first(groups: Groups) -> None:

@@ -3,9 +3,11 @@
 import json
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.cli.command import Rota
 from tests.support.kafka import Kafka
@@ -33,6 +35,16 @@ def topic(rota: Rota, kafka: Kafka, unique_name: str) -> str:
 
 def committed(rota: Rota, group: str) -> list[int]:
     return [each["offset"] for each in rota("groups", "offsets", group, "-o", "json").data]
+
+
+def test_of_what_was_committed_the_offset_is_shown(rota: Rota, topic: str, kafka: Kafka) -> None:
+    """The text beside it comes out of this client with whatever lies behind it in memory, or as no text at all."""
+    with closing(Consumer({**kafka.client_config(), "group.id": topic})) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 3, metadata="m" * 16)], asynchronous=False)
+    assert rota("groups", "offsets", topic, "-o", "json").data == [
+        {"topic": topic, "partition": 0, "offset": 3, "metadata": None}
+    ]
+    assert rota("groups", "lag", topic).code == 0
 
 
 def test_offsets_are_set_shown_measured_and_deleted(rota: Rota, topic: str) -> None:

@@ -78,10 +78,10 @@ EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The next offset to read, and the text beside it."""
+    """The next offset to read, and the text beside it where that can be known."""
 
     offset: int
-    metadata: str = ""
+    metadata: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,9 @@ class KafkaGroups(Groups):
             )
         except NotFound:
             return {}
+        # The text beside an offset is not read: librdkafka keeps it without an end, and confluent-kafka reads on behind it.
         return {
-            TopicPartition(each.topic, each.partition): Committed(each.offset, each.metadata or "")
+            TopicPartition(each.topic, each.partition): Committed(each.offset)
             for each in found.topic_partitions or ()
             if each.offset >= 0
         }

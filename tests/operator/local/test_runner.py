@@ -214,6 +214,40 @@ def test_who_asks_for_rotas_coordinator_has_no_brokers_stand_for_it(laptop: Lapt
     )
 
 
+BORROWING = """\
+apiVersion: rota.dev/v1alpha1
+kind: ConsumerGroup
+metadata: {name: borrowing}
+spec:
+  bootstrapServers: ["kafka-0:9092"]
+  coordination: Rota
+  coordinatorAddress: rota://rota-coordinator.rota:7070
+  topics: [orders]
+  scaleTargetRef: {name: borrowing}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: borrowing}
+spec:
+  selector: {matchLabels: {app: borrowing}}
+  template:
+    metadata: {labels: {app: borrowing}}
+    spec:
+      containers: [{name: app, image: "borrowing:1", command: [python]}]
+"""
+
+
+def test_one_coordinator_has_either_the_records_or_only_the_offsets(laptop: Laptop) -> None:
+    file = laptop.folder / "borrowing.yaml"
+    file.write_text(BORROWING)
+    done = run("-f", str(laptop.folder), f"--home={laptop.home}")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{file}:6: spec.coordination has Rota coordinate records in Kafka, and shop/orders has its records in Rota: "
+        "one coordinator does one of both, so run them with two commands and --home folders\n"
+    )
+
+
 @pytest.mark.parametrize("brokers", ["localhost", "a:1,", "rota://a:1", "a:1 b:2"])
 def test_what_is_no_address_of_brokers_is_refused(laptop: Laptop, brokers: str) -> None:
     done = run("-f", str(laptop.folder), f"--home={laptop.home}", f"--kafka={brokers}")

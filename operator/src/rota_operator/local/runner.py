@@ -73,7 +73,7 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
     wrong = [
         group.document.wrong(problem.path, problem.sentence)
         for group in manifests.groups.values()
-        for problem in (*unsupported(group.spec), *(_contradictions(group) if on_kafka else ()))
+        for problem in (*unsupported(group.spec), *_contradictions(group, manifests, on_kafka=on_kafka))
     ]
     if wrong:
         raise InvalidManifest(wrong)
@@ -82,13 +82,22 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
     return manifests
 
 
-def _contradictions(group: Group) -> Iterator[Problem]:
-    """What cannot be where Kafka's brokers stand for Rota's servers."""
-    if group.spec.speaks_rota and group.spec.coordination == "Rota":
+def _contradictions(group: Group, manifests: Manifests, *, on_kafka: bool) -> Iterator[Problem]:
+    """What cannot be where Kafka's brokers stand for Rota's servers, and what cannot be where they do not."""
+    if on_kafka and group.spec.speaks_rota and group.spec.coordination == "Rota":
         wrong = (
             "asks for Rota's coordinator, and --kafka has Kafka's brokers stand for it: leave one of them out"
         )
         yield Problem(("spec", "coordination"), wrong)
+    elif not on_kafka and has_records_elsewhere(group):
+        for other in manifests.groups.values():
+            if other.spec.speaks_rota:
+                wrong = (
+                    f"has Rota coordinate records in Kafka, and {'/'.join(other.name)} has its records in Rota: "
+                    "one coordinator does one of both, so run them with two commands and --home folders"
+                )
+                yield Problem(("spec", "coordination"), wrong)
+                return
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
@@ -271,6 +280,8 @@ class Runner:
             "--http-listen=127.0.0.1:0",
             # Here all members start within a moment.
             "--group-initial-rebalance-delay-ms=500",
+            # With a log it would take offsets of the log's topics only.
+            *(["--no-log"] if any(map(has_records_elsewhere, self._manifests.groups.values())) else []),
             "--log-format=json",
         ]
         return Command(argv, {}, home, home / "logs" / "coordinator.log", COORDINATOR_GRACE_S)
@@ -307,6 +318,11 @@ async def ended(tasks: Tasks) -> None:
 def is_coordinated_here(group: Group, place: Place) -> bool:
     """Whether the coordinator beside us knows it."""
     return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not place.kafka)
+
+
+def has_records_elsewhere(group: Group) -> bool:
+    """Whether Rota coordinates it over records in Kafka."""
+    return group.spec.coordination == "Rota" and not group.spec.speaks_rota
 
 
 def write_whole(file: Path, text: str) -> None:

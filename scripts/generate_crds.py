@@ -23,6 +23,7 @@ from rota_operator.spec.reading import dotted
 ROOT = Path(__file__).parents[1]
 CRD = ROOT / "crds" / "consumergroups.yaml"
 PAGE = ROOT / "docs" / "reference" / "consumergroup.md"
+EFFECTS = ROOT / "tests" / "operator" / "effects.yaml"
 HEAD = "# Generated from operator/src/rota_operator/spec by `make crds`; do not edit.\n"
 PAGE_HEAD = """<!-- Generated from operator/src/rota_operator/spec by `make crds`; do not edit. -->
 # ConsumerGroup, field by field
@@ -40,6 +41,14 @@ because nothing acts on it yet; **no pods**: it is about pods, and passed over w
 RULES_HEAD = """
 ## What has to fit together
 
+"""
+EFFECTS_HEAD = """
+## Where each field is seen at work
+
+Of each one that works on a laptop: a test in which a group runs with it.
+
+| field below `spec` | test |
+|---|---|
 """
 Schema = dict[str, Any]
 
@@ -67,7 +76,15 @@ def page() -> str:
         for path, leaf, given in leaves(spec, (), spec.get("default"))
     ]
     rules = [f"* {where}{message}" for where, message in wrong_in(spec, ())]
-    return PAGE_HEAD + "\n".join(rows) + "\n" + RULES_HEAD + "\n".join(rules) + "\n"
+    parts = (PAGE_HEAD, rows), (RULES_HEAD, rules), (EFFECTS_HEAD, list(effects()))
+    return "".join(head + "\n".join(lines) + "\n" for head, lines in parts)
+
+
+def effects() -> Iterator[str]:
+    """A line for each field with a test of what it does."""
+    for field, test in yaml.safe_load(EFFECTS.read_text()).items():
+        file, name = test.split("::")
+        yield f"| `{field}` | [`{name}`](../../{file}) |"
 
 
 def leaves(schema: Schema, path: FieldPath, given: Any) -> Iterator[tuple[FieldPath, Schema, Any]]:  # noqa: ANN401

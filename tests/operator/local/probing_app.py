@@ -56,6 +56,8 @@ class Served(http.server.BaseHTTPRequestHandler):
         """One record."""
         value = self.rfile.read(int(self.headers["Content-Length"])).decode()
         note(self.headers["ce-source"].removeprefix("/topics/"), value)
+        if value.startswith("hang"):
+            threading.Event().wait()
         self.send_response(204)
         self.end_headers()
 

@@ -5,123 +5,20 @@ application that notes what it is given.
 That each field reaches its sidecar is in `tests/operator/plan`; how the sidecar acts on it, case by case, in its own tests.
 """
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import grpc
 import pytest
-import yaml
 
 import rota
 from rota_proto.coordinator.v1 import admin_pb2
-from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.cli.groups import commit, fill
-from tests.log.owners import group_offsets
-from tests.support.processes import Process, free_port, wait_for
+from tests.operator.local.groups import WITHIN_S, Groups
+from tests.support.processes import free_port, wait_for
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 60
 NOTHING = -1
-APP = Path(__file__).with_name("probing_app.py")
-ROTA = "rota://rota-coordinator.rota:7070"
-
-
-class Groups:
-    """A folder of manifests, and what runs of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.manifests = folder / "manifests"
-        self.manifests.mkdir()
-        self.process: Process | None = None
-
-    def add(
-        self, name: str, spec: Mapping[str, Any], *mode: str, containers: list[str] | None = None
-    ) -> None:
-        """A group, and its workload of one application; `containers` are others, which end at once."""
-        given = {"bootstrapServers": [ROTA], "replicas": 1, "scaleTargetRef": {"name": name}, **spec}
-        given.setdefault("membership", {"sessionTimeoutSeconds": 6, "heartbeatIntervalSeconds": 1})
-        app = {"name": "app", "image": "app:1", "command": ["python", str(APP), str(self.notes(name)), *mode]}
-        others = [{"name": each, "image": "app:1", "command": ["false"]} for each in containers or []]
-        labels = {"app": name}
-        documents = [
-            {
-                "apiVersion": "rota.dev/v1alpha1",
-                "kind": "ConsumerGroup",
-                "metadata": {"name": name},
-                "spec": given,
-            },
-            {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": name},
-                "spec": {
-                    "selector": {"matchLabels": labels},
-                    "template": {"metadata": {"labels": labels}, "spec": {"containers": [*others, app]}},
-                },
-            },
-        ]
-        (self.manifests / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
-
-    def notes(self, name: str) -> Path:
-        """Of one application."""
-        return self.folder / f"{name}.notes"
-
-    def lines(self, name: str) -> list[tuple[int, str, str]]:
-        """What it was given: when, of which topic, and what."""
-        if not self.notes(name).exists():
-            return []
-        lines = (line.split(" ", 2) for line in self.notes(name).read_text().splitlines())
-        return [(int(at_ms), topic, value) for at_ms, topic, value in lines]
-
-    def values(self, name: str) -> list[str]:
-        """What it was given."""
-        return [value for _, _, value in self.lines(name)]
-
-    @property
-    def address(self) -> str:
-        """Of the coordinator."""
-        return (self.folder / ".rota" / "address").read_text().strip()
-
-    def log(self, replica: str) -> str:
-        """Of its sidecar."""
-        file = self.folder / ".rota" / "logs" / f"{replica}.sidecar.log"
-        return file.read_text() if file.exists() else ""
-
-    def described(self, group_id: str) -> admin_pb2.DescribedGroup:
-        """By the coordinator."""
-        with grpc.insecure_channel(self.address.removeprefix("rota://")) as channel:
-            request = admin_pb2.DescribeGroupsRequest(group_ids=[group_id])
-            (found,) = AdminStub(channel).DescribeGroups(request, timeout=WITHIN_S).groups
-        return found
-
-    def committed(self, group_id: str, topic: str) -> int:
-        """In its one partition."""
-        with grpc.insecure_channel(self.address.removeprefix("rota://")) as channel:
-            return group_offsets(channel, group_id, topic, 1)[0]
-
-    @contextmanager
-    def running(self, *files: Path) -> Iterator[Process]:
-        """`rota up` with these."""
-        address = self.folder / ".rota" / "address"
-        address.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "rota_operator", "local", f"--home={self.folder / '.rota'}"]
-        flags = ["--listen=127.0.0.1:0", "--page=127.0.0.1:0", *(f"--file={file}" for file in files)]
-        process = Process.start("local", [*command, *flags], log=self.folder / "local.log")
-        try:
-            process.wait_until(address.exists, within_s=WITHIN_S)
-            yield process
-        finally:
-            process.stop(within_s=WITHIN_S)
-
-    def until(self, what: str, holds: Any) -> None:  # noqa: ANN401  whatever can be asked
-        """Wait for it."""
-        assert self.process is not None
-        self.process.wait_until(holds, within_s=WITHIN_S)
 
 
 def declare(groups: Groups) -> None:
@@ -161,7 +58,7 @@ def declare(groups: Groups) -> None:
     slow = {"rateLimit": {"max": 5}, "priorities": {"urgent": 10}}
     groups.add("slow", {"topics": ["bulk", "urgent"], "delivery": slow}, "poll")
     port = str(free_port())
-    served = {"mode": "http", "http": {"url": f"http://127.0.0.1:{port}/"}}
+    served = {"mode": "http", "http": {"url": f"http://127.0.0.1:{port}/"}, "timeout": "PT1S"}
     groups.add("served", {"topics": ["served"], "delivery": served}, "serve", port)
     hangs = {"sessionTimeoutSeconds": 6, "heartbeatIntervalSeconds": 1, "processingTimeoutSeconds": 2}
     # What it has in its hands is not waited for in the end.
@@ -295,7 +192,12 @@ def test_records_come_no_faster_than_they_are_to_and_the_urgent_first(groups: Gr
 
 def test_records_are_sent_by_http(groups: Groups) -> None:
     groups.until("the one", lambda: groups.lines("served") != [])
-    assert [(topic, value) for _, topic, value in groups.lines("served")] == [("served", "0-0")]
+    assert groups.lines("served")[0][1:] == ("served", "0-0")
+    send(groups, "served", "hang")
+    # An answer is waited for so long, and then the record is sent again.
+    groups.until("the second time", lambda: groups.values("served").count("hang") == 2)
+    first_ms, second_ms = (at_ms for at_ms, _, value in groups.lines("served") if value == "hang")
+    assert second_ms - first_ms >= 1_000
 
 
 def test_an_application_that_hangs_is_noticed_when_it_is_to_be(groups: Groups) -> None:

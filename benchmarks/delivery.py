@@ -2,8 +2,9 @@
 Records through the sidecar to a Python application, beside the same application with confluent-kafka's consumer.
 
 The claim: what the sidecar takes over costs little. A million records of 100 bytes are read in batches, on both
-engines; then a thousand a second come one by one, and how old each is when the application has it is compared. Beside
-it stands a tuned confluent-kafka consumer on the same broker, which commits by itself too.
+engines; then a thousand a second come, and how old each is when the application has it is compared: once as a producer
+sends them that says nothing about it (batches of 5 ms), and once each alone, which is the dearest that there is, also for
+the broker. Beside it stands a tuned confluent-kafka consumer on the same broker, which commits by itself too.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from tests.support.workdir import workdir
 
 RECORDS = 1_000_000
 SIZE = 100
+ANY_PARTITION = -1
 PARTITIONS = 6
 ROUNDS = 3
 MANY = 5_000
@@ -57,8 +59,21 @@ TUNED = {
 }
 
 
+class Sending(NamedTuple):
+    """How a thousand records a second are sent."""
+
+    what: str
+    settings: dict[str, str | int | float | bool]
+    # One partition after the other; else where the producer's batch is.
+    in_turn: bool
+
+
+USUAL = Sending("as producers send by default", {}, in_turn=False)
+ALONE = Sending("each sent alone", {"linger.ms": 0}, in_turn=True)
+
+
 class Paced(NamedTuple):
-    """Records that come one by one: how old they are on arrival, and what the process beside the application used."""
+    """How old records are on arrival, and what the process beside the application used."""
 
     ages_ms: list[float]
     cores: float = 0
@@ -141,23 +156,22 @@ def read_all_by_itself(address: str, group: str) -> float:
     return RECORDS / took_s
 
 
-def send_paced(address: str) -> None:
-    """One by one, a thousand a second, each with the time when it was sent."""
-    producer = KafkaProducer({"bootstrap.servers": address, "linger.ms": 0, "acks": 1})
+def send_paced(address: str, how: Sending) -> None:
+    """A thousand a second, each with the time when it was sent."""
+    producer = KafkaProducer({"bootstrap.servers": address, "acks": 1, **how.settings})
     began = time.perf_counter()
     for number in range(PACED + WARM_UP):
         time.sleep(max(began + number / PACE - time.perf_counter(), 0))
-        producer.produce(
-            TOPIC, STAMP.pack(time.time()) + b"v" * (SIZE - STAMP.size), partition=number % PARTITIONS
-        )
+        value = STAMP.pack(time.time()) + b"v" * (SIZE - STAMP.size)
+        producer.produce(TOPIC, value, partition=number % PARTITIONS if how.in_turn else ANY_PARTITION)
         producer.poll(0)
     producer.flush()
 
 
-def ages(poll: Callable[[], Iterable[bytes | None]], address: str) -> list[float]:
+def ages(poll: Callable[[], Iterable[bytes | None]], address: str, how: Sending) -> list[float]:
     """How old records are on arrival, after those of the warm-up."""
     # Not a thread of this process: an application does not wait for whoever sends.
-    sender = multiprocessing.get_context("spawn").Process(target=send_paced, args=(address,))
+    sender = multiprocessing.get_context("spawn").Process(target=send_paced, args=(address, how))
     sender.start()
     found: list[float] = []
     while len(found) < PACED + WARM_UP:
@@ -168,10 +182,10 @@ def ages(poll: Callable[[], Iterable[bytes | None]], address: str) -> list[float
     return found[WARM_UP:]
 
 
-def paced(address: str, group: str, linger_ms: int) -> Paced:
+def paced(address: str, how: Sending, linger_ms: int) -> Paced:
     """Through a sidecar."""
     with (
-        sidecar(address, group, f"--linger-ms={linger_ms}") as beside,
+        sidecar(address, "paced", f"--linger-ms={linger_ms}") as beside,
         rota.Consumer(sidecar=beside.address) as consumer,
     ):
         consumer.poll(0)
@@ -179,20 +193,22 @@ def paced(address: str, group: str, linger_ms: int) -> Paced:
             consumer.poll(100)
         before, began = usage(beside.process.pid), time.perf_counter()
         found = ages(
-            lambda: [record.value for records in consumer.poll(1_000).values() for record in records], address
+            lambda: [record.value for records in consumer.poll(1_000).values() for record in records],
+            address,
+            how,
         )
         after, took_s = usage(beside.process.pid), time.perf_counter() - began
     return Paced(found, (after.seconds - before.seconds) / took_s, after.mebibytes)
 
 
-def at_once(address: str, group: str) -> Paced:
-    """No record waits for others."""
-    return paced(address, group, 0)
+def at_once(address: str, how: Sending) -> Paced:
+    """No record waits for others in the sidecar."""
+    return paced(address, how, 0)
 
 
-def together(address: str, group: str) -> Paced:
-    """Records wait for others."""
-    return paced(address, group, LINGER_MS)
+def together(address: str, how: Sending) -> Paced:
+    """Records wait for others there."""
+    return paced(address, how, LINGER_MS)
 
 
 def work_by_key(address: str) -> float:
@@ -215,21 +231,26 @@ def work_by_key(address: str) -> float:
     return done[-1] - begun[0]
 
 
-def paced_by_itself(address: str, group: str) -> Paced:
+def paced_by_itself(address: str, how: Sending) -> Paced:
     """With confluent-kafka."""
-    consumer = KafkaConsumer({"bootstrap.servers": address, "group.id": group, **TUNED})
+    consumer = KafkaConsumer({"bootstrap.servers": address, "group.id": "paced", **TUNED})
     consumer.subscribe([TOPIC])
     while not consumer.assignment():
         consumer.poll(0.1)
-    found = ages(lambda: [record.value() for record in consumer.consume(1, timeout=1)], address)
+    found = ages(lambda: [record.value() for record in consumer.consume(1, timeout=1)], address, how)
     consumer.close()
     return Paced(found)
 
 
-def on_new_broker(measure: Callable[[str, str], Paced]) -> Paced:
+def on_new_broker(measure: Callable[[str, Sending], Paced], how: Sending) -> Paced:
     """Nothing is there that was sent earlier."""
     with servers.kafka(0, partitions=PARTITIONS) as broker:
-        return measure(broker.address, "paced")
+        return measure(broker.address, how)
+
+
+def pairs_of(how: Sending) -> list[tuple[Paced, Paced]]:
+    """Through a sidecar, and without."""
+    return [(on_new_broker(at_once, how), on_new_broker(paced_by_itself, how)) for _ in range(ROUNDS)]
 
 
 def on_new_server(measure: Callable[[str], float]) -> float:
@@ -257,18 +278,14 @@ def main() -> None:
             (read_all(broker.address, f"ours-{n}"), read_all_by_itself(broker.address, f"theirs-{n}"))
             for n in range(ROUNDS)
         ]
-    slow = [(on_new_broker(at_once), on_new_broker(paced_by_itself)) for _ in range(ROUNDS)]
-    cheap = [on_new_broker(together) for _ in range(ROUNDS)]
-    keyed = [on_new_server(work_by_key) for _ in range(ROUNDS)]
-    result.show(
-        [
-            *rates(on_rota, pairs),
-            *latencies(slow),
-            *costs("", [ours for ours, _ in slow]),
-            *costs(f", with --linger-ms={LINGER_MS}", cheap),
-            worked(keyed),
-        ]
-    )
+    lines = rates(on_rota, pairs)
+    for how in (USUAL, ALONE):
+        slow = pairs_of(how)
+        cheap = [on_new_broker(together, how) for _ in range(ROUNDS)]
+        lines += latencies(how, slow)
+        lines += costs(how.what, [ours for ours, _ in slow])
+        lines += costs(f"{how.what}, --linger-ms={LINGER_MS}", cheap, lingers=True)
+    result.show([*lines, worked([on_new_server(work_by_key) for _ in range(ROUNDS)])])
 
 
 def rates(on_rota: list[float], pairs: list[tuple[float, float]]) -> list[page.Line]:
@@ -287,7 +304,7 @@ def rates(on_rota: list[float], pairs: list[tuple[float, float]]) -> list[page.L
     ]
 
 
-def latencies(slow: list[tuple[Paced, Paced]]) -> list[page.Line]:
+def latencies(how: Sending, slow: list[tuple[Paced, Paced]]) -> list[page.Line]:
     """How old records are on arrival, and how much older than without a sidecar."""
     lines = []
     for percent in (50, 90, 99):
@@ -295,7 +312,7 @@ def latencies(slow: list[tuple[Paced, Paced]]) -> list[page.Line]:
         theirs = statistics.median(other.within_ms(percent) for _, other in slow)
         lines.append(
             page.Line(
-                f"{PACE:,} a second, {percent} of 100 within, on Kafka",
+                f"{PACE:,}/s {how.what}: {percent} of 100 within",
                 f"{ours:.2f} ms",
                 f"confluent-kafka {theirs:.2f} ms",
                 ours / theirs,
@@ -305,22 +322,18 @@ def latencies(slow: list[tuple[Paced, Paced]]) -> list[page.Line]:
     return lines
 
 
-def costs(how: str, found: list[Paced]) -> list[page.Line]:
+def costs(how: str, found: list[Paced], *, lingers: bool = False) -> list[page.Line]:
     """What the sidecar needs for a thousand records a second."""
     cores = statistics.median(one.cores for one in found)
     memory = statistics.median(one.mebibytes for one in found)
     late = statistics.median(one.within_ms(90) for one in found)
     # Where records wait for others the time that they wait is what the processor's is paid with.
-    cheap = page.judged(CPU_GOAL, cores) if how else ""
+    cheap = page.judged(CPU_GOAL, cores) if lingers else ""
     return [
         page.Line(
-            f"{PACE:,} a second{how}: of a core, and 90 of 100 within",
-            f"{cores:.2f}, {late:.1f} ms",
-            goal=cheap,
+            f"{PACE:,}/s {how}: of a core, 90 of 100 within", f"{cores:.2f}, {late:.1f} ms", goal=cheap
         ),
-        page.Line(
-            f"{PACE:,} a second{how}: memory", f"{memory:.0f} MiB", goal=page.judged(MEMORY_GOAL, memory)
-        ),
+        page.Line(f"{PACE:,}/s {how}: memory", f"{memory:.0f} MiB", goal=page.judged(MEMORY_GOAL, memory)),
     ]
 
 

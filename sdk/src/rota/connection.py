@@ -185,6 +185,23 @@ class Background:
         except NotYet:
             raise errors.TimedOut(f"no outcome after {timeout_s} s: call again to wait longer") from None
 
+    def hear(self, ask: Callable[[Callable[[Any], None]], Coroutine[Any, Any, Answer]]) -> Answer:
+        """What `ask` gives to its argument, at once, or else returns; it goes on when its caller is interrupted."""
+        self.refuse_to_wait()
+        heard: ThreadFuture[Answer] = ThreadFuture()
+
+        def returned(running: ThreadFuture[Answer]) -> None:
+            if heard.done():
+                return
+            error = running.exception()
+            if error is None:
+                heard.set_result(running.result())
+            else:
+                heard.set_exception(error)
+
+        asyncio.run_coroutine_threadsafe(ask(heard.set_result), self.loop).add_done_callback(returned)
+        return heard.result()
+
     def refuse_to_wait(self) -> None:
         """Raise on the loop's own thread, where what is awaited could never come."""
         if threading.current_thread() is self._thread:

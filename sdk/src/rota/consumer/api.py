@@ -178,9 +178,10 @@ class Consumer:
     def _next(self, timeout_ms: float, records_max: int | None) -> list[Portion]:
         deadline_s = self._clock() + timeout_ms / 1000
         records_max = records_max or self._options.max_poll_records
-        step = self._run(self._engine.first_step(records_max, deadline_s))
+        engine = self._engine
+        step = self._background.hear(lambda give: engine.first_step(records_max, deadline_s, give))
         while True:
-            self._engine.arrived()
+            self._engine.taking.arrived()
             self._making.tell_outcomes(self._engine)
             if not isinstance(step, Rebalance):
                 return step
@@ -192,7 +193,7 @@ class Consumer:
                     self._run(self._engine.told(step))
                 raise
             self._run(self._engine.told(step))
-            step = self._run(self._engine.step(records_max, deadline_s))
+            step = self._background.hear(lambda give: engine.step(records_max, deadline_s, give))
 
     def _tell(self, event: Rebalance) -> None:
         partitions = list(event.partitions)
@@ -205,8 +206,8 @@ class Consumer:
 
     def _return_later(self, portions: list[Portion], offset: int) -> None:
         for portion in reversed(portions[1:]):
-            self._call(self._engine.settle, portion, portion.base_offset)
-        self._call(self._engine.settle, portions[0], offset)
+            self._call(self._engine.taking.settle, portion, portion.base_offset)
+        self._call(self._engine.taking.settle, portions[0], offset)
 
     def __iter__(self) -> Iterator[Record[Any, Any]]:
         """Record by record: an auto commit covers those before the one that the application has."""
@@ -250,7 +251,7 @@ class Consumer:
         """What was not iterated over yet counts as not returned."""
         portion, self._portion, self._records = self._portion, None, iter(())
         if portion is not None:
-            self._call(self._engine.settle, portion, self._next_offset)
+            self._call(self._engine.taking.settle, portion, self._next_offset)
 
     def wakeup(self) -> None:
         """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; from any thread."""

@@ -157,7 +157,7 @@ class AsyncConsumer:
             records_max = records_max or self._options.max_poll_records
             step = await self._engine.first_step(records_max, deadline_s)
             while True:
-                self._engine.arrived()
+                self._engine.taking.arrived()
                 self._making.tell_outcomes(self._engine)
                 if not isinstance(step, Rebalance):
                     return step
@@ -184,8 +184,8 @@ class AsyncConsumer:
 
     def _return_later(self, portions: list[Portion], offset: int) -> None:
         for portion in reversed(portions[1:]):
-            self._engine.settle(portion, portion.base_offset)
-        self._engine.settle(portions[0], offset)
+            self._engine.taking.settle(portion, portion.base_offset)
+        self._engine.taking.settle(portions[0], offset)
 
     def __aiter__(self) -> Self:
         """Record by record: an auto commit covers those before the one that the application has."""
@@ -227,7 +227,7 @@ class AsyncConsumer:
     def _settle(self) -> None:
         portion, self._portion, self._records = self._portion, None, iter(())
         if portion is not None:
-            self._engine.settle(portion, self._next_offset)
+            self._engine.taking.settle(portion, self._next_offset)
 
     def wakeup(self) -> None:
         """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; on the consumer's loop."""

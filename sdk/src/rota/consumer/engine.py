@@ -24,6 +24,7 @@ from rota.consumer.options import Options
 from rota.consumer.outgoing import Outgoing
 from rota.consumer.portions import Portion
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.consumer.taking import Give, Taking
 from rota.metadata import GroupMetadata
 from rota.offsets import OffsetAndMetadata
 from rota.records import TopicPartition
@@ -60,7 +61,7 @@ class Engine(Hearer):
         self._room = asyncio.Event()
         self._is_woken = False
         self._ends = False
-        self._on_the_way: list[Portion] = []
+        self.taking = Taking(self.core, self._room)
         self._away_since_s = clock()
         self._trouble: errors.RotaError | None = None
         self._committing = asyncio.Lock()
@@ -125,6 +126,7 @@ class Engine(Hearer):
                 self.core.received(portion, part.tenure.number)
         for refusal in delivery.refusals:
             log.warning("the sidecar refuses a verdict: %s", refusal.sentence)
+        self.taking.came()
         self._news.set()
         while self.core.buffer.size >= self._options.buffer_memory and not self._ends:
             self._room.clear()
@@ -141,40 +143,61 @@ class Engine(Hearer):
 
     # Polling
 
-    async def first_step(self, records_max: int, deadline_s: float) -> Rebalance | list[Portion]:
+    async def first_step(
+        self, records_max: int, deadline_s: float, give: Give | None = None
+    ) -> Rebalance | list[Portion]:
         """
         What was returned is finished, what waits of paused partitions goes back; then a step.
 
         In one go: from an application's thread each question costs two changes between threads.
         """
+        number = self.taking.begin()
         self._begin()
         await self._finish()
         if surplus := self.core.surplus():
             await self.seek(surplus, self._options.default_api_timeout_ms / 1000, moved=False)
         await self._grant()
-        return await self.step(records_max, deadline_s)
+        return await self._step(number, records_max, deadline_s, give)
 
-    async def step(self, records_max: int, deadline_s: float) -> Rebalance | list[Portion]:
-        """What the application is told next, or the next records; none when there are none before the deadline."""
-        while True:
+    async def step(
+        self, records_max: int, deadline_s: float, give: Give | None = None
+    ) -> Rebalance | list[Portion]:
+        """
+        What the application is told next, or the next records; none when there are none before the deadline.
+
+        Records that come while it waits go to `give`, which spares turns of the loop; then nothing is returned.
+        """
+        return await self._step(self.taking.begin(), records_max, deadline_s, give)
+
+    async def _step(
+        self, number: int, records_max: int, deadline_s: float, give: Give | None
+    ) -> Rebalance | list[Portion]:
+        while self.taking.is_heard(number):
             self._raise_trouble()
             event = self.core.due()
             if event is not None:
                 await self._begin_telling(event)
                 return event
-            if taken := self.core.take(records_max):
-                self._room.set()
-                self._on_the_way = taken
+            if taken := self.taking.take(records_max):
                 return taken
             left_s = deadline_s - self._clock()
-            if left_s <= 0:
-                return []
-            self._news.clear()
-            try:
-                async with asyncio.timeout(left_s):
-                    await self._news.wait()
-            except TimeoutError:
-                return []
+            if left_s <= 0 or not await self._more(number, left_s, records_max, give):
+                break
+        return []
+
+    async def _more(self, number: int, within_s: float, records_max: int, give: Give | None) -> bool:
+        """Whether there is something for this step to look at, before the deadline."""
+        self._news.clear()
+        if give is not None:
+            self.taking.wait(records_max, give)
+        try:
+            async with asyncio.timeout(within_s):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        finally:
+            given = self.taking.stop(number)
+        return not given
 
     def _raise_trouble(self) -> None:
         if self._is_woken:
@@ -218,18 +241,6 @@ class Engine(Hearer):
         if self.core.end(event):
             await self._outgoing.send(words.acknowledgement(event.event_id))
         await self._grant()
-
-    def arrived(self) -> None:
-        """What the last step gave is in the application's hands. An interrupt between the two must not count as that."""
-        self._on_the_way = []
-
-    def settle(self, portion: Portion | None = None, offset: int = 0) -> None:
-        """What has not arrived was not returned; nor was what was taken of this portion from this offset on."""
-        for each in reversed(self._on_the_way):
-            self.core.put_back(each, each.base_offset)
-        self._on_the_way = []
-        if portion is not None and offset < portion.next_offset:
-            self.core.put_back(portion, offset)
 
     def wake(self) -> None:
         """The poll that waits, or else the next one, raises WokenUp."""
@@ -280,7 +291,7 @@ class Engine(Hearer):
             await self.asking.subscribe(self.subscription, within_s)
 
     async def _finish(self) -> None:
-        self.settle()
+        self.taking.settle()
         if finished := self.core.finish():
             await self._outgoing.finish(finished)
 
@@ -406,7 +417,7 @@ class Engine(Hearer):
 
     def wanted(self, offsets: Offsets | None) -> Offsets:
         """What a commit is about."""
-        self.settle()
+        self.taking.settle()
         if offsets is not None:
             return dict(offsets)
         return {partition: OffsetAndMetadata(offset) for partition, offset in self.core.reached().items()}
@@ -459,6 +470,7 @@ class Engine(Hearer):
 
     async def finish(self, within_s: float, *, commits: bool) -> None:
         """What was returned is done; where the consumer commits by itself, that is committed. Nothing else is returned."""
+        self.taking.begin()
         await self._finish()
         if commits and self.core.reached() and self._trouble is None and self._attaching.runs:
             try:

@@ -130,8 +130,9 @@ def _give(core: Core, place: Place, book: Book, records_max: int, *, alone: bool
     core.recount(book)
     if handovers:
         core.watch_progress()
-    if handovers or (ledger.awaits_commit, ledger.wants_alone) != (awaited, wanted):
-        # It has room to read on, or a mark to be committed.
+    may_read_on = bool(handovers) and book.fetches_at is None
+    if may_read_on or (ledger.awaits_commit, ledger.wants_alone) != (awaited, wanted):
+        # There may be room, or a mark to be committed.
         core.touch(place)
     else:
         _wake_for_retries(core, place, book)

@@ -165,24 +165,29 @@ class Consumption:
         if not self._tracks:
             self._wished.wait(IDLE_S)
         self._wished.clear()
+        if self._wishes:
+            self._heed(consumer)
+
+    def _heed(self, consumer: Consumer) -> None:
         before: dict[Partition, Track | None] = {}
-        resumed: dict[Partition, Track] = {}
+        paused: list[Partition] = []
         while self._wishes:
             partition, wanted = self._wishes.popleft()
             track = self._tracks.get(partition)
-            before.setdefault(partition, track)
-            if wanted is None:
-                self._drop(partition)
-            elif track is not None and track.front == wanted.offset:
+            if wanted is not None and track is not None and track.front == wanted.offset:
                 track.want(wanted)
                 self._give(consumer, partition, track)
-                resumed[partition] = track
-            else:
-                self._drop(partition)
+                if track.is_paused:
+                    paused.append(partition)
+                continue
+            before.setdefault(partition, track)
+            self._drop(partition)
+            if wanted is not None:
                 self._tracks[partition] = Track(wanted)
-        changed = {each: old for each, old in before.items() if self._tracks.get(each) is not old}
-        self._assign(consumer, changed)
-        self._resume(consumer, resumed)
+        if before:
+            self._assign(consumer, before)
+        if paused:
+            self._resume(consumer, paused)
 
     def _drop(self, partition: Partition) -> None:
         track = self._tracks.pop(partition, None)
@@ -216,16 +221,18 @@ class Consumption:
                 except KafkaException as error:
                     self._reason = reason_of(error.args[0])
 
-    def _resume(self, consumer: Consumer, wanted: Mapping[Partition, Track]) -> None:
-        paused = [
+    def _resume(self, consumer: Consumer, wanted: Sequence[Partition]) -> None:
+        there = [
             each
-            for each, track in wanted.items()
-            if track.is_paused and self._tracks.get(each) is track and not track.is_full(self._ahead_bytes)
+            for each in wanted
+            if (track := self._tracks.get(each)) is not None
+            and track.is_paused
+            and not track.is_full(self._ahead_bytes)
         ]
-        for each in paused:
+        for each in there:
             self._tracks[each].is_paused = False
-        if paused:
-            consumer.resume([TopicPartition(*each) for each in paused])
+        if there:
+            consumer.resume([TopicPartition(*each) for each in there])
 
     def _hold_back(self, consumer: Consumer) -> None:
         """Pause what has been read far enough ahead."""

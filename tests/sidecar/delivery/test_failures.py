@@ -1,10 +1,14 @@
 """Records that fail, dead letters, partitions that stand still, reads and commits that are refused."""
 
+from collections.abc import Callable
 from dataclasses import replace
+
+import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
+from rota_sidecar.delivery.config import CommitMode
 from rota_sidecar.ledger.batches import Ordering
 from rota_sidecar.ledger.rules import Backoff, Rules, Verdict
 from tests.sidecar.delivery.driven import (
@@ -27,6 +31,22 @@ def test_a_retry_holds_up_no_other_partition() -> None:
     driven.judge(0, 4, number=1)
     driven.pass_time(INTERVAL_MS)
     assert committed(driven.last(do.Commit))[1] == 5
+
+
+@pytest.mark.parametrize("next_word", [Driven.assign, lambda driven: driven.revoke(1)])
+def test_what_was_refused_while_the_member_joined_is_committed_as_soon_as_it_is_in(
+    next_word: Callable[[Driven], list[do.Action]],
+) -> None:
+    """One round after the other refuses it, and the others may wait for just that commit: it must not wait longer each time."""
+    driven = Driven(commit_mode=CommitMode.SYNC).begin(0, 1)
+    driven.read(5)
+    driven.judge(0, 4)
+    for _ in range(6):
+        driven.answer_commit(pb.REBALANCE_IN_PROGRESS)
+        driven.pass_time(10_000)
+    assert "Commit" not in names(driven.answer_commit(pb.REBALANCE_IN_PROGRESS))
+    assert "Commit" in names(next_word(driven))
+    assert committed(driven.last(do.Commit)) == {0: 5}
 
 
 def test_a_dead_letter_is_written_before_the_commit_passes_it() -> None:

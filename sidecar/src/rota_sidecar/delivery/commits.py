@@ -70,6 +70,19 @@ def consider(core: Core, place: Place) -> None:
         core.timers.setdefault((Timer.COMMIT, None), core.now_ms + core.config.commit_interval_ms)
 
 
+def member_is_in(core: Core) -> None:
+    """It is in a generation: what was refused while it joined is tried now. In a next round it would be refused again."""
+    for place in core.places.values():
+        if place.commit_attempts:
+            _try_again(core, place)
+            core.touch(place)
+
+
+def _try_again(core: Core, place: Place) -> None:
+    place.commit_attempts, place.commit_retry_ms = 0, 0
+    core.timers.pop((Timer.COMMIT_AGAIN, place.partition), None)
+
+
 def _commit_soon(core: Core, place: Place) -> None:
     if core.now_ms >= place.commit_retry_ms:
         core.due[place.partition] = None
@@ -208,9 +221,8 @@ def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
         return
     place.durable = Point(offset, one.offset.metadata)
     place.committed = offset
-    place.commit_attempts, place.commit_retry_ms = 0, 0
     place.said.pop(Subject.COMMITTING, None)
-    core.timers.pop((Timer.COMMIT_AGAIN, place.partition), None)
+    _try_again(core, place)
     if one.wishes and one.wishes[-1].seeks:
         _void_wishes(core, place)
         starting.seek(core, place, offset)

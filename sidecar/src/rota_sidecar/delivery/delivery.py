@@ -115,9 +115,11 @@ def _handle(core: Core, event: on.Event) -> None:
 def _hear_member(core: Core, event: on.FromMember) -> None:
     match event:
         case on.Assigned():
+            commits.member_is_in(core)
             starting.assigned(core, event)
             attaching.tell_assigned(core, event.tenure)
         case on.Revoke():
+            commits.member_is_in(core)
             letting_go.revoke(core, event)
         case on.Revoked():
             letting_go.revoked(core, event)

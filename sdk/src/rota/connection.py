@@ -193,10 +193,9 @@ class Background:
         def returned(running: ThreadFuture[Answer]) -> None:
             if heard.done():
                 return
-            error = running.exception()
-            if error is None:
+            try:
                 heard.set_result(running.result())
-            else:
+            except BaseException as error:  # noqa: BLE001  whoever asked is told, also of an end by force
                 heard.set_exception(error)
 
         asyncio.run_coroutine_threadsafe(ask(heard.set_result), self.loop).add_done_callback(returned)

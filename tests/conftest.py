@@ -1,5 +1,14 @@
 """Which tests run, and the fixtures of every real system by the name of the system."""
 
+from pathlib import Path
+
+import pytest
+
+# The asserts of the modules beside the tests show their values too, not only those of the tests.
+pytest.register_assert_rewrite(
+    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir())
+)
+
 pytest_plugins = [
     "tests.support.cluster.fixtures",
     "tests.support.kafka.fixtures",

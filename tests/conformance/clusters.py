@@ -71,6 +71,8 @@ class KafkaCluster:
     name: str = KAFKA
     _drivers: dict[str, KafkaDriver] = field(default_factory=dict)
     _found: dict[str, str] = field(default_factory=dict)
+    # Who is asked where a group is: a broker that runs.
+    _guide: str = ""
 
     def send(self, request: Message) -> FutureCall:
         return FutureCall(asyncio.ensure_future(self._route(request)))
@@ -90,7 +92,7 @@ class KafkaCluster:
         async with asyncio.timeout(SERVES_WITHIN_S):
             while True:
                 request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=list(groups))
-                reply = await self.at(self.kafka.broker(1).address).ask(request)
+                reply = await self.at(self._guide or self.kafka.broker(1).address).ask(request)
                 if all(each.error_code == pb.NONE for each in reply.coordinators):
                     found = {each.key: f"{each.host}:{each.port}" for each in reply.coordinators}
                     return [found[group] for group in groups]
@@ -104,23 +106,24 @@ class KafkaCluster:
         return [self.kafka.broker(number).address for number in leaders]
 
     async def fail_over(self, group: str) -> None:
-        """Kill the broker that coordinates the group and start it again; whoever leads then serves the group."""
+        """Kill the broker that coordinates the group, and start it again when another one serves the group."""
         (address,) = await self.find_all([group])
         (victim,) = (each for each in self.kafka.brokers if each.address == address)
         victim.kill()
+        self._guide = next(each for each in self.kafka.brokers if each is not victim).address
+        with suppress(OSError):
+            await self._drivers.pop(address).close()
+        # Started at once, the broker would lead again what it led, until the others have noticed that it was away.
+        # One that still loads takes every heartbeat; what was committed it tells when it has loaded.
+        async with asyncio.timeout(SERVES_WITHIN_S):
+            while await self.find_all([group]) == [address] or await self._fetch_error(group) != pb.NONE:
+                await asyncio.sleep(POLL_S)
         victim.begin_start()
         # Only the waiting may be in another thread: a process ends with the one that started it.
         await asyncio.to_thread(victim.end_start)
-        with suppress(OSError):
-            await self._drivers.pop(address).close()
-        self._found.clear()
-        # A broker that still loads takes every heartbeat; what was committed it tells when it has loaded.
-        async with asyncio.timeout(SERVES_WITHIN_S):
-            while await self._fetch_error(group) != pb.NONE:
-                self._found.clear()
-                await asyncio.sleep(POLL_S)
 
     async def _fetch_error(self, group: str) -> int:
+        self._found.pop(group, None)
         reply = await self.send(pb.FetchOffsetsRequest(group_id=group, all=True)).answer()
         return cast("pb.FetchOffsetsResponse", reply).error_code
 

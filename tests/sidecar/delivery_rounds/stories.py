@@ -64,7 +64,11 @@ def freeze(crew: Crew) -> None:
     had = member.partitions
     crew.hit("SIGSTOP of both, beyond the session", had)
     member.freeze_app()
-    crew.until("the frozen application has records in hand", lambda: member.in_hand > 0)
+    # It may be done with what it has, and its verdicts on their way: what is handed out from now on it has not seen.
+    before = member.in_hand
+    crew.until("the frozen application was handed more", lambda: member.in_hand > before)
+    # What was handed out at one answer of the sidecar is sent at the next.
+    member.sidecar.metrics()
     member.freeze_sidecar()
     crew.wait_for_heirs(had, member)
     crew.catch_up()

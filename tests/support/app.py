@@ -322,12 +322,14 @@ class Attached:
         return str(self._options.rules.get(text, ""))
 
     async def _verdict(self, record: Record) -> "pb.Verdict.ValueType":
-        """What becomes of a record: `hang`, `die`, `retry`, `retry-once`, `dead-letter`, `skip`, or it is done."""
+        """What becomes of a record: `hang`, `die`, `freeze`, `retry`, `retry-once`, `dead-letter`, `skip`, or it is done."""
         if self._options.pause_ms:
             await asyncio.sleep(self._options.pause_ms / 1000)
         rule = self._rule(record)
         if rule == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if rule == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if rule == "hang":
             await asyncio.Event().wait()
         if rule == "retry-once":

@@ -42,7 +42,6 @@ class Member:
         self.is_frozen = False
         # When its application had its partitions no more, for what was done to it.
         self.ended_ms: list[int] = []
-        self._group = setting.group
         flags = [
             f"--topics={setting.topic}",
             f"--session-timeout-ms={SESSION_MS}",
@@ -51,7 +50,8 @@ class Member:
             *setting.flags,
         ]
         self.sidecar = Deliverer(folder, setting.engine.servers, setting.group, flags, name=self.name)
-        rules = {**(POISON if setting.rules is None else setting.rules), self.hangs: "hang"}
+        own = {self.hangs: "hang", self.freezes: "freeze"}
+        rules = {**(POISON if setting.rules is None else setting.rules), **own}
         app_flags = [f"--rules={json.dumps(rules)}", f"--pause-ms={PAUSE_MS}"]
         self.app = App(folder, self.sidecar.address, app_flags, name=f"{self.name}-app")
         self._heard = 0
@@ -61,6 +61,11 @@ class Member:
     def hangs(self) -> str:
         """The value of a record on which this one's application hangs, and no other's."""
         return f"hang {self.seat}"
+
+    @property
+    def freezes(self) -> str:
+        """The value of a record in the middle of which this one's application stops itself, and no other's."""
+        return f"freeze {self.seat}"
 
     def start(self) -> None:
         """Both, as a pod does: first the sidecar."""
@@ -84,11 +89,6 @@ class Member:
             self._partitions -= told
         elif event["event"] == "attached":
             self._partitions.clear()
-
-    @property
-    def in_hand(self) -> float:
-        """How many records its application has."""
-        return self.sidecar.metrics()[f'rota_inflight_records{{group="{self._group}"}}']
 
     def has_done_since(self, at_ms: int) -> bool:
         """Whether its application has told so."""
@@ -128,6 +128,13 @@ class Member:
         """SIGSTOP."""
         freeze(self.app.process.pid)
         self._ended()
+
+    def has_frozen_itself(self) -> bool:
+        """Whether its application met the record that it stops at; it has, once."""
+        if os.waitid(os.P_PID, self.app.process.pid, os.WSTOPPED | os.WNOHANG) is None:
+            return False
+        self._ended()
+        return True
 
     def freeze_sidecar(self) -> None:
         """SIGSTOP."""

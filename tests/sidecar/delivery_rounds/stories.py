@@ -63,12 +63,9 @@ def freeze(crew: Crew) -> None:
     member = crew.draw()
     had = member.partitions
     crew.hit("SIGSTOP of both, beyond the session", had)
-    member.freeze_app()
-    # It may be done with what it has, and its verdicts on their way: what is handed out from now on it has not seen.
-    before = member.in_hand
-    crew.until("the frozen application was handed more", lambda: member.in_hand > before)
-    # What was handed out at one answer of the sidecar is sent at the next.
-    member.sidecar.metrics()
+    # By a record: at any other moment it may be done with all it has, and its verdicts on their way.
+    crew.source.put(min(had), member.freezes)
+    crew.until("the application stands still in the middle of a record", member.has_frozen_itself)
     member.freeze_sidecar()
     crew.wait_for_heirs(had, member)
     crew.catch_up()

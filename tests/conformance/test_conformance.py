@@ -89,24 +89,28 @@ def test_core(case: Case) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.alone
 @every_case_on(ROTA)
 def test_rota(case: Case, rota_results: Results) -> None:
     judge(rota_results[case.id])
 
 
 @pytest.mark.kafka
+@pytest.mark.alone
 @every_case_on(KAFKA)
 def test_kafka(case: Case, kafka_results: Results) -> None:
     judge(kafka_results[case.id])
 
 
 @pytest.mark.process
+@pytest.mark.alone
 @every_member_case_on(ROTA)
 def test_sidecar_on_rota(case: Case, sidecar_on_rota_results: Results) -> None:
     judge(sidecar_on_rota_results[case.id])
 
 
 @pytest.mark.kafka
+@pytest.mark.alone
 @every_member_case_on(KAFKA)
 def test_sidecar_on_kafka(case: Case, sidecar_on_kafka_results: Results) -> None:
     judge(sidecar_on_kafka_results[case.id])

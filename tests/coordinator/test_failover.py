@@ -17,7 +17,7 @@ from tests.conformance.members import Member, answer, assignment, fetch, form, n
 from tests.coordinator.fleet import Fleet, RoutingDriver, until
 from tests.support.postgres.fixtures import StartPostgres
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.alone]
 
 GROUPS = 50
 SESSION_MS = 120_000

@@ -14,7 +14,7 @@ from tests.coordinator import large_log
 from tests.support.coordinator import Coordinator
 from tests.support.processes import processor_s
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.alone]
 
 # Of processor time, its start included. On a machine with nothing else to do it takes half of that, which
 # benchmarks/loading.py shows; one that has much to do is slower in this measure, too.

@@ -72,11 +72,11 @@ def test_a_failed_tier_keeps_its_logs_and_names_them(tmp_path: Path, monkeypatch
     outcome = tiers.run(FULL)
     assert outcome.result == "failed"
     assert outcome.detail.endswith("logs: build/logs/unit")
-    assert (tmp_path / "build/logs/unit/pytest.log").exists()
+    assert (tmp_path / "build/logs/unit/all/pytest.log").exists()
 
 
 def collected(folder: Path, shard: str) -> list[str]:
-    """The names of the tests that such a part runs."""
+    """The names of the tests that run with such an argument."""
     command = [
         sys.executable,
         "-m",
@@ -85,7 +85,7 @@ def collected(folder: Path, shard: str) -> list[str]:
         "--collect-only",
         "-m",
         "unit",
-        f"--shard={shard}",
+        shard,
         str(folder),
     ]
     done = subprocess.run(
@@ -99,17 +99,42 @@ def test_shards_share_the_tests_of_a_tier(tmp_path: Path) -> None:
     marked = "import pytest\n@pytest.mark.process\ndef test_other(): pass\n"
     (tmp_path / "test_them.py").write_text(marked + "".join(tests))
     (tmp_path / "conftest.py").touch()
-    parts = [collected(tmp_path, shard) for shard in ("1/2", "2/2")]
-    assert parts == [["test_a", "test_c", "test_e"], ["test_b", "test_d"]]
+    halves = [collected(tmp_path, f"--shard={shard}") for shard in ("1/2", "2/2")]
+    assert halves == [["test_a", "test_c", "test_e"], ["test_b", "test_d"]]
 
 
+def test_shards_of_modules_leave_a_module_whole(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"test_{name}.py").write_text(f"def test_{name}1(): pass\ndef test_{name}2(): pass\n")
+    (tmp_path / "conftest.py").touch()
+    halves = [collected(tmp_path, f"--shard-of-modules={shard}") for shard in ("1/2", "2/2")]
+    assert halves == [["test_a1", "test_a2", "test_c1", "test_c2"], ["test_b1", "test_b2"]]
+
+
+@pytest.mark.parametrize("by_module", [True, False])
 @pytest.mark.parametrize("shard", ["3/2", "0/2", "1", "a/b", ""])
-def test_a_shard_that_is_none_is_refused(shard: str) -> None:
+def test_a_shard_that_is_none_is_refused(shard: str, by_module: bool) -> None:
     with pytest.raises(pytest.UsageError, match="give the part and how many there are"):
-        Shard(shard)
+        Shard(shard, by_module=by_module)
 
 
-def test_a_tier_fails_when_one_of_its_shards_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = {"1/2": 0, "2/2": -9}
-    monkeypatch.setattr(tiers, "pytest_shard", lambda tier, shard, logs: (codes[shard], f"part {shard}"))
-    assert tiers.pytest(tiers.Tier("simulation", shards=2), tmp_path) == (-9, "part 1/2; part 2/2")
+def test_what_measures_time_runs_after_all_others() -> None:
+    tier = tiers.Tier("kafka", shards=2, has_alone=True)
+    assert [[(part.marks, *part.arguments) for part in group] for group in tiers.parts(tier)] == [
+        [("kafka and not alone", f"--shard-of-modules={number}/2") for number in (1, 2)],
+        [("kafka and alone",)],
+    ]
+
+
+@pytest.mark.parametrize("tier", [tiers.Tier("spark"), tiers.Tier("simulation", shards=2, by_module=False)])
+def test_a_tier_without_such_tests_leaves_none_out_for_its_mark(tier: tiers.Tier) -> None:
+    (beside,) = tiers.parts(tier)
+    assert {part.marks for part in beside} == {tier.name}
+    assert len(beside) == tier.shards
+
+
+def test_a_tier_fails_when_one_of_its_parts_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {"1-of-2": 0, "2-of-2": -9, "alone": 0}
+    monkeypatch.setattr(tiers, "pytest_part", lambda part, logs: (codes[part.name], f"part {part.name}"))
+    tier = tiers.Tier("kafka", shards=2, has_alone=True)
+    assert tiers.pytest(tier, tmp_path) == (-9, "part 1-of-2; part 2-of-2; part alone")

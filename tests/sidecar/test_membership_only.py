@@ -49,6 +49,7 @@ def servers(coordinator: Coordinator) -> str:
     return f"rota://{coordinator.address}"
 
 
+@pytest.mark.alone
 def test_two_members_share_and_who_leaves_is_followed_at_once(
     tmp_path: Path, servers: str, group: str
 ) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.conformance import table
 from tests.support.unavailable import Unavailable
@@ -38,15 +39,19 @@ class Tier:
     systems: tuple[str, ...] = ()
     # Why it has no tests yet. Leave it out once there are some: the runner insists.
     empty_because: str = ""
-    # Processes that run its tests side by side: for a tier that only computes, and measures no time.
+    # Processes that run its tests side by side.
     shards: int = 1
+    # Those with the mark `alone` run after the others, with nothing beside them.
+    has_alone: bool = False
+    # The tests of a module share what they start: one process runs all of them.
+    by_module: bool = True
 
 
 TIERS = (
-    Tier("unit"),
-    Tier("process", ("certificates", "chromium", "postgres", "prometheus")),
-    Tier("simulation", shards=2),
-    Tier("kafka", ("certificates", "kafka")),
+    Tier("unit", shards=2),
+    Tier("process", ("certificates", "chromium", "postgres", "prometheus"), shards=2, has_alone=True),
+    Tier("simulation", shards=2, by_module=False),
+    Tier("kafka", ("certificates", "kafka"), shards=2, has_alone=True),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
     Tier("spark", ("spark",)),
 )
@@ -108,16 +113,38 @@ def judge(tier: Tier, code: int, last: str) -> tuple[str, str]:
     return ("passed" if code == 0 else "failed"), last
 
 
+class Part(NamedTuple):
+    """The tests of a tier that one process runs."""
+
+    name: str
+    marks: str
+    arguments: tuple[str, ...] = ()
+
+
+def parts(tier: Tier) -> list[list[Part]]:
+    """Those of each inner list run side by side."""
+    if tier.shards == 1:
+        return [[Part("all", tier.name)]]
+    marks = f"{tier.name} and not alone" if tier.has_alone else tier.name
+    split = "--shard-of-modules" if tier.by_module else "--shard"
+    beside = [
+        Part(f"{number}-of-{tier.shards}", marks, (f"{split}={number}/{tier.shards}",))
+        for number in range(1, tier.shards + 1)
+    ]
+    return [beside, [Part("alone", f"{tier.name} and alone")]] if tier.has_alone else [beside]
+
+
 def pytest(tier: Tier, logs: Path) -> tuple[int, str]:
     """Run the tier's tests; what they print is shown and kept. Gives an exit code, a bad one if any is, and the last lines."""
+    outcomes: list[tuple[int, str]] = []
     with ThreadPoolExecutor(tier.shards) as pool:
-        shards = [f"{number}/{tier.shards}" for number in range(1, tier.shards + 1)]
-        outcomes = list(pool.map(lambda shard: pytest_shard(tier, shard, logs), shards))
+        for group in parts(tier):
+            outcomes += pool.map(lambda part: pytest_part(part, logs), group)
     code = next((code for code, _ in outcomes if code), 0)
     return code, "; ".join(last for _, last in outcomes)
 
 
-def pytest_shard(tier: Tier, shard: str, logs: Path) -> tuple[int, str]:
+def pytest_part(part: Part, logs: Path) -> tuple[int, str]:
     """One process of them."""
     command = [
         sys.executable,
@@ -127,11 +154,11 @@ def pytest_shard(tier: Tier, shard: str, logs: Path) -> tuple[int, str]:
         "--no-header",
         *SLOWEST,
         "-m",
-        tier.name,
-        f"--shard={shard}",
+        part.marks,
+        *part.arguments,
     ]
     # Two processes may start systems of the same name.
-    place = logs if tier.shards == 1 else logs / shard.replace("/", "-of-")
+    place = logs / part.name
     place.mkdir(exist_ok=True)
     last = result = ""
     with (

@@ -14,7 +14,7 @@ from tests.sidecar.delivery_rounds.history import lines
 from tests.sidecar.delivery_rounds.member import Setting
 from tests.support.coordinator import serving
 
-pytestmark = [pytest.mark.process, pytest.mark.soak("delivery")]
+pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.soak("delivery")]
 
 
 @pytest.fixture(scope="module")

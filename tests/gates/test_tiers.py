@@ -1,5 +1,6 @@
 """The tier runner: what counts as passed, what as skipped, and what it says."""
 
+import re
 import subprocess
 import sys
 import types
@@ -8,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import tiers
-from tests.support.selection import Shard
 from tests.support.tree import REPO
 from tests.support.unavailable import Unavailable
 
@@ -75,66 +75,115 @@ def test_a_failed_tier_keeps_its_logs_and_names_them(tmp_path: Path, monkeypatch
     assert (tmp_path / "build/logs/unit/all/pytest.log").exists()
 
 
-def collected(folder: Path, shard: str) -> list[str]:
-    """The names of the tests that run with such an argument."""
-    command = [
+def command(folder: Path, *arguments: str) -> list[str]:
+    """pytest over the tests of a folder, with such arguments."""
+    return [
         sys.executable,
         "-m",
         "pytest",
-        "-q",
-        "--collect-only",
+        "-p",
+        "tests.support.selection",
         "-m",
         "unit",
-        shard,
+        *arguments,
         str(folder),
     ]
+
+
+# Whoever comes first waits for the other: each process has something to run.
+MEETING = """
+import os, pathlib, time
+
+def meet():
+    there = pathlib.Path({meeting!r})
+    (there / str(os.getpid())).touch()
+    until = time.monotonic() + 60
+    while len(list(there.iterdir())) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+def test_1(): meet()
+def test_2(): meet()
+def test_3(): meet()
+"""
+
+
+def run_by_two(tmp_path: Path, share: str, modules: str) -> list[list[tuple[str, str]]]:
+    """The module and the number of each test that ran in each of two processes."""
+    tests, begun, meeting = tmp_path / "tests", tmp_path / "begun", tmp_path / "meeting"
+    for folder in (tests, begun, meeting):
+        folder.mkdir()
+    (tests / "conftest.py").touch()
+    for name in modules:
+        (tests / f"test_{name}.py").write_text(MEETING.format(meeting=str(meeting)))
+    runs = [
+        subprocess.Popen(
+            command(tests, "-v", f"{share}={begun}"), cwd=REPO, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    outputs = [run.communicate(timeout=120)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    return [re.findall(r"test_(\w)\.py::test_(\d) PASSED", output) for output in outputs]
+
+
+def test_each_module_is_run_once_and_as_a_whole_by_whoever_is_free(tmp_path: Path) -> None:
+    ran = run_by_two(tmp_path, "--share", "abcde")
+    assert all(ran)
+    assert sorted(ran[0] + ran[1]) == [(module, test) for module in "abcde" for test in "123"]
+    for tests in ran:
+        assert tests == [(module, test) for module, _ in tests[::3] for test in "123"]
+
+
+def test_tests_that_share_nothing_are_taken_one_by_one(tmp_path: Path) -> None:
+    ran = run_by_two(tmp_path, "--share-tests", "a")
+    assert all(ran)
+    assert sorted(ran[0] + ran[1]) == [("a", test) for test in "123"]
+
+
+def test_a_failure_among_shared_modules_fails_the_process_that_met_it(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(): assert False\n")
+    (tmp_path / "conftest.py").touch()
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    codes = [
+        subprocess.run(
+            command(tmp_path, f"--share={begun}"), cwd=REPO, capture_output=True, check=False
+        ).returncode
+        for _ in range(2)
+    ]
+    assert codes == [pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK]
+
+
+def test_a_module_that_cannot_be_read_fails_every_process(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import nothing_of_that_name\n")
+    (tmp_path / "conftest.py").touch()
     done = subprocess.run(
-        [*command, "-p", "tests.support.selection"], cwd=REPO, capture_output=True, text=True, check=False
+        command(tmp_path, f"--share={tmp_path}"), cwd=REPO, capture_output=True, text=True, check=False
     )
-    return [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "nothing_of_that_name" in done.stdout
 
 
-def test_shards_share_the_tests_of_a_tier(tmp_path: Path) -> None:
-    tests = [f"def test_{name}(): pass\n" for name in "abcde"]
-    marked = "import pytest\n@pytest.mark.process\ndef test_other(): pass\n"
-    (tmp_path / "test_them.py").write_text(marked + "".join(tests))
-    (tmp_path / "conftest.py").touch()
-    halves = [collected(tmp_path, f"--shard={shard}") for shard in ("1/2", "2/2")]
-    assert halves == [["test_a", "test_c", "test_e"], ["test_b", "test_d"]]
-
-
-def test_shards_of_modules_leave_a_module_whole(tmp_path: Path) -> None:
-    for name in "abc":
-        (tmp_path / f"test_{name}.py").write_text(f"def test_{name}1(): pass\ndef test_{name}2(): pass\n")
-    (tmp_path / "conftest.py").touch()
-    halves = [collected(tmp_path, f"--shard-of-modules={shard}") for shard in ("1/2", "2/2")]
-    assert halves == [["test_a1", "test_a2", "test_c1", "test_c2"], ["test_b1", "test_b2"]]
-
-
-@pytest.mark.parametrize("by_module", [True, False])
-@pytest.mark.parametrize("shard", ["3/2", "0/2", "1", "a/b", ""])
-def test_a_shard_that_is_none_is_refused(shard: str, by_module: bool) -> None:
-    with pytest.raises(pytest.UsageError, match="give the part and how many there are"):
-        Shard(shard, by_module=by_module)
-
-
-def test_what_measures_time_runs_after_all_others() -> None:
-    tier = tiers.Tier("kafka", shards=2, has_alone=True)
-    assert [[(part.marks, *part.arguments) for part in group] for group in tiers.parts(tier)] == [
-        [("kafka and not alone", f"--shard-of-modules={number}/2") for number in (1, 2)],
+def test_what_measures_time_runs_after_all_others(tmp_path: Path) -> None:
+    tier = tiers.Tier("kafka", processes=2, has_alone=True)
+    assert [[(part.marks, *part.arguments) for part in group] for group in tiers.parts(tier, tmp_path)] == [
+        [("kafka and not alone", f"--share={tmp_path}")] * 2,
         [("kafka and alone",)],
     ]
 
 
-@pytest.mark.parametrize("tier", [tiers.Tier("spark"), tiers.Tier("simulation", shards=2, by_module=False)])
-def test_a_tier_without_such_tests_leaves_none_out_for_its_mark(tier: tiers.Tier) -> None:
-    (beside,) = tiers.parts(tier)
+@pytest.mark.parametrize(
+    "tier", [tiers.Tier("spark"), tiers.Tier("simulation", processes=2, by_module=False)]
+)
+def test_a_tier_without_such_tests_leaves_none_out_for_its_mark(tier: tiers.Tier, tmp_path: Path) -> None:
+    (beside,) = tiers.parts(tier, tmp_path)
     assert {part.marks for part in beside} == {tier.name}
-    assert len(beside) == tier.shards
+    assert len(beside) == tier.processes
 
 
 def test_a_tier_fails_when_one_of_its_parts_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = {"1-of-2": 0, "2-of-2": -9, "alone": 0}
     monkeypatch.setattr(tiers, "pytest_part", lambda part, logs: (codes[part.name], f"part {part.name}"))
-    tier = tiers.Tier("kafka", shards=2, has_alone=True)
+    tier = tiers.Tier("kafka", processes=2, has_alone=True)
     assert tiers.pytest(tier, tmp_path) == (-9, "part 1-of-2; part 2-of-2; part alone")

@@ -1,11 +1,14 @@
 """
-Which tests run: pytest's hooks for tiers, their shards, and soak suites.
+Which tests run: pytest's hooks for tiers, what their processes share among them, and soak suites.
 
 A test without the mark of a tier belongs to `unit`, so that `-m unit` means "all that starts nothing" without
 a mark on every small test.
 """
 
 import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -13,18 +16,23 @@ HEAVY_TIERS = ("process", "simulation", "kafka", "cluster", "spark")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--soak SUITE`: the tests of one soak suite. `--shard 1/2`: one half of those that would run, or of their modules."""
+    """`--soak SUITE`: the tests of one soak suite. `--share FOLDER`: those that no other process takes, module by module."""
     parser.addoption("--soak", metavar="SUITE", help="run only the tests with the mark soak(SUITE)")
-    parser.addoption("--shard", metavar="N/OF", help="run only every OFth test, from the Nth on")
-    parser.addoption("--shard-of-modules", metavar="N/OF", help="run only every OFth module, from the Nth on")
+    for option, what in (("--share", "modules"), ("--share-tests", "tests")):
+        parser.addoption(
+            option,
+            metavar="FOLDER",
+            type=Path,
+            help=f"run the {what} that no other process with this folder has begun",
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The shard is a plugin of its own: it chooses among what all others have left."""
-    for option, by_module in (("--shard", False), ("--shard-of-modules", True)):
-        shard = config.getoption(option)
-        if shard is not None:
-            config.pluginmanager.register(Shard(shard, by_module=by_module))
+    """Sharing is a plugin of its own: it takes from what all others have left."""
+    for option, whole_modules in (("--share", True), ("--share-tests", False)):
+        folder = config.getoption(option)
+        if folder is not None:
+            config.pluginmanager.register(Share(folder, whole_modules=whole_modules))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -44,25 +52,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
 
 
-class Shard:
-    """One part of the tests that would run: chosen after all else."""
+class Share:
+    """
+    What this process takes of the tests that several run side by side, so that they end at about the same time.
 
-    def __init__(self, shard: str, *, by_module: bool) -> None:
-        number, _, of = shard.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-            raise pytest.UsageError(f"--shard is {shard!r}: give the part and how many there are, as 1/2")
-        self._first, self._step = int(number) - 1, int(of)
-        self._by_module = by_module
+    Each takes the next module that nobody has begun. It stays whole, because its tests share what they start; where they
+    share nothing, each test is taken alone.
+    """
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        if self._by_module:
-            # In the order in which they come.
-            modules = list(dict.fromkeys(item.path for item in items))
-            mine = set(modules[self._first :: self._step])
-            choose(config, items, [item for item in items if item.path in mine])
-        else:
-            choose(config, items, items[self._first :: self._step])
+    def __init__(self, begun: Path, *, whole_modules: bool) -> None:
+        self._begun = begun
+        self._whole_modules = whole_modules
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """As pytest's own loop, over tests that are known only when their turn comes."""
+        if session.testsfailed or session.config.option.collectonly:
+            return None
+        taken = self._taken(session.items)
+        item = next(taken, None)
+        while item is not None:
+            # What the two have in common is not torn down between them.
+            following = next(taken, None)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+            item = following
+        return True
+
+    def _taken(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+        # pytest may put other tests between those of a module.
+        together: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            together.setdefault(str(item.path) if self._whole_modules else item.nodeid, []).append(item)
+        for name, tests in together.items():
+            try:
+                (self._begun / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            yield from tests
 
 
 def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.Item]) -> None:

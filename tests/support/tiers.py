@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +41,7 @@ class Tier:
     # Why it has no tests yet. Leave it out once there are some: the runner insists.
     empty_because: str = ""
     # Processes that run its tests side by side.
-    shards: int = 1
+    processes: int = 1
     # Those with the mark `alone` run after the others, with nothing beside them.
     has_alone: bool = False
     # The tests of a module share what they start: one process runs all of them.
@@ -48,10 +49,10 @@ class Tier:
 
 
 TIERS = (
-    Tier("unit", shards=2),
-    Tier("process", ("certificates", "chromium", "postgres", "prometheus"), shards=2, has_alone=True),
-    Tier("simulation", shards=2, by_module=False),
-    Tier("kafka", ("certificates", "kafka"), shards=2, has_alone=True),
+    Tier("unit", processes=2),
+    Tier("process", ("certificates", "chromium", "postgres", "prometheus"), processes=2, has_alone=True),
+    Tier("simulation", processes=2, by_module=False),
+    Tier("kafka", ("certificates", "kafka"), processes=2, has_alone=True),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
     Tier("spark", ("spark",)),
 )
@@ -121,15 +122,15 @@ class Part(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
-def parts(tier: Tier) -> list[list[Part]]:
-    """Those of each inner list run side by side."""
-    if tier.shards == 1:
+def parts(tier: Tier, begun: Path) -> list[list[Part]]:
+    """Those of each inner list run side by side, and note in a folder which modules they have begun."""
+    if tier.processes == 1:
         return [[Part("all", tier.name)]]
     marks = f"{tier.name} and not alone" if tier.has_alone else tier.name
-    split = "--shard-of-modules" if tier.by_module else "--shard"
+    share = "--share" if tier.by_module else "--share-tests"
     beside = [
-        Part(f"{number}-of-{tier.shards}", marks, (f"{split}={number}/{tier.shards}",))
-        for number in range(1, tier.shards + 1)
+        Part(f"{number}-of-{tier.processes}", marks, (f"{share}={begun}",))
+        for number in range(1, tier.processes + 1)
     ]
     return [beside, [Part("alone", f"{tier.name} and alone")]] if tier.has_alone else [beside]
 
@@ -137,8 +138,8 @@ def parts(tier: Tier) -> list[list[Part]]:
 def pytest(tier: Tier, logs: Path) -> tuple[int, str]:
     """Run the tier's tests; what they print is shown and kept. Gives an exit code, a bad one if any is, and the last lines."""
     outcomes: list[tuple[int, str]] = []
-    with ThreadPoolExecutor(tier.shards) as pool:
-        for group in parts(tier):
+    with tempfile.TemporaryDirectory() as begun, ThreadPoolExecutor(tier.processes) as pool:
+        for group in parts(tier, Path(begun)):
             outcomes += pool.map(lambda part: pytest_part(part, logs), group)
     code = next((code for code, _ in outcomes if code), 0)
     return code, "; ".join(last for _, last in outcomes)

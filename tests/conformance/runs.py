@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Protocol
 
-from tests.conformance.driver import EXPIRING, Driver, Settings
+from tests.conformance.driver import Driver, Settings
 from tests.conformance.registry import Case
 
 AT_A_TIME = 6
@@ -35,8 +35,6 @@ async def _run_all(
     places = asyncio.Semaphore(AT_A_TIME)
     # A case may kill the processes that it shares with others.
     turn = asyncio.Lock()
-    # The others run while this one waits.
-    ordered = sorted(cases, key=lambda case: case.settings != EXPIRING)
 
     async def run(case: Case) -> BaseException | None:
         async with turn if case.settings.processes > 1 else nullcontext(), places:
@@ -49,5 +47,5 @@ async def _run_all(
                 await driver.close()
         return None
 
-    results = await asyncio.gather(*map(run, ordered))
-    return {case.id: result for case, result in zip(ordered, results, strict=True)}
+    results = await asyncio.gather(*map(run, cases))
+    return {case.id: result for case, result in zip(cases, results, strict=True)}

@@ -1,14 +1,14 @@
 """
 The table of conformance: how many cases there are, and how many pass on which coordinator.
 
-Each tier asks another coordinator, in a process of its own; so each puts its row down in a file, and the runner of
-the tiers shows all of them when it is done.
+Each process of a tier asks a coordinator some of its cases; so each puts its row down in a file, and the runner of
+the tiers shows what they add up to when it is done.
 """
 
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR_KAFKA, SIDECAR_ROTA
@@ -39,16 +39,25 @@ def forget() -> None:
     shutil.rmtree(ROWS, ignore_errors=True)
 
 
-def put_down(row: Row) -> None:
-    """Keep a row for the end of the run."""
+def put_down(test: str, row: Row) -> None:
+    """Keep for the end of the run what became of the cases of a test."""
     ROWS.mkdir(parents=True, exist_ok=True)
-    (ROWS / row.coordinator).write_text(json.dumps(row))
+    (ROWS / test).write_text(json.dumps(row))
 
 
 def rows() -> list[Row]:
     """What was put down since the run began."""
-    files = [ROWS / coordinator for coordinator in TITLES]
-    return [Row(*json.loads(file.read_text())) for file in files if file.exists()]
+    return added(Row(*json.loads(file.read_text())) for file in ROWS.glob("*"))
+
+
+def added(each: Iterable[Row]) -> list[Row]:
+    """One row for each coordinator, in the order of the table."""
+    each = list(each)
+    return [
+        Row(coordinator, sum(row.cases for row in its), sum(row.passed for row in its))
+        for coordinator in TITLES
+        if (its := [row for row in each if row.coordinator == coordinator])
+    ]
 
 
 def divergences() -> list[str]:

@@ -2,7 +2,8 @@
 Records that wait a little for others: each message to the application costs about the same, however much is in it.
 
 `adapters` puts it before an engine's reader where that is wanted. What waits is bounded: once there is much of it,
-nothing is gained by waiting on.
+nothing is gained by waiting on. A record that comes behind those of its partition that wait may wait twice: their
+partition is not read meanwhile, because to ask for what may join them would cost what waiting is to spare.
 """
 
 import asyncio

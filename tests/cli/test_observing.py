@@ -55,8 +55,10 @@ def test_an_explanation_tells_who_has_what_and_what_nobody_tells(
     for share in shares:
         spoken = "[0-1]" if share == [0, 1] else "[1-2]" if share == [1, 2] else str(share).replace(" ", "")
         assert any(f" has {name}{spoken}" in sentence for sentence in says), (share, says)
-    unknown = [each["says"] for each in found if not each["known"]]
-    assert any("the coordinator's log has it" in sentence for sentence in unknown)
+    (why,) = [each for each in found if "what started the last round" in each["says"]]
+    assert why["known"]
+    assert "as the coordinator says: member " in why["says"]
+    assert " joined" in why["says"]
     assert rota("groups", "explain", "nobody").code == 4
 
 

@@ -62,13 +62,15 @@ def test_nothing_is_guessed() -> None:
     found = explain(group(member("a", P0), member("b", P1)), {"orders": 2}, "", WHERE)
     unknown = [each.says for each in found if not each.known]
     assert len(unknown) == 3
-    assert unknown[0] == f"what started the last round is not told to administrators: {WHERE}"
+    assert unknown[0] == f"what started the last round nobody tells here: {WHERE}"
     assert unknown[1].startswith("no member says what it held before")
     assert unknown[2].startswith("why there are so many members only those know who start them")
 
 
 def test_a_reason_of_the_coordinator_goes_first() -> None:
-    assert says(group(member("a", P0)), "rebalance", reason="b left")[0] == "the coordinator says: b left"
+    assert says(group(member("a", P0)), "rebalance", reason="b left")[0] == (
+        "what started the last round, as the coordinator says: b left"
+    )
 
 
 def test_what_is_left_over_is_named_with_what_to_do() -> None:

@@ -22,8 +22,11 @@ from tests.conformance.members import (
     assignment,
     fetch,
     form,
+    leave,
     new_group,
     rebalance,
+    rejoin_all,
+    settle,
     topic_offsets,
 )
 from tests.conformance.server import Refused, ServerDriver
@@ -235,6 +238,43 @@ def test_a_watch_shows_every_settled_state_of_a_group(coordinator: Coordinator) 
         watching.cancel()
 
     with_stream(coordinator.address, body)
+
+
+def test_a_watch_tells_what_opened_the_last_round_that_this_process_has_seen(
+    coordinator: Coordinator,
+) -> None:
+    group = new_group()
+
+    async def reason() -> str:
+        async with grpc.aio.insecure_channel(coordinator.address) as channel:
+            request = admin.WatchGroupRequest(group_id=group)
+            async for update in AdminStub(channel).WatchGroup(request, timeout=10):
+                return update.reason
+        raise AssertionError("a watch begins with the group as it is")
+
+    async def body(driver: ServerDriver) -> None:
+        first, second, third = (Member(driver, group) for _ in range(3))
+        assert await reason() == ""
+        await form(first)
+        assert await reason() == f"member {first.member_id} joined: conformance"
+        await rebalance(first)
+        await settle(first)
+        assert await reason() == f"member {first.member_id} joined again: conformance"
+        await first.leave()
+        await form(first := Member(driver, group), second, third)
+        await second.leave()
+        assert await reason() == f"member {second.member_id} left: conformance"
+        await rejoin_all([first, third])
+        await leave(driver, group, (first.member_id, None), (third.member_id, None))
+        assert await reason() == "2 members left: conformance"
+
+    async def after(driver: ServerDriver) -> None:
+        assert await reason() == ""
+
+    with_stream(coordinator.address, body)
+    coordinator.kill()
+    coordinator.start()
+    with_stream(coordinator.address, after)
 
 
 def test_the_slot_table_says_who_owns_what(coordinator: Coordinator) -> None:

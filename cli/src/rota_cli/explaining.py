@@ -73,11 +73,11 @@ def _rebalance(group: Group, reason: str, where_reasons_are: str) -> Iterator[Re
     if group.state == EMPTY:
         return
     if reason:
-        yield Remark("rebalance", f"the coordinator says: {reason}")
+        yield Remark("rebalance", f"what started the last round, as the coordinator says: {reason}")
     else:
         yield Remark(
             "rebalance",
-            f"what started the last round is not told to administrators: {where_reasons_are}",
+            f"what started the last round nobody tells here: {where_reasons_are}",
             known=False,
         )
     tell = [member for member in group.members if member.subscription is not None]

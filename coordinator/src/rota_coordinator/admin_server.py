@@ -59,7 +59,8 @@ class AdminServer(pb_grpc.AdminServicer):
         caller = await self._door.admit(context)
         async for group in self._watchers.watch(request.group_id, partial(describe, caller)):
             now_ms = int(time.time() * 1000)  # noqa: TID251  for people to read
-            yield pb.WatchGroupResponse(group=group, timestamp_ms=now_ms)
+            reason = caller.opened_by(request.group_id)
+            yield pb.WatchGroupResponse(group=group, reason=reason, timestamp_ms=now_ms)
             if group.error_code == GROUP_AUTHORIZATION_FAILED:
                 return
 

@@ -15,9 +15,10 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 GROUP = "shop.orders"
-STABLE, PREPARING, EMPTY = (
+STABLE, PREPARING, COMPLETING, EMPTY = (
     admin.GROUP_STATE_STABLE,
     admin.GROUP_STATE_PREPARING_REBALANCE,
+    admin.GROUP_STATE_COMPLETING_REBALANCE,
     admin.GROUP_STATE_EMPTY,
 )
 Numbers = Sequence[int]
@@ -214,7 +215,33 @@ def test_while_a_group_rebalances_its_owners_stay_shown(place: Place) -> None:
 def test_a_reason_that_the_coordinator_gives_is_said(place: Place) -> None:
     place.describe(PREPARING, 0, {"orders-0": []}, "the topics have changed")
     place.describe(STABLE, 1, {"orders-0": [0]})
-    assert place.group.history[0].sentence == "orders-0 came, the topics have changed"
+    assert place.group.history[0].sentence == "the topics have changed"
+    assert place.group.history[1].sentence == "orders-0 came"
+
+
+def test_members_are_called_by_their_names_in_a_reason_also_those_that_are_gone(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    place.describe(PREPARING, 1, {"orders-0": []}, "member orders-1-id was silent for its session")
+    place.describe(COMPLETING, 2, {"orders-0": []}, "member orders-1-id was silent for its session")
+    place.describe(STABLE, 2, {"orders-0": [0, 1]}, "member orders-1-id was silent for its session")
+    assert place.group.history[0].sentence == "member orders-1 was silent for its session"
+
+
+def test_a_round_that_was_over_before_anybody_looked_has_its_reason(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0]}, "member orders-0-id joined")
+    place.describe(STABLE, 2, {"orders-0": [0]}, "member orders-0-id joined again: it leads")
+    assert [each.sentence for each in place.group.history] == [
+        "member orders-0 joined again: it leads",
+        "member orders-0 joined",
+        "orders-0 came",
+    ]
+
+
+def test_a_group_that_was_empty_begins_anew(place: Place) -> None:
+    place.describe(STABLE, 1, {"orders-0": [0]})
+    place.describe(EMPTY, 2, {})
+    place.describe(STABLE, 3, {"orders-1": [0]})
+    assert place.group.history[0].sentence == "orders-1 came"
 
 
 def test_a_generation_that_nobody_saw_coming_has_no_pause(place: Place) -> None:

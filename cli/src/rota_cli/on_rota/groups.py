@@ -184,8 +184,8 @@ class RotaGroups(Groups):
     @override
     def where_reasons_are(self) -> str:
         return (
-            "the coordinator's log has it in the last line with the event `rebalance` and this group, and "
-            "rota_coordinator_rebalances_total counts reasons"
+            "the coordinator serves the group only since then; the log of the one before has it, in the last line with the "
+            "event `rebalance` and this group"
         )
 
     @override

@@ -29,6 +29,7 @@ def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason:
             member.syncing = None
     group.unsynced, group.sync_deadline_ms = set(), None
     group.barrier = opened(group, now_ms)
+    group.opened_by = reason
     group.enter(State.PREPARING, now_ms)
     effects.rounds.append(RoundOpened(group.group_id, group.generation, cause))
     if group.unsettled_since_ms is None:

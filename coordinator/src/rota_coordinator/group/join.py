@@ -124,8 +124,8 @@ def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_
     group.members.add(member)
     if group.barrier is not None and group.barrier.is_initial:
         group.barrier.extended = True
-    reason = f"member {member_id} joined: {request.reason or 'no reason given'}"
-    barrier.rebalance(group, effects, now_ms, Cause.JOINED, reason)
+    reason = f": {request.reason}" if request.reason else ""
+    barrier.rebalance(group, effects, now_ms, Cause.JOINED, f"member {member_id} joined{reason}")
 
 
 def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: int) -> None:
@@ -139,8 +139,8 @@ def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now
             answer(effects, joining.call, barrier.joined(group, member))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             wait(effects, joining, member)
-            why = "the leader joined again" if same else "its protocols changed"
-            reason = f"member {member.member_id}: {why}"
+            why = joining.request.reason or ("it leads" if same else "its protocols changed")
+            reason = f"member {member.member_id} joined again: {why}"
             barrier.rebalance(group, effects, now_ms, Cause.JOINED_AGAIN, reason)
         case State.EMPTY:
             raise AssertionError(f"group {group.group_id} is empty and has member {member.member_id}")

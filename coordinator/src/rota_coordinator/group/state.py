@@ -75,6 +75,8 @@ class Group:
     unsynced: set[str] = field(default_factory=set)
     sync_deadline_ms: int | None = None
     sync_forgiven_ms: int = 0
+    # What opened the last round, for people; empty when that was before this process served the group.
+    opened_by: str = ""
     # When the first round opened that no assignment followed yet.
     unsettled_since_ms: int | None = None
 

@@ -122,6 +122,11 @@ class Caller:
                 if self._may_see(group_id):
                     yield group
 
+    def opened_by(self, group_id: str) -> str:
+        """What opened the last round of a group, as far as this process knows and the caller may see."""
+        group = self._service.slot(group_id).groups.groups.get(group_id)
+        return group.opened_by if group is not None and self._may_see(group_id) else ""
+
     def refused(self, request: Message, error: Error) -> None:
         """Have it counted that a request goes no further."""
         tell_refused(self._service, request, error)

@@ -40,6 +40,8 @@ class Group:
         self.history = History()
         self._name = name
         self._described = Described()
+        # The names of members by their ids, also of those that have gone since the last round was over.
+        self._called: dict[str, str] = {}
         self._reporters: dict[str, Reporter] = {}
         self._seen: set[Partition] = set()
 
@@ -49,15 +51,18 @@ class Group:
         names = names_of(group.members)
         member_ids = {name: member_id for member_id, name in names.items()}
         owners = self._described.owners
+        self._called |= names
+        reason = with_names(told.reason, self._called)
         self.history.members(frozenset(member_ids), at_ms)
         if group.state == admin_pb2.GROUP_STATE_STABLE:
             owners = owners_in(group.members, names)
-            self.history.stable(group.generation_id, owners, at_ms)
+            self.history.stable(group.generation_id, owners, at_ms, reason)
+            self._called = dict(names)
         elif not member_ids:
             owners = {}
             self.history.empty()
         else:
-            self.history.rebalancing(at_ms, told.reason)
+            self.history.rebalancing(at_ms, reason)
         self._seen |= owners.keys()
         self._described = Described(group.state, group.generation_id, group.protocol_name, member_ids, owners)
 
@@ -156,6 +161,13 @@ def names_of(members: Iterable[admin_pb2.DescribedMember]) -> Mapping[str, str]:
         name = member.client_id or member.member_id
         found[member.member_id] = f"{name} ({member.member_id})" if name in found.values() else name
     return found
+
+
+def with_names(reason: str, names: Mapping[str, str]) -> str:
+    """As the coordinator says it, with the members' names for their ids: those are long, and shown nowhere else."""
+    for member_id, name in names.items():
+        reason = reason.replace(member_id, name)
+    return reason
 
 
 def owners_in(

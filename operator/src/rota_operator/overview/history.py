@@ -22,7 +22,9 @@ class History:
         self._owners: Owners = {}
         self._generation: int | None = None
         self._since_ms: int | None = None
+        # Of the next rebalance: what can be seen, and what the coordinator says.
         self._why: list[str] = []
+        self._reasons: list[str] = []
         self.rebalances = 0
 
     @property
@@ -50,20 +52,21 @@ class History:
         """The group is not stable."""
         if self._since_ms is None:
             self._since_ms = at_ms
-        if reason and reason not in self._why:
-            self._why.append(reason)
+        self._opened(reason)
 
-    def stable(self, generation: int, owners: Owners, at_ms: int) -> None:
+    def stable(self, generation: int, owners: Owners, at_ms: int, reason: str) -> None:
         """Everybody has what is theirs; `at_ms` is when that was told."""
         if generation == self._generation:
             self._since_ms = None
             return
+        self._opened(reason)
         moved = sum(owner != self._owners.get(partition) for partition, owner in owners.items())
         self.add(
             Moment(
                 at_ms=at_ms,
                 kind=Kind.REBALANCE,
-                sentence=", ".join(self._why) or "members joined again",
+                # What the coordinator says tells also why; that members came or went is not all of it.
+                sentence=", ".join(self._reasons or self._why) or "members joined again",
                 generation=generation,
                 # It was over before anybody looked.
                 pause_ms=None if self._since_ms is None else at_ms - self._since_ms,
@@ -71,11 +74,18 @@ class History:
             )
         )
         self.rebalances += 1
-        self._generation, self._owners, self._since_ms, self._why = generation, dict(owners), None, []
+        self._generation, self._owners, self._since_ms = generation, dict(owners), None
+        self._why, self._reasons = [], []
+
+    def _opened(self, reason: str) -> None:
+        # One round is told of several times, and one may begin before the other is over.
+        if reason and reason not in self._reasons:
+            self._reasons.append(reason)
 
     def empty(self) -> None:
         """Nobody is in it: the next rebalance begins with the first who comes."""
         self._since_ms, self._owners = None, {}
+        self._why, self._reasons = [], []
 
 
 def _some(names: frozenset[str]) -> str:

@@ -290,7 +290,7 @@ class WatchGroupResponse(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why this was sent: what happened to the group, in words."""
+    """What opened the group's last round, in words; empty when this coordinator did not serve the group then."""
     timestamp_ms: _builtins.int
     @_builtins.property
     def group(self) -> Global___DescribedGroup: ...

@@ -40,7 +40,7 @@ class Tier:
     systems: tuple[str, ...] = ()
     # Why it has no tests yet. Leave it out once there are some: the runner insists.
     empty_because: str = ""
-    # Processes that run its tests side by side.
+    # Processes that run its tests side by side: one for each core, one more where tests wait for others most of their time.
     processes: int = 1
     # Those with the mark `alone` run after the others, with nothing beside them.
     has_alone: bool = False
@@ -50,9 +50,9 @@ class Tier:
 
 TIERS = (
     Tier("unit", processes=2),
-    Tier("process", ("certificates", "chromium", "postgres", "prometheus"), processes=2, has_alone=True),
+    Tier("process", ("certificates", "chromium", "postgres", "prometheus"), processes=3, has_alone=True),
     Tier("simulation", processes=2, by_module=False),
-    Tier("kafka", ("certificates", "kafka"), processes=2, has_alone=True),
+    Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
     Tier("cluster", ("cluster", "kafka", "postgres", "prometheus")),
     Tier("spark", ("spark",)),
 )

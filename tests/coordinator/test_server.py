@@ -267,6 +267,9 @@ def test_a_watch_tells_what_opened_the_last_round_that_this_process_has_seen(
         await rejoin_all([first, third])
         await leave(driver, group, (first.member_id, None), (third.member_id, None))
         assert await reason() == "2 members left: conformance"
+        await form(Member(driver, group, instance="i"), Member(driver, group))
+        await leave(driver, group, ("", "i"))
+        assert await reason() == "member i left: conformance"
 
     async def after(driver: ServerDriver) -> None:
         assert await reason() == ""

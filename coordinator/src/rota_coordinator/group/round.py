@@ -111,7 +111,9 @@ def leave(group: Group, effects: Effects, call: Call, request: pb.LeaveGroupRequ
     answer(effects, call, pb.LeaveGroupResponse(members=results))
     gone = [result for result in results if result.error_code == pb.NONE]
     if gone and group.state is not State.EMPTY:
-        who = f"member {gone[0].member_id}" if len(gone) == 1 else f"{len(gone)} members"
+        # An administrator takes a static member out by its instance alone.
+        name = gone[0].member_id or gone[0].group_instance_id
+        who = f"member {name}" if len(gone) == 1 else f"{len(gone)} members"
         reason = f": {request.members[0].reason}" if request.members[0].reason else ""
         barrier.rebalance(group, effects, now_ms, Cause.LEFT, f"{who} left{reason}")
 

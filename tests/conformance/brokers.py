@@ -7,8 +7,8 @@ from functools import partial
 from rota_coordinator.group.hashing import slot_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.clusters import KafkaCluster
-from tests.conformance.driver import EXPIRING, Settings
-from tests.conformance.kafka import NOT_YET, KafkaDriver, transactional_id
+from tests.conformance.driver import EXPIRING, FIRST_PRODUCER, Settings, transactional_id
+from tests.conformance.kafka import NOT_YET, KafkaDriver
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
 from tests.support.kafka import Kafka
 
@@ -42,7 +42,9 @@ async def coordinates(driver: KafkaDriver) -> None:
     async with asyncio.timeout(COORDINATES_WITHIN_S):
         for group in one_in_each_partition(OFFSETS_PARTITIONS):
             await until_done(Member(driver, group).commit)
-        for group in one_in_each_partition(TRANSACTIONS_PARTITIONS, transactional_id):
+        for group in one_in_each_partition(
+            TRANSACTIONS_PARTITIONS, partial(transactional_id, producer=FIRST_PRODUCER)
+        ):
             await until_done(partial(driver.begin_transaction, group))
     await driver.close()
 

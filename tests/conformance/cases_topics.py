@@ -3,13 +3,23 @@
 import asyncio
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import KAFKA, MORTAL, ROTA, Keeper, MortalProducer, Producing
-from tests.conformance.members import Member, answer, fetch, form, new_group, topic_offsets
+from tests.conformance.driver import (
+    FIRST_PRODUCER,
+    KAFKA,
+    MORTAL,
+    ROTA,
+    SECOND_PRODUCER,
+    Driver,
+    Keeper,
+    MortalProducer,
+    Producing,
+)
+from tests.conformance.members import TOPIC, Member, answer, fetch, form, new_group, topic_offsets
 from tests.conformance.registry import case
 
 # The core of the groups knows no topics.
 KEEPERS = frozenset({ROTA, KAFKA})
-GONE_WITHIN_S = 10
+APPLIED_WITHIN_S = 10
 POLL_S = 0.05
 UNKNOWN = "conformance-unknown"
 
@@ -20,6 +30,13 @@ async def stable_error(driver: Producing, group: str, topic: str = "conformance"
     asked.topics.add(name=topic, partitions=[0])
     reply = await answer(driver.send(asked), pb.FetchOffsetsResponse)
     return reply.topics[0].partitions[0].error_code
+
+
+async def until_committed(driver: Driver, group: str, offsets: dict[int, int], topic: str = TOPIC) -> None:
+    """Wait until these are the committed offsets: a broker applies the end of a transaction after it has answered."""
+    async with asyncio.timeout(APPLIED_WITHIN_S):
+        while await fetch(driver, group, *offsets, topic=topic) != offsets:
+            await asyncio.sleep(POLL_S)
 
 
 @case("115", on=KEEPERS)
@@ -65,6 +82,19 @@ async def pending_offsets_are_dropped_when_their_transaction_is_aborted(driver: 
     assert await fetch(driver, member.group, 0) == {0: 1}
 
 
+@case("119d")
+async def of_two_transactions_the_later_commit_counts(driver: Producing) -> None:
+    member = Member(driver, new_group())
+    assert await member.txn_commit({0: 11, 1: 11}, FIRST_PRODUCER) == pb.NONE
+    assert await member.txn_commit({0: 22, 1: 22}, SECOND_PRODUCER) == pb.NONE
+    assert await member.txn_commit({1: 33}, FIRST_PRODUCER) == pb.NONE
+    await driver.end_transaction(member.group, FIRST_PRODUCER, committed=True)
+    await until_committed(driver, member.group, {0: 11, 1: 33})
+    await driver.end_transaction(member.group, SECOND_PRODUCER, committed=True)
+    assert await stable_error(driver, member.group) == pb.NONE
+    assert await fetch(driver, member.group, 0, 1) == {0: 22, 1: 33}
+
+
 @case("124", on=KEEPERS)
 async def offsets_go_with_their_topic(driver: Keeper) -> None:
     topic = f"conformance-{new_group()}"
@@ -75,13 +105,25 @@ async def offsets_go_with_their_topic(driver: Keeper) -> None:
     await answer(driver.send(request), pb.CommitOffsetsResponse)
     assert await fetch(driver, member.group, 0, topic=topic) == {0: 2}
     await driver.delete_topic(topic)
-    async with asyncio.timeout(GONE_WITHIN_S):
-        while await fetch(driver, member.group, 0, topic=topic) != {0: -1}:
-            await asyncio.sleep(POLL_S)
+    await until_committed(driver, member.group, {0: -1}, topic)
     everything = await answer(
         driver.send(pb.FetchOffsetsRequest(group_id=member.group, all=True)), pb.FetchOffsetsResponse
     )
     assert [each.name for each in everything.topics] == ["conformance"]
+
+
+@case("119e", MORTAL)
+async def the_later_commit_counts_after_a_crash_between_two_ends(driver: MortalProducer) -> None:
+    member = Member(driver, new_group())
+    assert await member.txn_commit({0: 11, 1: 11}, FIRST_PRODUCER) == pb.NONE
+    assert await member.txn_commit({0: 22}, SECOND_PRODUCER) == pb.NONE
+    await driver.end_transaction(member.group, FIRST_PRODUCER, committed=True)
+    await until_committed(driver, member.group, {0: 11, 1: 11})
+    await driver.fail_over(member.group)
+    assert await fetch(driver, member.group, 0, 1) == {0: 11, 1: 11}
+    await driver.end_transaction(member.group, SECOND_PRODUCER, committed=True)
+    assert await stable_error(driver, member.group) == pb.NONE
+    assert await fetch(driver, member.group, 0, 1) == {0: 22, 1: 11}
 
 
 @case("133", MORTAL)

@@ -17,8 +17,9 @@ from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record, SlotPar
 from tests.conformance.driver import (
     CORE,
     EXPIRING,
+    FIRST_PRODUCER,
     PARKED_S,
-    PRODUCER_ID,
+    PRODUCERS,
     SESSION_TIMEOUT_MS_MAX,
     SESSION_TIMEOUT_MS_MIN,
     Settings,
@@ -107,9 +108,9 @@ class CoreDriver:
             for group_id in list(self.groups.groups):
                 self.perform(self.groups.expire_offsets(group_id, self.now_ms))
 
-    async def end_transaction(self, group: str, *, committed: bool) -> None:
+    async def end_transaction(self, group: str, producer: str = FIRST_PRODUCER, *, committed: bool) -> None:
         """What the log does at the end of a transaction: the group hears of its producer."""
-        ended = ProducerEnded(producer_id=PRODUCER_ID, committed=committed)
+        ended = ProducerEnded(producer_id=PRODUCERS[producer], committed=committed)
         self.perform(self.groups.end_transaction(group, ended))
 
     async def fail_over(self, group: str) -> None:

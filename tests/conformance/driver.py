@@ -16,6 +16,9 @@ from google.protobuf.message import Message
 CORE, ROTA, KAFKA = "core", "rota", "kafka"
 # Both servers once more, through the sidecar's adapters.
 SIDECAR_ROTA, SIDECAR_KAFKA = "sidecar-rota", "sidecar-kafka"
+# Producers of each group: the ids that the core knows them by, and their names within a case.
+PRODUCERS = {"first-producer": 1, "second-producer": 2}
+FIRST_PRODUCER, SECOND_PRODUCER = PRODUCERS
 # A call that has no answer by then is parked.
 PARKED_S = 0.2
 
@@ -89,10 +92,10 @@ class Keeper(Driver, Protocol):
 
 
 class Producing(Driver, Protocol):
-    """A coordinator that knows producers: each group has one of its own, whose transaction begins by itself."""
+    """A coordinator that knows producers: each group has `PRODUCERS` of its own, whose transactions begin by themselves."""
 
-    async def end_transaction(self, group: str, *, committed: bool) -> None:
-        """End the transaction in which offsets of the group were brought."""
+    async def end_transaction(self, group: str, producer: str = FIRST_PRODUCER, *, committed: bool) -> None:
+        """End the transaction in which the producer committed offsets of the group."""
         ...
 
 
@@ -129,8 +132,6 @@ class Settings:
 
 
 DEFAULT = Settings()
-# Of a producer whose coordinator has not given it another one.
-PRODUCER_ID = 1
 # The delay is long beside what a busy machine may lose between two looks. Cases of either kind share a coordinator: each
 # set of settings is one more to start.
 DELAYED = SMALL = Settings(initial_rebalance_delay_ms=2000, members_max=3)
@@ -140,3 +141,8 @@ SEVERAL = Settings(processes=3)
 MORTAL = Settings(mortal=True)
 SESSION_TIMEOUT_MS_MIN = 500
 SESSION_TIMEOUT_MS_MAX = 30 * 60_000
+
+
+def transactional_id(group: str, producer: str) -> str:
+    """The transactional id of one of a group's producers."""
+    return f"{producer}-of-{group}"

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from typing import NamedTuple, cast
 
@@ -17,7 +18,7 @@ from kafka.protocol.producer import transaction
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import KAFKA, FutureCall, Settings
+from tests.conformance.driver import FIRST_PRODUCER, KAFKA, FutureCall, Settings, transactional_id
 from tests.support.kafka import Kafka
 
 # The newest version of each message that kafka-python and the broker both speak.
@@ -47,7 +48,12 @@ VERSIONS = {
 ENDED_WITHIN_S = 30
 DELETED_MS = 10_000
 POLL_S = 0.05
-NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT_COORDINATOR)
+NOT_YET = (
+    pb.COORDINATOR_LOAD_IN_PROGRESS,
+    pb.COORDINATOR_NOT_AVAILABLE,
+    pb.NOT_COORDINATOR,
+    pb.CONCURRENT_TRANSACTIONS,
+)
 # What a coordinator can be asked for.
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 # As long as a case at most; an unfinished one is then ended by the broker.
@@ -330,8 +336,8 @@ class KafkaDriver:
     idle: list[Connection] = field(default_factory=list)
     open: list["asyncio.Task[Message]"] = field(default_factory=list)
     versions: Mapping[type[ApiMessage], int] = field(default_factory=VERSIONS.copy)
-    # Of each group that is committed to within a transaction.
-    producers: dict[str, Producer] = field(default_factory=dict)
+    # Open transactions, by group and transactional id.
+    producers: dict[tuple[str, str], Producer] = field(default_factory=dict)
 
     def speaking(self, versions: Mapping[type[ApiMessage], int]) -> "KafkaDriver":
         """The same broker, spoken to by a client of these older versions."""
@@ -359,30 +365,31 @@ class KafkaDriver:
         """Ask who coordinates a group; the first who ever asks makes the broker prepare for groups."""
         await self.ask(FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[group]))
 
-    async def begin_transaction(self, group: str) -> int:
+    async def begin_transaction(self, group: str, producer: str = FIRST_PRODUCER) -> int:
         """Begin a transaction that will commit offsets of the group; the error code."""
-        name = transactional_id(group)
+        name = transactional_id(group, producer)
         await self.ask(FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[name]))
         begun = await self.ask(
             transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS)
         )
         if begun.error_code:
             return int(begun.error_code)
-        producer = Producer(begun.producer_id, begun.producer_epoch)
+        identity = Producer(begun.producer_id, begun.producer_epoch)
         added = await self.ask(
-            transaction.AddOffsetsToTxnRequest(transactional_id=name, group_id=group, **producer._asdict())
+            transaction.AddOffsetsToTxnRequest(transactional_id=name, group_id=group, **identity._asdict())
         )
-        self.producers[group] = producer
+        self.producers[group, name] = identity
         return int(added.error_code)
 
-    async def end_transaction(self, group: str, *, committed: bool) -> None:
-        """End the transaction of the group's producer; the broker tells its partitions and groups in its own time."""
-        producer = self.producers.pop(group)
-        request = transaction.EndTxnRequest(
-            transactional_id=transactional_id(group), committed=committed, **producer._asdict()
-        )
+    async def end_transaction(self, group: str, producer: str = FIRST_PRODUCER, *, committed: bool) -> None:
+        """End the transaction of one of the group's producers; the broker tells its partitions and groups in its own time."""
+        name = transactional_id(group, producer)
+        identity = self.producers.pop((group, name))
+        request = transaction.EndTxnRequest(transactional_id=name, committed=committed, **identity._asdict())
         ended = await self.ask(request)
         assert ended.error_code == pb.NONE, f"the transaction does not end: error {ended.error_code}"
+        if any(other == group for other, _ in self.producers):
+            return  # Its offsets keep the group unstable: only a case knows what to wait for.
         asked = pb.FetchOffsetsRequest(group_id=group, all=True, require_stable=True)
         async with asyncio.timeout(ENDED_WITHIN_S):
             while is_unstable(cast("pb.FetchOffsetsResponse", await self._exchange(asked))):
@@ -426,11 +433,16 @@ class KafkaDriver:
 
     async def _take_part(self, request: pb.TxnCommitOffsetsRequest) -> None:
         """A broker hands out the ids of producers itself, and takes offsets of a transaction that has begun only."""
-        if request.group_id not in self.producers:
-            error = await self.begin_transaction(request.group_id)
+        name = transactional_id(request.group_id, request.transactional_id)
+        if (request.group_id, name) not in self.producers:
+            # The broker still loads its transactions after a start, or completes the producer's last one.
+            async with asyncio.timeout(ENDED_WITHIN_S):
+                begin = partial(self.begin_transaction, request.group_id, request.transactional_id)
+                while (error := await begin()) in NOT_YET:
+                    await asyncio.sleep(POLL_S)
             assert error == pb.NONE, f"no transaction for group {request.group_id}: error {error}"
-        request.transactional_id = transactional_id(request.group_id)
-        request.producer_id, request.producer_epoch = self.producers[request.group_id]
+        request.transactional_id = name
+        request.producer_id, request.producer_epoch = self.producers[request.group_id, name]
 
 
 @dataclass(slots=True)
@@ -460,8 +472,3 @@ def is_unstable(reply: pb.FetchOffsetsResponse) -> bool:
     """Whether a transaction still holds one of the offsets."""
     codes = {partition.error_code for topic in reply.topics for partition in topic.partitions}
     return pb.UNSTABLE_OFFSET_COMMIT in codes
-
-
-def transactional_id(group: str) -> str:
-    """The producer that commits a group's offsets."""
-    return f"producer-of-{group}"

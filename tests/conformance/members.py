@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import PRODUCER_ID, Call, Driver
+from tests.conformance.driver import FIRST_PRODUCER, PRODUCERS, Call, Driver
 
 Answer = TypeVar("Answer", bound=Message)
 TOPIC = "conformance"
@@ -163,7 +163,7 @@ class Member:
         )
         return reply.topics[0].partitions[0].error_code
 
-    async def txn_commit(self, offsets: dict[int, int] | None = None) -> int:
+    async def txn_commit(self, offsets: dict[int, int] | None = None, producer: str = FIRST_PRODUCER) -> int:
         """The same, as part of a producer's transaction."""
         request = pb.TxnCommitOffsetsRequest(
             group_id=self.group,
@@ -171,8 +171,8 @@ class Member:
             member_id=self.member_id,
             group_instance_id=self.instance,
             topics=[topic_offsets(offsets or {0: 1})],
-            transactional_id="producer",
-            producer_id=PRODUCER_ID,
+            transactional_id=producer,
+            producer_id=PRODUCERS[producer],
         )
         reply = await answer(self.driver.send(request), pb.TxnCommitOffsetsResponse)
         return reply.topics[0].partitions[0].error_code

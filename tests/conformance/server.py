@@ -12,7 +12,7 @@ from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.v1 import log_pb2 as log
 from rota_proto.log.v1.log_pb2_grpc import LogStub
-from tests.conformance.driver import ROTA, FutureCall, Settings
+from tests.conformance.driver import FIRST_PRODUCER, ROTA, FutureCall, Settings, transactional_id
 from tests.support.coordinator import Coordinator
 
 FRAMES = {
@@ -46,7 +46,7 @@ class ServerDriver:
     _frames: "asyncio.Queue[pb.SessionRequest | None]" = field(default_factory=asyncio.Queue)
     _reader: "asyncio.Task[None] | None" = None
     _last_id: int = 0
-    # Of each group that is committed to within a transaction.
+    # Open transactions by their transactional ids.
     _producers: dict[str, log.InitProducerResponse] = field(default_factory=dict)
 
     def send(self, request: Message) -> FutureCall:
@@ -92,11 +92,12 @@ class ServerDriver:
             gone = await LogStub(channel).DeleteTopics(log.DeleteTopicsRequest(names=[name]))
         assert [each.error_code for each in gone.topics] == [pb.NONE]
 
-    async def end_transaction(self, group: str, *, committed: bool) -> None:
-        """End the transaction of the group's producer."""
-        made = self._producers.pop(group)
+    async def end_transaction(self, group: str, producer: str = FIRST_PRODUCER, *, committed: bool) -> None:
+        """End the transaction of one of the group's producers."""
+        name = transactional_id(group, producer)
+        made = self._producers.pop(name)
         request = log.EndTransactionRequest(
-            transactional_id=group,
+            transactional_id=name,
             producer_id=made.producer_id,
             producer_epoch=made.producer_epoch,
             commit=committed,
@@ -108,12 +109,13 @@ class ServerDriver:
     async def _take_part(self, request: pb.TxnCommitOffsetsRequest) -> Message:
         """The log hands out the ids of producers itself, and takes offsets of a transaction that has begun only."""
         group = request.group_id
-        if group and group not in self._producers:
-            begin = log.InitProducerRequest(transactional_id=group, transaction_timeout_ms=TRANSACTION_MS)
+        name = transactional_id(group, request.transactional_id)
+        if group and name not in self._producers:
+            begin = log.InitProducerRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS)
             async with grpc.aio.insecure_channel(self.address) as channel:
-                made = self._producers[group] = await LogStub(channel).InitProducer(begin)
+                made = self._producers[name] = await LogStub(channel).InitProducer(begin)
                 add = log.AddOffsetsToTransactionRequest(
-                    transactional_id=group,
+                    transactional_id=name,
                     producer_id=made.producer_id,
                     producer_epoch=made.producer_epoch,
                     group_id=group,
@@ -125,9 +127,9 @@ class ServerDriver:
                 added = await LogStub(channel).AddOffsetsToTransaction(add)
             assert added.error_code == pb.NONE, f"no transaction for group {group}: error {added.error_code}"
         if group:
-            request.transactional_id = group
-            request.producer_id = self._producers[group].producer_id
-            request.producer_epoch = self._producers[group].producer_epoch
+            request.transactional_id = name
+            request.producer_id = self._producers[name].producer_id
+            request.producer_epoch = self._producers[name].producer_epoch
         return await self._send(request).future
 
     async def _administer(self, request: Message) -> Message:
@@ -172,9 +174,13 @@ class ServerDriver:
 
 @dataclass(slots=True)
 class MortalServer(ServerDriver):
-    """A server that a case may kill."""
+    """A server that a case may kill; its address changes with each start."""
 
     coordinator: Coordinator | None = None
+
+    def __post_init__(self) -> None:
+        assert self.coordinator is not None
+        self.address = self.coordinator.address
 
     async def fail_over(self, group: str) -> None:
         """Kill the server, and start it again on its file."""

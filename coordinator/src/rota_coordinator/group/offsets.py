@@ -22,14 +22,14 @@ UNKNOWN_EPOCH = -1
 
 
 class Committed(NamedTuple):
-    """A committed offset, and its place in the order of writing."""
+    """A committed offset, and the position of its commit, plain or transactional, in the order of writing."""
 
     position: int
     offset: OffsetCommitted
 
 
 class Pending(NamedTuple):
-    """An offset that waits for the end of its producer's transaction, and its place in the order of writing."""
+    """An offset of an open transaction, and the position of its commit in the order of writing."""
 
     position: int
     offset: OffsetCommitted
@@ -38,7 +38,12 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Offsets:
-    """Changed by `replay` only."""
+    """
+    The offsets of one group; only `replay` changes them.
+
+    Invariant: the committed offset of a partition is that of the latest commit, by position, among the plain commits and
+    those of committed transactions. The order in which transactions end does not matter, as in Kafka.
+    """
 
     committed: dict[TopicPartition, Committed] = field(default_factory=dict)
     # By producer.
@@ -108,15 +113,14 @@ class Offsets:
                 del self.pending[producer_id]
 
     def _end(self, ended: ProducerEnded) -> None:
-        self._position += 1
         held = self.pending.pop(ended.producer_id, {})
         if not ended.committed:
             return
         for partition, pending in held.items():
             stored = self.committed.get(partition)
-            # A plain commit that was written after the transactional one is the later word.
             if stored is None or stored.position < pending.position:
-                self.committed[partition] = Committed(self._position, pending.offset)
+                # Not the position of the end: a transaction that ends later may hold a later commit.
+                self.committed[partition] = Committed(pending.position, pending.offset)
 
     def snapshot(self) -> list[Record]:
         """Records that say the same as all that were replayed, in an order that keeps what came first."""

@@ -36,8 +36,13 @@ def test_machines_get_an_object_for_each_event() -> None:
 
 def test_people_get_a_sentence_that_stays_in_its_line() -> None:
     stream = io.StringIO()
-    set_up("text", stream).warn("nobody\nthere\x1b[2J")
-    assert stream.getvalue() == "rota-sidecar: nobody\\x0athere\\x1b[2J\n"
+    journal = set_up("text", stream)
+    journal.tell("joined", "is in the group")
+    journal.warn("nobody\nthere\x1b[2J")
+    assert stream.getvalue().splitlines() == [
+        "rota-sidecar: is in the group",
+        "rota-sidecar: warning: nobody\\x0athere\\x1b[2J",
+    ]
 
 
 def test_what_libraries_complain_of_is_written_down_too() -> None:

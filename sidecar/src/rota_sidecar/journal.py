@@ -35,11 +35,12 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """A sentence for each line; a traceback follows it."""
+    """One sentence per line, with its level from a warning on; a traceback follows it."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        line = f"rota-sidecar: {record.getMessage().translate(CONTROL)}"
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        line = f"rota-sidecar: {level}{record.getMessage().translate(CONTROL)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -20,6 +20,7 @@ from typing_extensions import override
 from rota import errors
 from rota.consumer.link import GrpcLink, Link
 from rota.consumer.options import FLAGS, Options
+from rota.consumer.sidecar_log import entry_of
 from rota.consumer.sidecars import Sidecar, Subscription
 
 log = logging.getLogger("rota.sidecar")
@@ -47,7 +48,7 @@ class ChildSidecar(Sidecar):
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        # The last that it said.
+        # The messages of its last log entries.
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
         self._is_subscribed = False
 
@@ -86,10 +87,10 @@ class ChildSidecar(Sidecar):
         assert self._process is not None
         assert self._process.stderr is not None
         async for line in self._process.stderr:
-            text = line.decode(errors="replace").rstrip()
-            self._lines.append(text)
-            log.info("%s", text)
-            if LISTENS in text:
+            entry = entry_of(line.decode(errors="replace").rstrip())
+            self._lines.append(entry.message)
+            log.log(entry.level, "%s", entry.message)
+            if LISTENS in entry.message:
                 listens.set()
         await self._process.wait()
         listens.set()
@@ -103,7 +104,7 @@ class ChildSidecar(Sidecar):
     def ended(self) -> str:
         if self._process is None or self._process.returncode is None:
             return ""
-        said = self._lines[-1].removeprefix("rota-sidecar: ") if self._lines else "it has said nothing"
+        said = self._lines[-1] if self._lines else "it has said nothing"
         return f"the consumer's own sidecar has ended with exit code {self._process.returncode}: {said}"
 
     @override

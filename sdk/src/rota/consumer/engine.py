@@ -16,6 +16,7 @@ from typing_extensions import override
 from rota import errors
 from rota.connection import until
 from rota.consumer import words
+from rota.consumer.absence import Absence
 from rota.consumer.asking import Asking
 from rota.consumer.attaching import Attaching
 from rota.consumer.core import NONE, Core, Finished, Kind, Rebalance, Tenure
@@ -62,8 +63,7 @@ class Engine(Hearer):
         self._is_woken = False
         self._ends = False
         self.taking = Taking(self.core, self._room)
-        self._away_since_s = clock()
-        self._trouble: errors.RotaError | None = None
+        self._absence = Absence(clock, options.default_api_timeout_ms / 1000)
         self._committing = asyncio.Lock()
         self._commits_waiting: set[asyncio.Task[None]] = set()
         # Commits with an outcome, of which the application was not told yet.
@@ -84,7 +84,7 @@ class Engine(Hearer):
         elif self.subscription and (self._was_attached or not self._sidecar.begins_subscribed):
             await self.asking.subscribe(self.subscription, within_s)
         self._was_attached = True
-        self._trouble = None
+        self._absence.end()
         await self._grant()
 
     def _check(self, settings: pb.AttachResponse.Attached) -> None:
@@ -133,9 +133,7 @@ class Engine(Hearer):
             await self._room.wait()
 
     def _gone(self, error: errors.RotaError) -> None:
-        if self._trouble is None:
-            self._away_since_s = self._clock()
-        self._trouble = error
+        self._absence.failed(error)
         self._outgoing.forget()
         self.core.disconnected(str(error))
         self._room.set()
@@ -205,9 +203,7 @@ class Engine(Hearer):
             raise errors.WokenUp("somebody called wakeup() on this consumer")
         if self._attaching.failed is not None:
             raise self._attaching.failed.with_traceback(None)
-        away_s = self._clock() - self._away_since_s
-        if self._trouble is not None and away_s >= self._options.default_api_timeout_ms / 1000:
-            raise self._trouble.with_traceback(None)
+        self._absence.check()
 
     async def _begin_telling(self, event: Rebalance) -> None:
         if event.kind is not Kind.ASSIGNED or not event.partitions:
@@ -253,7 +249,6 @@ class Engine(Hearer):
 
     def _begin(self) -> None:
         if not self._attaching.runs:
-            self._away_since_s = self._clock()
             self._attaching.begin(self.subscription)
 
     # What the application wants
@@ -472,7 +467,7 @@ class Engine(Hearer):
         """What was returned is done; where the consumer commits by itself, that is committed. Nothing else is returned."""
         self.taking.begin()
         await self._finish()
-        if commits and self.core.reached() and self._trouble is None and self._attaching.runs:
+        if commits and self.core.reached() and self._absence.error is None and self._attaching.runs:
             try:
                 await self.commit(None, within_s)
             except errors.RotaError as error:

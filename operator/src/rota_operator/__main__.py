@@ -98,10 +98,11 @@ def talking(options: argparse.Namespace, place: "Place") -> tuple[Callable[[str]
         # Imported while the processes are started, and beside that: it takes a while.
         await asyncio.to_thread(import_module, "rota_operator.local.page")
         from rota_operator.local.page import Page, serving_page
-        from rota_operator.local.runner import write_whole
+        from rota_operator.local.runner import publish
 
         async with serving_page(Page(runner.board, runner.scale, runner.reset), place.page):
-            write_whole(place.home / "page", f"http://{place.page}\n")
+            await runner.coordinator_answers()
+            publish(place)
             say(f"the page is http://{place.page}")
             await asyncio.Event().wait()
 

@@ -7,14 +7,13 @@ That each field reaches its sidecar is in `tests/operator/plan`; how the sidecar
 
 from collections.abc import Iterator
 
-import grpc
 import pytest
 
 import rota
 from rota_proto.coordinator.v1 import admin_pb2
 from tests.cli.groups import commit, fill
 from tests.operator.local.groups import WITHIN_S, Groups
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import free_port
 
 pytestmark = pytest.mark.process
 
@@ -74,7 +73,6 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
     # What is there before anybody joins.
     groups.add("nobody", {"topics": ["nothing"]}, "poll")
     with groups.running(groups.manifests / "nobody.yaml"):
-        wait_for("the coordinator", lambda: is_there(groups.address), within_s=WITHIN_S)
         for topic in (
             "named-a",
             "named-b",
@@ -96,15 +94,6 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
     declare(groups)
     with groups.running(groups.manifests) as groups.process:
         yield groups
-
-
-def is_there(address: str) -> bool:
-    with grpc.insecure_channel(address.removeprefix("rota://")) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=1)
-        except grpc.FutureTimeoutError:
-            return False
-    return True
 
 
 def send(groups: Groups, topic: str, *values: str) -> None:

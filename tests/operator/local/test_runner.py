@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,15 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def laptop(tmp_path: Path) -> Laptop:
     return Laptop(tmp_path)
+
+
+def test_when_the_page_is_announced_the_coordinator_can_be_asked(laptop: Laptop) -> None:
+    process = laptop.start()
+    process.wait_until(lambda: "the page is http://" in process.log.read_text(), within_s=WITHIN_S)
+    host, _, port = laptop.address.removeprefix("rota://").rpartition(":")
+    socket.create_connection((host, int(port)), timeout=WITHIN_S).close()
+    process.stop()
+    assert process.exit_code == 0
 
 
 def test_members_share_what_there_is_and_nothing_stays_behind(laptop: Laptop) -> None:

@@ -154,7 +154,7 @@ class Runner:
             coordinated = [
                 group for group in self._manifests.groups.values() if is_coordinated_here(group, self.place)
             ]
-            if coordinated or not self.place.kafka:
+            if self._has_coordinator:
                 self._coordinator.want(1)
             for workload in self.workloads:
                 workload.start()
@@ -188,6 +188,12 @@ class Runner:
             for each in broken:
                 each.cancel()
 
+    async def coordinator_answers(self) -> None:
+        """Return once the coordinator of this runner accepts connections; at once where there is none."""
+        if self._has_coordinator:
+            async with self._channel() as channel:
+                await channel.channel_ready()
+
     def hurry(self) -> None:
         """Nobody wants to wait for those that end."""
         for workload in self.workloads:
@@ -207,6 +213,11 @@ class Runner:
         self._say(said)
         self.board.happened(workload.group_id, Kind.SCALE, said)
         return ""
+
+    @property
+    def _has_coordinator(self) -> bool:
+        groups = self._manifests.groups.values()
+        return not self.place.kafka or any(is_coordinated_here(group, self.place) for group in groups)
 
     def _channel(self) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(self.place.coordinator.removeprefix(ROTA), options=CHANNEL)
@@ -301,9 +312,9 @@ def place_at(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[Pl
         except BlockingIOError:
             raise CannotRun(f"somebody runs in {home} already: end that, or give another --home") from None
         address = f"{ROTA}{free_address(listen)}"
-        write_whole(home / "address", f"{KAFKA}{kafka}\n" if kafka else f"{address}\n")
-        # It is there again when it answers.
-        (home / "page").unlink(missing_ok=True)
+        # Those of an earlier run name what does not answer any more.
+        for name in ("address", "page"):
+            (home / name).unlink(missing_ok=True)
         yield Place(Path(sys.executable), address, home, Path(sockets), page=free_address(page), kafka=kafka)
 
 
@@ -323,6 +334,13 @@ def is_coordinated_here(group: Group, place: Place) -> bool:
 def has_records_elsewhere(group: Group) -> bool:
     """Whether Rota coordinates it over records in Kafka."""
     return group.spec.coordination == "Rota" and not group.spec.speaks_rota
+
+
+def publish(place: Place) -> None:
+    """Write the files that name the servers and the page; called once both answer."""
+    servers = f"{KAFKA}{place.kafka}" if place.kafka else place.coordinator
+    write_whole(place.home / "address", f"{servers}\n")
+    write_whole(place.home / "page", f"http://{place.page}\n")
 
 
 def write_whole(file: Path, text: str) -> None:

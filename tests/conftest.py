@@ -12,6 +12,7 @@ pytest.register_assert_rewrite(
 pytest_plugins = [
     "tests.support.cluster.fixtures",
     "tests.support.kafka.fixtures",
+    "tests.support.ownership",
     "tests.support.postgres.fixtures",
     "tests.support.prometheus.fixtures",
     "tests.support.report",

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,14 +117,15 @@ def run_by_two(tmp_path: Path, share: str, modules: str) -> list[list[tuple[str,
     (tests / "conftest.py").touch()
     for name in modules:
         (tests / f"test_{name}.py").write_text(MEETING.format(meeting=str(meeting)))
-    runs = [
-        subprocess.Popen(
-            command(tests, "-v", f"{share}={begun}"), cwd=REPO, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    outputs = [run.communicate(timeout=120)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0]
+    sharing = command(tests, "-v", f"{share}={begun}")
+
+    def run(_: int) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(sharing, cwd=REPO, capture_output=True, text=True, check=False, timeout=120)
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(run, range(2)))
+    assert [done.returncode for done in runs] == [0, 0]
+    outputs = [done.stdout for done in runs]
     return [re.findall(r"test_(\w)\.py::test_(\d) PASSED", output) for output in outputs]
 
 

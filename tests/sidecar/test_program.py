@@ -209,15 +209,19 @@ def test_it_ends_with_whoever_started_it_for_itself(
 ) -> None:
     command = [sys.executable, "-m", "rota_sidecar", f"--bootstrap-servers=rota://{coordinator.address}"]
     command += [f"--group-id={topic}", f"--topics={topic}", "--listen=127.0.0.1:0", "--http-listen="]
-    child = subprocess.Popen([*command, "--ends-with-stdin"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert child.stdin is not None
-    assert child.stderr is not None
-    with child.stderr as said:
-        while b"assigned" not in said.readline():
-            pass
-        child.stdin.close()
-        assert child.wait(20) == 0
-        assert b"whoever started the sidecar is gone" in said.read()
+    with subprocess.Popen(
+        [*command, "--ends-with-stdin"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        try:
+            assert child.stdin is not None
+            assert child.stderr is not None
+            while b"assigned" not in (line := child.stderr.readline()):
+                assert line, "it has ended"
+            child.stdin.close()
+            assert child.wait(20) == 0
+            assert b"whoever started the sidecar is gone" in child.stderr.read()
+        finally:
+            child.kill()
 
 
 def test_a_state_folder_of_another_sidecar_is_refused_in_a_sentence(

@@ -30,7 +30,7 @@ import grpc.aio
 from rota_proto.log.columns import unpack
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
-from tests.support.processes import Process
+from tests.support.processes import Process, current_owner
 from tests.support.workdir import logs
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class App:
         self._logs = logs(folder)
         self._starts = 0
         self._process: Process | None = None
+        self._owner = current_owner()
         self._told: list[Path] = []
         self._seen: list[Event] = []
         # In which life, and how far there.
@@ -70,7 +71,7 @@ class App:
         self._told[-1].touch()
         command = [sys.executable, "-m", "tests.support.app", f"--sidecar={self._sidecar}"]
         command += [f"--out={self._told[-1]}", *self._flags, *more_flags]
-        self._process = Process.start(self.name, command, log=self._logs / f"{begin}.log")
+        self._process = Process.start(self.name, command, log=self._logs / f"{begin}.log", owner=self._owner)
 
     @property
     def events(self) -> Sequence[Event]:

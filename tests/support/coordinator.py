@@ -13,7 +13,7 @@ import grpc
 from rota_proto.coordinator.v1.coordinator_pb2 import NONE
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
-from tests.support.processes import Process
+from tests.support.processes import Process, current_owner
 from tests.support.workdir import logs
 
 START_S = 20
@@ -49,6 +49,7 @@ class Coordinator:
         self._program = program
         self._starts = 0
         self._process: Process | None = None
+        self._owner = current_owner()
 
     def start(self, *more_flags: str) -> None:
         """Start it, and wait until it serves."""
@@ -69,7 +70,9 @@ class Coordinator:
             *more_flags,
         ]
         # By a variable: a password has no place in a command line.
-        self._process = Process.start(self.name, command, log=log, env={"ROTA_STORE": self._store})
+        self._process = Process.start(
+            self.name, command, log=log, env={"ROTA_STORE": self._store}, owner=self._owner
+        )
 
     def end_start(self) -> None:
         """Wait until it serves."""

@@ -1,6 +1,10 @@
 """
 Child processes of the tests: each with a log, awaited by what it does, ended by its id.
 
+Each has an `Owner`, which ends it in the end: the test or the fixture that runs when it is started, as
+`tests.support.ownership` tells pytest. So a test that fails half-way leaves no process behind, and no Popen is collected
+while its child runs. A system that outlives a test and starts its processes anew within it keeps the owner of its first start.
+
 A child asks the kernel to be killed when its parent ends (`setpriv --pdeathsig`), so that a test run that
 is killed with SIGKILL leaves no server behind. The kernel ties that to the *thread* that started the child:
 start children from the main thread, or from one that outlives them.
@@ -12,8 +16,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,13 +38,52 @@ class ProcessFailed(Exception):
     """A child ended, or did not become ready in time; the message holds the end of its log."""
 
 
+class Owner:
+    """Processes that end together. Invariant: a child that may still run has an owner, which refers to it."""
+
+    def __init__(self) -> None:
+        self._processes: list[Process] = []
+
+    def take(self, process: "Process") -> None:
+        """Own it from now on."""
+        self._processes.append(process)
+
+    def end(self) -> None:
+        """Kill and reap those that still run, the youngest first."""
+        while self._processes:
+            self._processes.pop().end()
+
+
+# The innermost is the last; the first is the program itself, whose children end with it.
+_owners = [Owner()]
+
+
+def current_owner() -> Owner:
+    """The owner of what is started now."""
+    return _owners[-1]
+
+
+@contextmanager
+def owned_by(owner: Owner) -> Iterator[None]:
+    """What is started within the block belongs to `owner`."""
+    _owners.append(owner)
+    try:
+        yield
+    finally:
+        _owners.pop()
+
+
 class Process:
     """One running child process."""
 
-    def __init__(self, name: str, child: "subprocess.Popen[bytes]", log: Path) -> None:
+    def __init__(
+        self, name: str, child: "subprocess.Popen[bytes]", log: Path, owner: Owner | None = None
+    ) -> None:
+        """Without an `owner` it belongs to the current one."""
         self.name = name
         self.log = log
         self._child = child
+        (owner or current_owner()).take(self)
 
     @classmethod
     def start(
@@ -51,6 +94,7 @@ class Process:
         log: Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        owner: Owner | None = None,
     ) -> "Process":
         """Start `command` in a session of its own; `env` is added to ours, output goes to the end of `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +109,7 @@ class Process:
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
             )
-        return cls(name, child, log)
+        return cls(name, child, log, owner)
 
     @property
     def pid(self) -> int:
@@ -115,6 +159,14 @@ class Process:
         """End it and what it started in its session, at once; returns when it is gone."""
         self._signal(signal.SIGKILL)
         self._child.wait()
+
+    def end(self) -> None:
+        """Kill it, if it still runs, and close what it was written to."""
+        self.kill()
+        if self._child.stdin is not None:
+            # What it has not read is lost with it.
+            with suppress(BrokenPipeError):
+                self._child.stdin.close()
 
     def tail(self) -> str:
         """The last lines of its log."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import web
-from tests.support.processes import Process
+from tests.support.processes import Process, current_owner
 from tests.support.workdir import logs
 
 # Everything happens at once, except where a real timer is what is tested.
@@ -71,6 +71,7 @@ class Sidecar:
         self._starts = 0
         self._ids = count(1)
         self._process: Process | None = None
+        self._owner = current_owner()
         self._child: subprocess.Popen[bytes] | None = None
         self._output = self._logs / "nothing-yet"
         self._read_to = 0
@@ -95,7 +96,7 @@ class Sidecar:
                 env={**os.environ, **self._environment},
                 start_new_session=True,
             )
-        self._child, self._process = child, Process(self.name, child, log)
+        self._child, self._process = child, Process(self.name, child, log, self._owner)
 
     @property
     def events(self) -> Sequence[Event]:
@@ -309,6 +310,7 @@ class Deliverer:
         self._environment = environment or {}
         self._starts = 0
         self._process: Process | None = None
+        self._owner = current_owner()
 
     def start(self, *more_flags: str) -> None:
         """Start it, and wait until its doors are open."""
@@ -321,7 +323,7 @@ class Deliverer:
         self._starts += 1
         log = self._logs / f"{self.name}-{self._starts}.log"
         command = [*self.inside, sys.executable, "-m", "rota_sidecar", *self._flags, *more_flags]
-        self._process = Process.start(self.name, command, log=log, env=self._environment)
+        self._process = Process.start(self.name, command, log=log, env=self._environment, owner=self._owner)
 
     @property
     def said(self) -> list[Event]:

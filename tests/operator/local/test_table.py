@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from rota_operator.overview.view import (
     View,
     WorkloadView,
 )
-from tests.support.processes import wait_for
+from tests.support.processes import Process
 from tests.support.tree import REPO
 
 WITHIN_S = 40
@@ -109,30 +109,42 @@ class Terminal:
             "--listen=127.0.0.1:0", "--page=127.0.0.1:0", *arguments,
         ]  # fmt: skip
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "130", "LINES": "50"}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+        # What it shows.
+        self._log = home.with_name("terminal.log")
+        self._log.touch()
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            start_new_session=True,
         )
+        self._process = Process("rota up", child, self._log)
         os.close(theirs)
-        self._seen = b""
         self._reading = threading.Thread(target=self._read)
         self._reading.start()
 
     def _read(self) -> None:
         try:
-            while piece := os.read(self._ours, 65536):
-                self._seen += piece
+            with self._log.open("ab", buffering=0) as log:
+                while piece := os.read(self._ours, 65536):
+                    log.write(piece)
         except OSError:
             # That is how a terminal ends.
             return
 
     @property
     def text(self) -> str:
-        return COLOURS.sub("", self._seen.decode(errors="replace"))
+        return COLOURS.sub("", self._log.read_bytes().decode(errors="replace"))
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        self._process.wait_until(holds, within_s=WITHIN_S)
 
     def end(self) -> int:
         """As with Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(WITHIN_S)
+        os.kill(self._process.pid, signal.SIGINT)
+        code = self._process.wait(within_s=WITHIN_S)
         self._reading.join(WITHIN_S)
         os.close(self._ours)
         return code
@@ -142,7 +154,7 @@ class Terminal:
 def test_a_terminal_follows_the_group(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / ".rota")
     table = re.compile(r"orders-enricher-0 +Stable +orders 0,3,6,9 ")
-    wait_for("three members in a table", lambda: table.search(terminal.text) is not None, within_s=WITHIN_S)
+    terminal.wait_until(lambda: table.search(terminal.text) is not None)
     assert terminal.end() == 0
     assert terminal.text.splitlines()[-1] == "coordinator-0: gone"
 
@@ -150,6 +162,6 @@ def test_a_terminal_follows_the_group(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_whoever_wants_lines_has_them(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / ".rota", "--plain")
-    wait_for("its first lines", lambda: "the page is http://" in terminal.text, within_s=WITHIN_S)
+    terminal.wait_until(lambda: "the page is http://" in terminal.text)
     assert terminal.end() == 0
     assert "member" not in terminal.text

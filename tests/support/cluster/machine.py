@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support import cache
 from tests.support.cluster.machinery import Machinery
 from tests.support.cluster.process_identity import Identity
-from tests.support.processes import Process, ProcessFailed
+from tests.support.processes import Process, ProcessFailed, current_owner
 
 BOOT = Path(__file__).with_name("boot.sh")
 NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
@@ -38,6 +38,7 @@ class Machine:
         self._machinery = machinery
         self._first: Identity | None = None
         self._processes: list[Process] = []
+        self._owner = current_owner()
 
     @property
     def running(self) -> bool:
@@ -91,7 +92,9 @@ class Machine:
 
     def _start(self, part: str, command: Sequence[str | Path]) -> Process:
         log = self.logs / f"{part}.log"
-        process = Process.start(f"{self.name}/{part}", command, log=log, env=self._environment())
+        process = Process.start(
+            f"{self.name}/{part}", command, log=log, env=self._environment(), owner=self._owner
+        )
         self._processes.append(process)
         return process
 

@@ -14,7 +14,7 @@ from tests.support.kafka import wire
 from tests.support.kafka.jars import fetched
 from tests.support.kafka.layout import Layout
 from tests.support.kafka.storage import lay_out
-from tests.support.processes import Process
+from tests.support.processes import Process, current_owner
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 OPTIONS = (
@@ -41,6 +41,7 @@ class Broker:
         self._properties.write_text(layout.properties(number))
         lay_out(layout, number)
         self._server: Process | None = None
+        self._owner = current_owner()
 
     @property
     def pid(self) -> int:
@@ -56,7 +57,7 @@ class Broker:
         options = (*OPTIONS, self._java_option, "-cp", f"{fetched()}/*")
         command: list[str | Path]
         command = [*self._layout.place.enter, java().program, *options, "kafka.Kafka", self._properties]
-        self._server = Process.start(self._name, command, log=self.log)
+        self._server = Process.start(self._name, command, log=self.log, owner=self._owner)
 
     def end_start(self, beside: Sequence["Broker"] = ()) -> None:
         """Return when it answers a request of its protocol; those `beside` it are starting with it."""

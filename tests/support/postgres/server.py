@@ -17,7 +17,7 @@ from psycopg import sql
 
 from tests.support.place import HERE, LOOPBACK, Network, Place
 from tests.support.postgres.programs import Programs, prepare
-from tests.support.processes import Process, ProcessFailed, free_port
+from tests.support.processes import Process, ProcessFailed, current_owner, free_port
 from tests.support.workdir import logs, workdir
 
 USER = "rota"
@@ -36,6 +36,7 @@ class Postgres:
         self._port = port
         self._durable = durable
         self._process: Process | None = None
+        self._owner = current_owner()
 
     @property
     def dsn(self) -> str:
@@ -71,7 +72,9 @@ class Postgres:
             *("-c", "unix_socket_directories="),
             *("-c", f"fsync={'on' if self._durable else 'off'}"),
         ]
-        self._process = Process.start("PostgreSQL", command, log=self.log, env=programs.environment)
+        self._process = Process.start(
+            "PostgreSQL", command, log=self.log, env=programs.environment, owner=self._owner
+        )
         self._process.wait_until(self._answers, within_s=READY_S)
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Sections G and H of the reference: leaving, and static members."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import Driver
+from tests.conformance.driver import CORE, DELAYED, KAFKA, ROTA, SESSION_TIMEOUT_MS_MIN, Driver
 from tests.conformance.members import (
     Member,
     answer,
@@ -74,6 +74,42 @@ async def an_entry_that_names_nobody_is_unknown(driver: Driver) -> None:
     await form(member)
     reply = await leave(driver, member.group, ("", None))
     assert reply.members[0].error_code == pb.UNKNOWN_MEMBER_ID
+
+
+@case("84b", on=frozenset({CORE, KAFKA}))
+async def an_entry_without_names_removes_no_static_member(driver: Driver) -> None:
+    """Not even one whose instance has an empty name, which Rota's server does not let join."""
+    static = Member(driver, new_group(), instance="")
+    await form(static)
+    reply = await leave(driver, static.group, ("", None))
+    assert reply.members[0].error_code == pb.UNKNOWN_MEMBER_ID
+    assert await static.heartbeat() == pb.NONE
+
+
+@case("84c", on=frozenset({CORE, ROTA}))
+async def a_parked_sync_of_a_removed_static_member_is_answered(driver: Driver) -> None:
+    """A broker never answers this call."""
+    leader, follower = await stable_statics(driver)
+    await rebalance(leader, follower)
+    waiting = follower.send_sync()
+    assert await waiting.is_parked()
+    assert (await leave(driver, leader.group, ("", "s2"))).members[0].error_code == pb.NONE
+    synced = await answer(waiting, pb.SyncGroupResponse)
+    assert synced.error_code == pb.UNKNOWN_MEMBER_ID
+
+
+@case("88b", DELAYED)
+async def a_static_member_that_returns_in_its_first_round_waits_however_short_its_session(
+    driver: Driver,
+) -> None:
+    member = Member(driver, new_group(), instance="s1", session_ms=SESSION_TIMEOUT_MS_MIN)
+    replaced = member.send_join()
+    assert await replaced.is_parked()
+    back = anew(member)
+    reply = await back.joined(back.send_join())
+    assert reply.generation_id == 1
+    fenced = await answer(replaced, pb.JoinGroupResponse)
+    assert fenced.error_code == pb.FENCED_INSTANCE_ID
 
 
 @case("86")

@@ -17,6 +17,7 @@ from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.driver import DEFAULT
 from tests.conformance.members import (
+    TOPIC,
     Member,
     answer,
     assignment,
@@ -298,6 +299,27 @@ def test_offsets_of_an_empty_group_can_be_set(coordinator: Coordinator) -> None:
         reply = await answer(driver.send(request), admin.AlterOffsetsResponse)
         assert reply.topics[0].partitions[0].error_code == pb.NONE
         assert await fetch(driver, group, 0) == {0: 9}
+        await form(Member(driver, group))
+        refused = await answer(driver.send(request), admin.AlterOffsetsResponse)
+        assert refused.error_code == pb.NON_EMPTY_GROUP
+
+    with_stream(coordinator.address, body)
+
+
+def test_offsets_are_set_with_their_epoch_and_for_known_topics_only(coordinator: Coordinator) -> None:
+    async def body(driver: ServerDriver) -> None:
+        group = new_group()
+        request = admin.AlterOffsetsRequest(
+            group_id=group, topics=[topic_offsets({0: 1}, "nowhere"), topic_offsets({0: 9})]
+        )
+        request.topics[1].partitions[0].leader_epoch = 7
+        reply = await answer(driver.send(request), admin.AlterOffsetsResponse)
+        errors = {topic.name: topic.partitions[0].error_code for topic in reply.topics}
+        assert errors == {"nowhere": pb.UNKNOWN_TOPIC_OR_PARTITION, TOPIC: pb.NONE}
+        found = await answer(
+            driver.send(pb.FetchOffsetsRequest(group_id=group, all=True)), pb.FetchOffsetsResponse
+        )
+        assert [(each.name, each.partitions[0].leader_epoch) for each in found.topics] == [(TOPIC, 7)]
         await form(Member(driver, group))
         refused = await answer(driver.send(request), admin.AlterOffsetsResponse)
         assert refused.error_code == pb.NON_EMPTY_GROUP

@@ -138,6 +138,28 @@ def test_a_member_is_told_on_the_stream_on_which_it_last_spoke_and_on_no_other()
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        {"generation_id": 99},
+        {"generation_id": -1},
+        {"group_instance_id": "another"},
+    ],
+    ids=str,
+)
+def test_a_refused_request_takes_no_notices_of_its_member(wrong: dict[str, object]) -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        own, other = stream(), stream()
+        member = Member(own, "g", instance="i")
+        await form(member)
+        impostor = member.with_changes(driver=other)
+        assert await impostor.heartbeat(**wrong) != pb.NONE
+        assert await impostor.commit(None, **wrong) != pb.NONE
+        assert (own.members, other.members) == ({member.member_id}, set())
+
+    streams(body)
+
+
+@pytest.mark.parametrize(
     "goes",
     [
         lambda member: member.leave(),

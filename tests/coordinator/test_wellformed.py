@@ -62,9 +62,8 @@ def test_every_text_of_a_request_has_a_bound(kind: type[Message]) -> None:
         for field in fields_of(part):
             if field.type != FieldDescriptor.TYPE_STRING or field.name in BOUNDED_BY_THE_CORE:
                 continue
-            before = fault(whole)
             put(part, field, "x" * TEXT_LENGTH_MAX)
-            assert fault(whole) == before
+            assert "at most" not in fault(whole), field.full_name
             part.ClearField(field.name)
             put(part, field, "x" * (TEXT_LENGTH_MAX + 1))
             assert f"at most {TEXT_LENGTH_MAX}" in fault(whole), field.full_name
@@ -104,6 +103,8 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
             pb.CommitOffsetsRequest(topics=[topic_offsets(dict.fromkeys(range(PARTITIONS_MAX + 1), 1))]),
             "10001 partitions",
         ),
+        (pb.JoinGroupRequest(group_instance_id=""), "group_instance_id is empty"),
+        (pb.JoinGroupRequest(protocols=[pb.Protocol(name="range"), pb.Protocol()]), "protocol 2 has no name"),
         (pb.CommitOffsetsRequest(topics=[pb.TopicOffsets(topic_id=b"x")]), "topic_id has 1 bytes"),
         (pb.CommitOffsetsRequest(topics=[topic_offsets({3: -1})]), "partition 3, offset -1"),
         (admin.AlterOffsetsRequest(topics=[topic_offsets({-1: 3})]), "partition -1, offset 3"),

@@ -8,9 +8,9 @@ from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
 from rota_coordinator.overload import Intake, Refusal, full, may_create
 from rota_coordinator.ownership import Ownership, Sole
-from rota_coordinator.slot import Answer, Committing, Shell, Slot, SlotState
+from rota_coordinator.slot import Answer, Shell, Slot, SlotState
 from rota_coordinator.slots.table import SLOTS
-from rota_coordinator.topic_commits import TopicCommits
+from rota_coordinator.topic_commits import Storing, TopicCommits
 from rota_coordinator.topic_log import LogShell, TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -77,7 +77,7 @@ class Service:
 
     def submit(self, request: Request, client_host: str) -> Answer:
         """Hand a request to its group's slot; the answer is a Refusal when there is too much to do already."""
-        if self._commits is not None and isinstance(request, Committing):
+        if self._commits is not None and isinstance(request, Storing):
             return self._commits.submit(request, client_host)
         return self._submit(request, client_host)
 

@@ -234,8 +234,6 @@ class Session:
         self._unanswered += 1
         answer = self._caller.submit(request, self._client_host)
         speaker = (request.group_id, getattr(request, "member_id", ""))
-        if not self._sessions.hears(self, speaker) and self._caller.is_member(*speaker):
-            self._sessions.heard(self, speaker)
         answer.add_done_callback(lambda done: self._answered(request_id, kind, speaker, done))
 
     def _answered(self, request_id: int, kind: str, speaker: Speaker, done: Answer) -> None:
@@ -258,12 +256,16 @@ class Session:
             self.push(frame)
 
     def _heed(self, speaker: Speaker, reply: Message) -> None:
-        """What an answer says about who speaks here."""
+        """Route a member's notices to this stream once a request for it succeeds: a refused one proves nothing."""
         error = getattr(reply, "error_code", pb.NONE)
         if error == pb.NOT_COORDINATOR:
             self._sessions.forget(*speaker)
-        elif isinstance(reply, pb.JoinGroupResponse) and error == pb.NONE:
+        elif error == pb.NONE and isinstance(reply, pb.JoinGroupResponse):
             self._sessions.heard(self, (speaker[0], reply.member_id))
+        elif (
+            error == pb.NONE and not self._sessions.hears(self, speaker) and self._caller.is_member(*speaker)
+        ):
+            self._sessions.heard(self, speaker)
 
     def _fail(self, request_id: int, code: grpc.StatusCode, message: str) -> None:
         failure = pb.Failure(grpc_code=code.value[0], message=message)

@@ -1,7 +1,8 @@
 """
 What the log has to say about a commit before its group hears of it: are its topics there, is its transaction open.
 
-As in Kafka, an unknown topic is refused whoever asks, and the rest of the request goes on without it.
+As in Kafka, an unknown topic is refused whoever asks, and the rest of the request goes on without it. That holds for
+offsets that an administrator sets as well.
 """
 
 import asyncio
@@ -14,9 +15,12 @@ from google.protobuf.message import Message
 from rota_coordinator.group.answers import Request, refused
 from rota_coordinator.slot import Answer, Committing, SlotState
 from rota_coordinator.topic_log import TopicLog
+from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 Submit = Callable[[Request, str], Answer]
+# Requests that store offsets.
+Storing = Committing | admin.AlterOffsetsRequest
 
 
 class TopicCommits:
@@ -26,7 +30,7 @@ class TopicCommits:
         self._log = log
         self._submit = submit
 
-    def submit(self, request: Committing, client_host: str) -> Answer:
+    def submit(self, request: Storing, client_host: str) -> Answer:
         """Hand a commit to its group, or what may be handed on of it."""
         error = self._error(request)
         if error:
@@ -51,7 +55,7 @@ class TopicCommits:
         self._submit(left, client_host).add_done_callback(partial(complete, request, refusals, answer))
         return answer
 
-    def _error(self, request: Committing) -> pb.ErrorCode.ValueType:
+    def _error(self, request: Storing) -> pb.ErrorCode.ValueType:
         if self._log.state is not SlotState.READY:
             return pb.COORDINATOR_LOAD_IN_PROGRESS
         # Without a group's name it is nobody's; the groups say so themselves.
@@ -67,10 +71,16 @@ def answered(reply: Message) -> Answer:
     return answer
 
 
+Stored = pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse | admin.AlterOffsetsResponse
+RESPONSES: Mapping[type[Storing], type[Stored]] = {
+    pb.CommitOffsetsRequest: pb.CommitOffsetsResponse,
+    pb.TxnCommitOffsetsRequest: pb.TxnCommitOffsetsResponse,
+    admin.AlterOffsetsRequest: admin.AlterOffsetsResponse,
+}
 Refusals = Mapping[str, pb.ErrorCode.ValueType]
 
 
-def without(request: Committing, refusals: Refusals) -> Committing:
+def without(request: Storing, refusals: Refusals) -> Storing:
     """The same request about the other topics."""
     left = copy.copy(request)
     del left.topics[:]
@@ -78,7 +88,7 @@ def without(request: Committing, refusals: Refusals) -> Committing:
     return left
 
 
-def complete(request: Committing, refusals: Refusals, answer: Answer, part: Answer) -> None:
+def complete(request: Storing, refusals: Refusals, answer: Answer, part: Answer) -> None:
     """The group has answered for the topics that are there."""
     if answer.done():
         return
@@ -90,11 +100,12 @@ def complete(request: Committing, refusals: Refusals, answer: Answer, part: Answ
     answer.set_result(None if reply is None else completed(request, refusals, reply))
 
 
-def completed(request: Committing, refusals: Refusals, reply: Message | None) -> Message:
+def completed(request: Storing, refusals: Refusals, reply: Message | None) -> Message:
     """The answer for all topics, in the order of the request."""
-    transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
-    whole = pb.TxnCommitOffsetsResponse() if transactional else pb.CommitOffsetsResponse()
-    if isinstance(reply, pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse):
+    if isinstance(reply, admin.AlterOffsetsResponse) and reply.error_code:
+        return reply
+    whole = RESPONSES[type(request)]()
+    if isinstance(reply, Stored):
         whole.error_code = reply.error_code
         rest = iter(reply.topics)
     else:

@@ -90,7 +90,16 @@ def joining(request: pb.JoinGroupRequest) -> str:
         first(text(name, getattr(request, name)) for name in named)
         or number_of("protocols", request.protocols, PROTOCOLS_MAX)
         or first(text("a protocol's name", protocol.name) for protocol in request.protocols)
+        or unnamed(request)
     )
+
+
+def unnamed(request: pb.JoinGroupRequest) -> str:
+    """An empty name: no other request can refer to it."""
+    if request.HasField("group_instance_id") and not request.group_instance_id:
+        return "group_instance_id is empty; omit it for a dynamic member, or name the instance"
+    number = next((n for n, protocol in enumerate(request.protocols, 1) if not protocol.name), 0)
+    return f"protocol {number} has no name; name every protocol that the member offers" if number else ""
 
 
 def syncing(request: pb.SyncGroupRequest) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rota_coordinator.group.commit import is_longer, room_error
 from rota_coordinator.group.consumer_protocol import PROTOCOL_TYPE, TopicPartition
 from rota_coordinator.group.effects import Effects
-from rota_coordinator.group.offsets import UNKNOWN_EPOCH, Offsets, removed
+from rota_coordinator.group.offsets import Offsets, removed
 from rota_coordinator.group.state import Group, State
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -109,7 +109,7 @@ def alter_offsets(
                 partition=partition.index,
                 topic_id=topic.topic_id,
                 offset=partition.offset,
-                leader_epoch=UNKNOWN_EPOCH,
+                leader_epoch=partition.leader_epoch,
                 metadata=partition.metadata,
                 committed_at_ms=now_ms,
             )

@@ -169,6 +169,8 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
         group.unsynced = group.unsynced - {old_id} | {member.member_id}
     effects.gone.append((group.group_id, old_id))
     group.touch(member, now_ms)  # with the session of the old one, until the new one is heard again
+    # As in Kafka, only a first join may expire while it is parked: this one waits for the round like any other.
+    member.is_new = False
     member.update(joining.request)
     member.client_host = joining.client_host
     if group.state is State.STABLE and group.members.elect_protocol() == group.protocol_name:

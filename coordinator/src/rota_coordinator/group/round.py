@@ -123,7 +123,7 @@ def leave_one(group: Group, effects: Effects, leaving: pb.LeavingMember) -> pb.E
     instance_id = instance_of(leaving)
     if not leaving.member_id:
         # An administrator removes an instance, whoever holds it.
-        holder = group.members.instances.get(instance_id or "")
+        holder = None if instance_id is None else group.members.instances.get(instance_id)
         if holder is None:
             return pb.UNKNOWN_MEMBER_ID
         remove(group, effects, group.members.by_id[holder])
@@ -139,10 +139,9 @@ def leave_one(group: Group, effects: Effects, leaving: pb.LeavingMember) -> pb.E
 
 
 def remove(group: Group, effects: Effects, member: Member) -> None:
-    """Take a member out. What it waits for is answered, or aborted, so that no call hangs."""
+    """Remove a member. Its parked calls are answered with UNKNOWN_MEMBER_ID, so that no call hangs."""
     unknown = pb.JoinGroupResponse(error_code=pb.UNKNOWN_MEMBER_ID, generation_id=-1)
     answer(effects, member.joining, unknown)
-    if member.syncing is not None:
-        effects.superseded.append(member.syncing)
+    answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.UNKNOWN_MEMBER_ID))
     group.unsynced.discard(member.member_id)
     group.drop(member, effects)

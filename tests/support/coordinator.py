@@ -10,6 +10,8 @@ from pathlib import Path
 
 import grpc
 
+from rota_proto.coordinator.v1.admin_pb2 import DescribeGroupsRequest
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2 import NONE
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
@@ -95,6 +97,13 @@ class Coordinator:
             request = log_pb2.CreateTopicsRequest(topics=[topic])
             made = LogStub(channel).CreateTopics(request, timeout=START_S)
         assert [each.error_code for each in made.topics] == [NONE]
+
+    def members_of(self, group: str) -> int:
+        """How many members the group has."""
+        with grpc.insecure_channel(self.address) as channel:
+            request = DescribeGroupsRequest(group_ids=[group])
+            described = AdminStub(channel).DescribeGroups(request, timeout=START_S)
+        return len(described.groups[0].members)
 
     @property
     def pid(self) -> int:

@@ -144,10 +144,10 @@ class Delivering(Deliveries):
         """What is assigned by hand."""
         return self._hand_picked.partitions
 
-    async def put_back(self) -> None:
-        """Let go of what was picked by hand."""
+    async def put_back(self, within_ms: int) -> None:
+        """Revoke the partitions that were assigned by hand."""
         async with self._changing:
-            await self._hand_picked.pick(frozenset(), self._offsets.own_tenure, self._leave_timeout_ms)
+            await self._hand_picked.pick(frozenset(), self._offsets.own_tenure, within_ms)
 
     async def drain(self, within_ms: int) -> int:
         """Hand out nothing more; how many records are still in hand when none is, or when time is up."""
@@ -373,7 +373,7 @@ class Delivering(Deliveries):
 
     @override
     async def subscribe(self, topics: Sequence[str], pattern: str) -> None:
-        await self.put_back()
+        await self.put_back(self._leave_timeout_ms)
         async with self._changing:
             if topics or pattern:
                 self._presence.subscribe(Subscription(tuple(topics), pattern))

@@ -8,6 +8,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+# The part of the drain time that is kept for leaving the group, and its limit.
+LEAVING_PART = 3
+LEAVING_MAX_MS = 5_000
+# Of the time that is left: for revoking, and again for LeaveGroup; the rest is for closing connections.
+REVOKING_SHARE = 0.4
+
 
 class Drains(Protocol):
     """Deliveries, as far as they drain; `rota_sidecar.delivering` has them."""
@@ -26,7 +32,8 @@ class Draining:
 
     def __init__(self, deliveries: Drains, timeout_ms: int, tell: Callable[[str, str], None]) -> None:
         self._deliveries = deliveries
-        self._timeout_ms = timeout_ms
+        self._leaving_ms = min(timeout_ms // LEAVING_PART, LEAVING_MAX_MS)
+        self._timeout_ms = timeout_ms - self._leaving_ms
         self._tell = tell
         self._for_good: asyncio.Task[int] | None = None
         self._hurrying: asyncio.Task[int] | None = None
@@ -53,6 +60,10 @@ class Draining:
             self._for_good = asyncio.ensure_future(self._deliveries.drain(self._timeout_ms))
             self._for_good.add_done_callback(self._finished)
         return await asyncio.shield(self._for_good)
+
+    def revoke_within_ms(self, left_ms: float) -> int:
+        """The time limit for revoking when the process is to end within `left_ms`, or when that time is over."""
+        return int(max(left_ms, self._leaving_ms) * REVOKING_SHARE)
 
     def hurry(self) -> None:
         """Wait for nobody any more."""

@@ -58,9 +58,9 @@ class Members:
             if ended.failed or not self._is_renamed or self._ending is not None:
                 return ended
 
-    def end(self, reason: str, *, leave_static: bool) -> None:
-        """Give up everything, leave, and end."""
-        self._ending = on.End(self._options.leave_timeout_ms, reason, leave_static=leave_static)
+    def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
+        """Revoke everything within this time, leave the group, and end."""
+        self._ending = on.End(within_ms, reason, leave_static=leave_static)
         self.now.tell(self._ending)
 
     def be_called(self, name: str) -> None:

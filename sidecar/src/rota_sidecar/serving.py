@@ -76,6 +76,7 @@ class Serving:
         self._metrics: Metrics | None = None
         self._doors = Doors(options, self._delivering, journal)
         self._ending: asyncio.Task[None] | None = None
+        self._has_signal = False
 
     def report_to_fleet(self, strategies: Strategies, arguments: Sequence[str]) -> None:
         """And take its orders. To be called before it runs."""
@@ -103,7 +104,7 @@ class Serving:
         """Until it has ended; why it failed, or nothing."""
         await self._doors.open(self._paths(), self._repacking)
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._end, number.name)
+            asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
         try:
             ended = await beside(self._members.run(), *self._tending())
             return ended.reason if ended.failed else ""
@@ -130,17 +131,26 @@ class Serving:
         await HttpDelivery(self._delivering, self._repacking, settings, self._journal.tell).run()
 
     def _end(self, reason: str) -> None:
-        """Drain, leave, and end; told again: wait for nobody any more."""
+        """Drain, leave the group and end, within the drain time."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._finish(reason))
             self._ending.add_done_callback(self._finished)
-        else:
+
+    def _end_by_signal(self, reason: str) -> None:
+        """The first signal ends the sidecar; the second one stops the wait for verdicts."""
+        if self._has_signal:
             self._draining.hurry()
+        self._has_signal = True
+        self._end(reason)
 
     async def _finish(self, reason: str) -> None:
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._options.drain_timeout_ms / 1000
         await self._draining.finish()
-        await self._delivering.put_back()
-        self._members.end(reason, leave_static=self._draining.is_scaled_away)
+        within_ms = self._draining.revoke_within_ms((ends_s - loop.time()) * 1000)
+        within_ms = min(within_ms, self._options.leave_timeout_ms)
+        await self._delivering.put_back(within_ms)
+        self._members.end(reason, within_ms, leave_static=self._draining.is_scaled_away)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

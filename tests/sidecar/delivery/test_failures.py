@@ -90,6 +90,17 @@ def test_a_revocation_waits_for_the_letters() -> None:
     assert committed(driven.last(do.Commit)) == {0: 1}
 
 
+def test_a_revocation_leaves_a_letter_that_cannot_be_written_to_the_next_owner() -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(1)
+    driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    driven.revoke(0)
+    driven.acknowledge()
+    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert committed(driven.last(do.Commit)) == {0: 0}
+
+
 def test_a_letter_of_what_is_lost_changes_nothing() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)

@@ -46,6 +46,23 @@ def test_when_time_is_up_it_says_how_many_are_left() -> None:
     assert driven.pass_time(1) == [do.Drained(10)]
 
 
+@pytest.mark.parametrize("draining_first", [True, False])
+def test_a_drain_does_not_wait_for_a_dead_letter_that_cannot_be_written(draining_first: bool) -> None:
+    driven = Driven(dead_letter_topic="orders.dlq").begin(0)
+    driven.read(2)
+    driven.judge(0, 0)
+    driven.judge(1, verdict=Verdict.DEAD_LETTER)
+    failure = on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic")
+    if not draining_first:
+        driven.step(failure)
+    driven.step(on.Drain(driven.now_ms + 30_000))
+    if draining_first:
+        assert "Drained" not in names(driven.answer_commit())
+        driven.step(failure)
+    assert driven.answer_commit()[-1] == do.Drained(0)
+    assert committed(driven.last(do.Commit)) == {0: 1}
+
+
 def test_whoever_drains_twice_is_told_twice() -> None:
     driven = Driven()
     assert driven.step(on.Drain(driven.now_ms + 30_000)) == [do.Drained(0)]

@@ -327,6 +327,14 @@ def test_a_round_that_lasts_longer_than_the_time_to_end_is_not_waited_for() -> N
     assert names(driven.pass_time(6)) == ["Lose", "LeaveGroup", "Forget"]
 
 
+def test_leaving_the_group_takes_no_longer_than_the_time_to_end() -> None:
+    for within_s, leaving_ms in ((30, 2_000), (1, 1_000)):
+        driven = Driven().join(0)
+        driven.end(within_s=within_s)
+        driven.give_up()
+        assert driven.last(do.Send).within_ms == leaving_ms
+
+
 def test_with_nothing_in_hand_it_ends_in_the_middle_of_a_round() -> None:
     driven = Driven()
     driven.start()

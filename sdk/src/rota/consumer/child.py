@@ -25,8 +25,8 @@ from rota.consumer.sidecars import Sidecar, Subscription
 
 log = logging.getLogger("rota.sidecar")
 MODULE = "rota_sidecar"
-# Longer than a sidecar takes to leave its group.
-END_S = 15.0
+# What a sidecar may take beyond its drain time, to close what it has open.
+CLOSING_S = 5.0
 LINES_MAX = 20
 LISTENS = "listening on "
 
@@ -74,6 +74,8 @@ class ChildSidecar(Sidecar):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
+            # Ctrl-C is the application's: it ends the sidecar when its own work is done.
+            start_new_session=True,
             env=environment(self._options),
         )
         listens = asyncio.Event()
@@ -113,11 +115,12 @@ class ChildSidecar(Sidecar):
             await self._link.close()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+            within_s = self._options.sidecar_drain_timeout_ms / 1000 + CLOSING_S
             try:
-                async with asyncio.timeout(END_S):
+                async with asyncio.timeout(within_s):
                     await self._process.wait()
             except TimeoutError:
-                log.warning("the consumer's own sidecar did not end in %s s, and is killed", END_S)
+                log.warning("the consumer's own sidecar did not end in %s s, and is killed", within_s)
                 self._process.kill()
                 await self._process.wait()
         if self._reading is not None:
@@ -144,6 +147,7 @@ def flags(options: Options, address: str, subscription: Subscription) -> Iterato
     yield f"--bootstrap-servers={address}"
     yield f"--group-id={options.group_id}"
     yield f"--client-id={options.client_id}"
+    yield f"--drain-timeout-ms={options.sidecar_drain_timeout_ms}"
     if subscription.topics:
         yield f"--topics={','.join(subscription.topics)}"
     if subscription.pattern:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SIDECAR = "ROTA_SIDECAR"
 MIB = 1 << 20
+# Of the drain time: what is left of it is for the handlers.
+SIDECAR_PART = 3
 
 
 class Settings(TypedDict, total=False):
@@ -29,6 +31,7 @@ class Settings(TypedDict, total=False):
     max_buffered_records: int
     buffer_memory: int
     default_api_timeout_ms: float
+    drain_timeout_ms: int
     consumer_timeout_ms: float
     key_deserializer: Deserializer
     value_deserializer: Deserializer
@@ -71,6 +74,8 @@ class Options:
     buffer_memory: int = 16 * MIB
     # How long calls wait for the sidecar that have no time of their own.
     default_api_timeout_ms: float = 60_000
+    # A clean end takes no longer: what handlers work on is finished, then the consumer's own sidecar commits and leaves.
+    drain_timeout_ms: int = 45_000
     # Iteration ends when nothing came for so long.
     consumer_timeout_ms: float = math.inf
     key_deserializer: Deserializer | None = None
@@ -136,6 +141,11 @@ class Options:
         return bool(self.bootstrap_servers) and not self.sidecar
 
     @property
+    def sidecar_drain_timeout_ms(self) -> int:
+        """The part of the drain time that is the own sidecar's, after the application has detached."""
+        return max(self.drain_timeout_ms // SIDECAR_PART, 1)
+
+    @property
     def address(self) -> str:
         """Of the sidecar that is there."""
         return self.sidecar or os.environ.get(SIDECAR, "")
@@ -168,6 +178,7 @@ POSITIVE = (
     "max_buffered_records",
     "buffer_memory",
     "default_api_timeout_ms",
+    "drain_timeout_ms",
     "consumer_timeout_ms",
 )
 NAMES = frozenset(each.name for each in fields(Options))

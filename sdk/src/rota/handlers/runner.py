@@ -5,7 +5,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -20,6 +19,7 @@ from rota.consumer.portions import Portion
 from rota.consumer.sidecars import Sidecar, Subscription
 from rota.handlers.handler import DeadLetter, Handler, Retry, Skip
 from rota.handlers.lanes import Job, Lanes
+from rota.handlers.threads import DaemonThreads
 from rota.records import Record, TopicPartition
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
@@ -64,12 +64,14 @@ class Runner(Hearer):
         self._lanes = Lanes(
             in_order=self._like.ordering == "partition", room=max(ROOM, 2 * self._like.concurrency)
         )
-        self._pool = ThreadPoolExecutor(self._like.concurrency, thread_name_prefix="rota-handler")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._pool = DaemonThreads(self._like.concurrency, "rota-handler")
+        self._tasks: dict[asyncio.Task[None], Job] = {}
         self._leaving: list[Leaving] = []
         self._outgoing: deque[pb.DeliverRequest] = deque()
         self._has_outgoing = asyncio.Event()
         self._ends = asyncio.Event()
+        # Limit for what runs when the runner is stopped.
+        self.finish_s = math.inf
         # Asked whenever the sidecar was told something; ends the run when it says yes.
         self.is_done: Callable[[], bool] = lambda: False
 
@@ -80,20 +82,35 @@ class Runner(Hearer):
         try:
             await self._ends.wait()
             self._lanes.stop()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            await self._finish()
             await self._flush()
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             await self._attaching.end()
             await self._sidecar.close()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown()
         if self._attaching.failed is not None:
             raise self._attaching.failed
 
+    async def _finish(self) -> None:
+        if not self._tasks:
+            return
+        within_s = None if math.isinf(self.finish_s) else self.finish_s
+        _, late = await asyncio.wait(self._tasks, timeout=within_s)
+        for task in late:
+            job = self._tasks[task]
+            log.warning(
+                "%s[%d] at offset %d: its handler has not returned within %g s of the stop; the process ends without "
+                "it, and the record is delivered again",
+                *job.place,
+                job.record.offset,
+                self.finish_s,
+            )
+            task.cancel()
+
     def stop(self) -> None:
-        """Begin nothing more, and go when what runs is done."""
+        """Begin nothing more, and end when what runs is done, or after `finish_s`."""
         self._ends.set()
 
     # What the sidecar says
@@ -170,8 +187,8 @@ class Runner(Hearer):
     def _begin(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             task = asyncio.create_task(self._work(job))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = job
+            task.add_done_callback(self._tasks.pop)
 
     async def _work(self, job: Job) -> None:
         judgement = await self._judgement(job)

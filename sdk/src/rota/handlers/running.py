@@ -29,6 +29,9 @@ def run(*handlers: Handler, dead_letter_topic: str = "", **settings: Unpack[Sett
     """
     Run handlers until SIGTERM or SIGINT: what is being worked on is finished first, and nothing else is begun.
 
+    It returns within `drain_timeout_ms` of the signal: a handler that has not returned after two thirds of that is
+    abandoned and its record delivered again; the last third is for committing and leaving the group.
+
     Settings are those of a consumer. With `bootstrap_servers=` it starts a sidecar of its own, which is set as the
     handlers want it; a sidecar that is there must be set so already. `dead_letter_topic` takes the records that have
     failed for good; without it they stop their partition.
@@ -59,6 +62,7 @@ def _options(like: Handler, settings: Settings, dead_letter_topic: str) -> Optio
 
 async def _run(handlers: tuple[Handler, ...], options: Options) -> None:
     runner = Runner(handlers, sidecar_of(options), options.client_id, clocks().monotonic_s)
+    runner.finish_s = (options.drain_timeout_ms - options.sidecar_drain_timeout_ms) / 1000
     if threading.current_thread() is threading.main_thread():
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

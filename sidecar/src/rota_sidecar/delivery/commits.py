@@ -32,7 +32,7 @@ def own_point(core: Core, place: Place) -> Point | None:
             return book.ledger.close()
         case _:
             is_quiet = core.application is None or core.draining is not None
-            return book.ledger.close() if is_quiet and book.is_idle else book.ledger.point
+            return book.ledger.close() if is_quiet and book.is_replaceable else book.ledger.point
 
 
 def is_durable(place: Place, point: Point) -> bool:

@@ -35,6 +35,6 @@ def _is_done(core: Core) -> bool:
     if core.in_hand:
         return False
     return all(
-        (place.book is None or place.book.is_idle) and commits.has_settled(core, place)
+        (place.book is None or place.book.is_replaceable) and commits.has_settled(core, place)
         for place in core.places.values()
     )

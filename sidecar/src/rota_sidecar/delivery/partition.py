@@ -52,7 +52,12 @@ class Book:
 
     @property
     def is_replaceable(self) -> bool:
-        """Nobody works on anything in it: a letter that could not be written is one that is still to be written."""
+        """
+        No record of it is in flight, and no dead letter is being written.
+
+        A dead letter that could not be written is not waited for: its record is not committed, and the next owner, or
+        the next book, writes it.
+        """
         return not self.in_hand and not self.letters
 
 
@@ -116,7 +121,7 @@ class LettingGo:
     @property
     def is_finished(self) -> bool:
         """Nobody in front of the coordinator is waited for."""
-        return self.hurried or (self.event_id is None and (self.book is None or self.book.is_idle))
+        return self.hurried or (self.event_id is None and (self.book is None or self.book.is_replaceable))
 
 
 State = Finding | LookingUp | Running | Stopped | LettingGo

@@ -30,6 +30,8 @@ class Ending(NamedTuple):
     reason: str
     final: bool
     leave_static: bool
+    # How long LeaveGroup may take, after the deadline.
+    goodbye_ms: int
 
 
 class Core:
@@ -193,10 +195,11 @@ class Core:
         """Stop, or be down."""
         leaves = self.config.instance_id is None or leave_static
         goodbye = None
+        within_ms = GOODBYE_TIMEOUT_MS if self.ending is None else self.ending.goodbye_ms
         if leaves and self.is_connected and self.identity.member_id:
             goodbye = self.call()
             request = self.requests.leave(self.identity, reason)
-            self.actions.append(do.Send(goodbye, request, GOODBYE_TIMEOUT_MS))
+            self.actions.append(do.Send(goodbye, request, within_ms))
             self.actions.append(do.Forget())
         self.holdings.forget_generation()
         # Who has not said goodbye may come back as who it was.

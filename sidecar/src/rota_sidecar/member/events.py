@@ -24,7 +24,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Give up everything within this time and be no member any more."""
+    """Revoke everything within this time, then leave the group; LeaveGroup takes at most the same time again."""
 
     within_ms: int
     reason: str

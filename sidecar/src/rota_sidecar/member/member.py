@@ -14,7 +14,7 @@ from rota_sidecar.member import liveness, offsets, rounds
 from rota_sidecar.member import states as st
 from rota_sidecar.member.actions import Action
 from rota_sidecar.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.member.core import Core, Ending
+from rota_sidecar.member.core import GOODBYE_TIMEOUT_MS, Core, Ending
 from rota_sidecar.member.identity import Identity
 from rota_sidecar.member.liveness import Alarm
 from rota_sidecar.member.partitions import Partition, Tenure
@@ -106,7 +106,13 @@ def _heed(core: Core, wish: on.Wish) -> None:
 
 
 def _end(core: Core, wish: on.End) -> None:
-    ending = Ending(core.now_ms + wish.within_ms, wish.reason, wish.final, wish.leave_static)
+    ending = Ending(
+        core.now_ms + wish.within_ms,
+        wish.reason,
+        wish.final,
+        wish.leave_static,
+        min(wish.within_ms, GOODBYE_TIMEOUT_MS),
+    )
     match core.state:
         case st.Stopped():
             return

@@ -60,7 +60,11 @@ def add_times(parser: argparse.ArgumentParser) -> None:
         ("heartbeat-interval-ms", 3_000, "how often to say that it lives"),
         ("rebalance-timeout-ms", 300_000, "how long a rebalance waits for this member"),
         ("topics-refresh-ms", 30_000, "how often to look for topics and partitions"),
-        ("leave-timeout-ms", 10_000, "on SIGTERM: how long the application may take to let go"),
+        (
+            "leave-timeout-ms",
+            10_000,
+            "on SIGTERM, after the drain: how long the application may take to let go",
+        ),
     ):
         parser.add_argument(f"--{flag}", type=int, default=default, metavar="N", help=meaning)
 

@@ -59,7 +59,9 @@ NUMBERS = {
     "ahead-bytes-max": Number(1 << 20, 1, AHEAD_MAX, "how much of a partition is read ahead"),
     "ahead-bytes-total-max": Number(16 << 20, 1, AHEAD_MAX, "the same for all partitions together"),
     "delivery-timeout-ms": Number(30_000, 1, INT32_MAX, "with --delivery-url: how long an answer may take"),
-    "drain-timeout-ms": Number(45_000, 1, INT32_MAX, "on SIGTERM and /drain: how long to wait for verdicts"),
+    "drain-timeout-ms": Number(
+        45_000, 1, INT32_MAX, "on SIGTERM: the time to drain and to leave; on /drain: to wait for verdicts"
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from rota.consumer.core import Kind
 from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.portions import Portion
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.handlers.failures import line_of
 from rota.handlers.handler import DeadLetter, Handler, Retry, Skip
 from rota.handlers.lanes import Job, Lanes
 from rota.handlers.threads import DaemonThreads
@@ -217,7 +218,8 @@ class Runner(Hearer):
         except Skip as skip:
             judgement.verdict, judgement.reason = pb.SKIP, skip.reason
         except Exception as error:
-            log.exception("%s[%d] at offset %d comes again", *job.place, job.record.offset)
+            log.warning("%s[%d] at offset %d is retried: %s", *job.place, job.record.offset, line_of(error))
+            log.debug("the whole traceback", exc_info=error)
             judgement.verdict = pb.RETRY
             judgement.reason = f"{type(error).__name__}: {error}"
         judgement.reason = judgement.reason[:REASON_LENGTH_MAX]

@@ -39,6 +39,10 @@ class Somebody(Application):
         self.told.append(event)
 
     @override
+    def report(self, error: do.PartitionError) -> None:
+        raise AssertionError("no partition stands still")
+
+    @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         raise AssertionError("there are no records")
 

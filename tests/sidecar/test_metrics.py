@@ -25,12 +25,12 @@ from rota_sidecar.repacking import Repacking
 
 ORDERS_0 = Partition("orders", 0)
 TENURE = Tenure(1, "m", 1, 1)
-NOTHING = Facts(None, None, None, None, None, is_done=False, rate=None, in_hand=0)
+NOTHING = Facts(None, None, None, None, None, is_done=False, rate=None, in_hand=0, problem="")
 LABELS = '{group="g",partition="0",topic="orders"}'
 
 
 def view(**changes: object) -> PartitionView:
-    plain = PartitionView(TENURE, 5, 5, Bounds(0, 5), 0, 0, None, None, "")
+    plain = PartitionView(TENURE, 5, 5, Bounds(0, 5), 0, 0, None, None, "", "")
     return plain._replace(**changes)  # type: ignore[arg-type]
 
 

@@ -58,6 +58,11 @@ class Attachment:
         if self._spoken_to is not None:
             self._spoken_to.tell(event)
 
+    def report(self, error: do.PartitionError) -> None:
+        """If it is still there; another application is told when it has acknowledged the partitions."""
+        if self._spoken_to is not None:
+            self._spoken_to.report(error)
+
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         """If it is still there; what it does not get it is not charged with."""
         if self._spoken_to is not None:

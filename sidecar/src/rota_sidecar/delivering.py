@@ -250,6 +250,8 @@ class Delivering(Deliveries):
                 self._ask_coordinator(action)
             case do.Tell():
                 self._attachment.tell(action)
+            case do.PartitionError():
+                self._attachment.report(action)
             case do.GiveUp() | do.Leave() | do.Rejoin():
                 self._tell_member(action)
             case _:

@@ -88,7 +88,8 @@ class Errands:
         try:
             bounds = await self._means.records.bounds(action.partitions, LOOK_UP_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
-            self._tell(on.LookedUp(action.request, {}, str(failure)))
+            refused = isinstance(failure, Refused)
+            self._tell(on.LookedUp(action.request, {}, str(failure), refused))
         else:
             self._tell(on.LookedUp(action.request, bounds))
 

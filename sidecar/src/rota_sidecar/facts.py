@@ -25,6 +25,8 @@ class Facts(NamedTuple):
     is_done: bool
     rate: float | None
     in_hand: int
+    # What is wrong with it now; empty = nothing.
+    problem: str
 
     @property
     def lag(self) -> int | None:
@@ -61,6 +63,7 @@ def facts_of(
                 is_done=is_done(view, bounds),
                 rate=None if seen is None else seen.rate,
                 in_hand=view.in_hand,
+                problem=view.problem,
             ),
         )
 

@@ -49,5 +49,6 @@ def stuck(delivering: Delivering) -> str:
         if view.stopped:
             return f"{named([partition])}: {view.stopped}"
         if view.position is None:
-            return f"it is not known yet where {named([partition])} begins"
+            why = view.problem or "it is not known yet where it begins"
+            return f"{named([partition])}: {why}"
     return ""

@@ -17,6 +17,7 @@ from rota_sidecar import adapters
 from rota_sidecar.adapters import Strategies
 from rota_sidecar.by_hand import ByHand
 from rota_sidecar.counts import Counts
+from rota_sidecar.dead_letter_topic import DeadLetterTopic
 from rota_sidecar.dead_letters import letter_of
 from rota_sidecar.delivering import Delivering
 from rota_sidecar.doors import Doors
@@ -117,12 +118,16 @@ class Serving:
         """What goes on beside the member."""
         yield self._delivering.run()
         yield self._ends.run()
+        yield DeadLetterTopic(self._means.topics, self._dead_letter_topic, self._complain).run()
         if self._options.ends_with_stdin:
             yield self._minding_input()
         if self._options.delivery_url:
             yield self._delivering_by_http()
         if self._fleet is not None:
             yield self._fleet.run()
+
+    def _dead_letter_topic(self) -> str:
+        return self._delivering.config.dead_letter_topic
 
     async def _delivering_by_http(self) -> None:
         from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -88,8 +89,8 @@ class Place:
 
 def known(number: int, **changed: int | None) -> pb.PartitionReport:
     """A partition of which all is known."""
-    said: dict[str, int | None] = {"position": 100, "committed": 90, "start": 0, "end": 120}
-    told = {name: value for name, value in {**said, **changed}.items() if value is not None}
+    said: dict[str, Any] = {"position": 100, "committed": 90, "start": 0, "end": 120}
+    told: dict[str, Any] = {name: value for name, value in {**said, **changed}.items() if value is not None}
     return pb.PartitionReport(topic="orders", partition=number, arrival_rate=2.5, **told)
 
 

@@ -47,10 +47,14 @@ class Talk:
     def stub(self) -> "ConsumerAsyncStub":
         return ConsumerStub(self.channel)
 
-    async def attach(self, client_id: str = "", *, reads_itself: bool = False) -> AttachStream:
+    async def attach(
+        self, client_id: str = "", *, reads_itself: bool = False, takes_errors: bool = False
+    ) -> AttachStream:
         """An Attach stream that is open, after its Attached."""
         stream = self.stub.Attach()
-        hello = pb.AttachRequest.Hello(client_id=client_id, reads_itself=reads_itself)
+        hello = pb.AttachRequest.Hello(
+            client_id=client_id, reads_itself=reads_itself, takes_errors=takes_errors
+        )
         await stream.write(pb.AttachRequest(hello=hello))
         response = await stream.read()
         assert isinstance(response, pb.AttachResponse)

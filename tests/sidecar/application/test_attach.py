@@ -10,6 +10,7 @@ import pytest
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application import streams, telling
+from rota_sidecar.application.translating import errors_to
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.config import CommitMode, DeliveryConfig
@@ -191,6 +192,53 @@ def test_ten_thousand_partitions_with_the_longest_names_fit_into_a_message() -> 
     book.tell(told(1, do.Kind.ASSIGNED, *partitions), NOW_MS)
     message = book._waiting.get_nowait()
     assert message.ByteSize() < 4 << 20
+
+
+def stalled(*partitions: Partition, kind: do.ErrorKind = do.ErrorKind.NO_OFFSET) -> do.PartitionError:
+    return do.PartitionError(12, kind, partitions, "nothing is committed; seek")
+
+
+def test_an_error_says_which_partitions_stand_still_and_why_and_asks_for_nothing(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach(takes_errors=True)
+        talk.deliveries.there.report(stalled(P1, P0))
+        talk.deliveries.there.tell(told(8, do.Kind.ASSIGNED, P0))
+        assert await stream.read() == pb.AttachResponse(
+            error=pb.AttachResponse.PartitionError(
+                kind=pb.PARTITION_ERROR_KIND_NO_OFFSET,
+                partitions=[at("orders", 0), at("orders", 1)],
+                message="nothing is committed; seek",
+                ledger=12,
+            )
+        )
+        await stream.write(acknowledge((await event_of(stream)).event_id))
+        await stream.write(goodbye())
+        await talk.deliveries.until(lambda: talk.deliveries.detached)
+        assert talk.deliveries.heard == [on.Acknowledged(8)]
+
+    play(tmp_path, story)
+
+
+def test_an_application_that_does_not_know_errors_gets_none(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach()
+        talk.deliveries.there.report(stalled(P0))
+        talk.deliveries.there.tell(told(8, do.Kind.ASSIGNED, P0))
+        assert (await event_of(stream)).kind == pb.ASSIGNED
+
+    play(tmp_path, story)
+
+
+def test_every_kind_of_error_has_its_name_in_the_contract() -> None:
+    for kind in do.ErrorKind:
+        (message,) = errors_to(stalled(P0, kind=kind), 10)
+        name = pb.PartitionErrorKind.Name(message.error.kind)
+        assert name == f"PARTITION_ERROR_KIND_{kind.name}"
+
+
+def test_an_error_of_very_many_partitions_comes_in_several_messages() -> None:
+    partitions = [Partition("orders", number) for number in range(5)]
+    assert [len(each.error.partitions) for each in errors_to(stalled(*partitions), 2)] == [2, 2, 1]
 
 
 def test_an_application_that_reads_no_events_is_ended(

@@ -102,6 +102,15 @@ def stopped() -> Driven:
     return driven
 
 
+def stopped_untold() -> Driven:
+    """Its assignment is not acknowledged."""
+    driven = Driven(initial_offset=Reset.NONE)
+    driven.attach(credit=1_000)
+    driven.assign(0)
+    driven.find(-1)
+    return driven
+
+
 def expired() -> Driven:
     driven = Driven().begin(0)
     driven.read(3)
@@ -146,6 +155,7 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Running, with a dead letter": running_with_letter,
     "Running, unattended": running_unattended,
     "Stopped, without a beginning": stopped,
+    "Stopped, not acknowledged": stopped_untold,
     "Stopped, expired": expired,
     "LettingGo": letting_go,
     "LettingGo, committing": letting_go_committing,

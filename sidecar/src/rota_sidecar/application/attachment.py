@@ -33,8 +33,11 @@ REFUSALS_PER_MESSAGE = 1_000
 class Attachment(Application):
     """To be made on a running loop."""
 
-    def __init__(self, deliveries: Deliveries, repacking: Repacking, *, reads_itself: bool) -> None:
+    def __init__(
+        self, deliveries: Deliveries, repacking: Repacking, *, reads_itself: bool, takes_errors: bool
+    ) -> None:
         self.reads_itself = reads_itself
+        self._takes_errors = takes_errors
         # Given by the deliveries.
         self.session = 0
         # Its last word came: it goes in good order.
@@ -62,6 +65,15 @@ class Attachment(Application):
             self._drop(self._outgoing.drop(lambda part: part.partition in event.partitions))
         try:
             self.telling.tell(event, self._deliveries.now_ms())
+        except Refusal as refusal:
+            self.end(refusal)
+
+    @override
+    def report(self, error: do.PartitionError) -> None:
+        if not self._takes_errors:
+            return
+        try:
+            self.telling.report(error)
         except Refusal as refusal:
             self.end(refusal)
 

@@ -118,6 +118,10 @@ class HttpDelivery(Application):
                 self._revoking = [each for each in self._revoking if each.partitions - event.partitions]
 
     @override
+    def report(self, error: do.PartitionError) -> None:
+        """The journal has it; a POST has no place for it."""
+
+    @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
             handover = deliver.handover

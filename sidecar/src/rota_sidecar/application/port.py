@@ -17,6 +17,10 @@ class Application(Protocol):
         """Something happens to partitions."""
         ...
 
+    def report(self, error: do.PartitionError) -> None:
+        """It gets no records of some partitions, for a reason to which it can react."""
+        ...
+
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         """Records, as far as it gave credit."""
         ...

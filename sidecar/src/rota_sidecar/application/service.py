@@ -62,7 +62,12 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     async def Attach(self, request_iterator: Frames, context: Context) -> None:  # type: ignore[override]  # writes for itself
         requests = streams.well_formed(request_iterator, pb.AttachRequest)
         hello = (await streams.hello(requests, "Attach")).hello
-        attachment = Attachment(self._deliveries, self._repacking, reads_itself=hello.reads_itself)
+        attachment = Attachment(
+            self._deliveries,
+            self._repacking,
+            reads_itself=hello.reads_itself,
+            takes_errors=hello.takes_errors,
+        )
         try:
             attachment.session = self._deliveries.attach(
                 attachment,

@@ -10,7 +10,7 @@ from collections import Counter
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.refusals import out_of_turn, too_much
-from rota_sidecar.application.translating import events_to
+from rota_sidecar.application.translating import errors_to, events_to
 from rota_sidecar.delivery import actions as do
 
 # With names of 249 characters they take 3 MiB.
@@ -38,6 +38,15 @@ class Telling:
             if event.kind is not do.Kind.REVOKED:
                 self._events[self._last_id] = event.event_id
                 self._parts[event.event_id] += 1
+        self._check_bound()
+
+    def report(self, error: do.PartitionError) -> None:
+        """After all events. Raises a Refusal when nobody reads them."""
+        for message in errors_to(error, PARTITIONS_PER_EVENT):
+            self._waiting.put_nowait(message)
+        self._check_bound()
+
+    def _check_bound(self) -> None:
         if max(self._waiting.qsize(), len(self._events)) > EVENTS_MAX:
             raise too_much(
                 f"{EVENTS_MAX} events wait for the application: read them, and acknowledge each one, in an attachment "

@@ -36,6 +36,15 @@ KINDS: Mapping[do.Kind, pb.RebalanceEventKind.ValueType] = {
     do.Kind.LOST: pb.LOST,
 }
 
+ERROR_KINDS: Mapping[do.ErrorKind, pb.PartitionErrorKind.ValueType] = {
+    do.ErrorKind.NO_OFFSET: pb.PARTITION_ERROR_KIND_NO_OFFSET,
+    do.ErrorKind.OFFSET_OUT_OF_RANGE: pb.PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE,
+    do.ErrorKind.UNKNOWN_TOPIC: pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC,
+    do.ErrorKind.TOPIC_AUTHORIZATION: pb.PARTITION_ERROR_KIND_TOPIC_AUTHORIZATION,
+    do.ErrorKind.GROUP_AUTHORIZATION: pb.PARTITION_ERROR_KIND_GROUP_AUTHORIZATION,
+    do.ErrorKind.CORRUPT_RECORD: pb.PARTITION_ERROR_KIND_CORRUPT_RECORD,
+}
+
 # ------------------------------------------------------------------------------------------------ what is heard
 
 
@@ -143,6 +152,20 @@ def events_to(tell: do.Tell, now_ms: int, partitions_max: int) -> Iterator[pb.At
             event.deadline_ms = max(tell.deadline_ms - now_ms, 0)
         yield pb.AttachResponse(event=event)
         first = False
+
+
+def errors_to(error: do.PartitionError, partitions_max: int) -> Iterator[pb.AttachResponse]:
+    """Partitions that stand still: several messages where they are too many for one."""
+    remaining = iter(sorted(error.partitions))
+    while part := list(islice(remaining, partitions_max)):
+        yield pb.AttachResponse(
+            error=pb.AttachResponse.PartitionError(
+                kind=ERROR_KINDS[error.kind],
+                partitions=map(partition_to, part),
+                message=error.message,
+                ledger=error.ledger,
+            )
+        )
 
 
 def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:

@@ -112,6 +112,32 @@ class Tell:
     reason: str = ""
 
 
+class ErrorKind(Enum):
+    """Why an application gets no records of a partition, as far as it can react to that."""
+
+    # Nothing is committed, and the settings name no position to begin at.
+    NO_OFFSET = "no offset"
+    OFFSET_OUT_OF_RANGE = "offset out of range"
+    UNKNOWN_TOPIC = "unknown topic"
+    TOPIC_AUTHORIZATION = "topic authorization"
+    GROUP_AUTHORIZATION = "group authorization"
+    CORRUPT_RECORD = "corrupt record"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionError:
+    """
+    Tell the application why it gets no records of these partitions: once per occurrence, and after it has acknowledged them.
+
+    A seek that is answered with this ledger or a higher one came later, and has settled the error.
+    """
+
+    ledger: int
+    kind: ErrorKind
+    partitions: Sequence[Partition]
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Deliver:
     """Hand these over."""
@@ -183,6 +209,7 @@ Action = (
     | Leave
     | Rejoin
     | Tell
+    | PartitionError
     | Deliver
     | Refuse
     | Answer

@@ -8,7 +8,7 @@ from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery import starting
 from rota_sidecar.delivery.core import Ask, Core
 from rota_sidecar.delivery.errors import Error
-from rota_sidecar.delivery.partition import Book, Edge, LettingGo, Place, Running, Stopped, Wish
+from rota_sidecar.delivery.partition import Book, Edge, LettingGo, Place, Running, Stopped, Subject, Wish
 from rota_sidecar.member.partitions import Partition
 
 # Questions that wait for their answers.
@@ -89,6 +89,7 @@ def _settle(core: Core, place: Place, offset: int) -> None:
 def _go_on(place: Place, book: Book) -> None:
     """It is known again where to read on."""
     book.expired = ""
+    place.said.pop(Subject.BEGINNING, None)
     place.state = Running(book)
 
 

@@ -128,6 +128,7 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
             continue
         if place.told == event.event_id:
             place.acknowledged = True
+            core.tell_errors(place)
         if isinstance(place.state, LettingGo) and place.state.event_id == event.event_id:
             place.state.event_id = None
             # What it still has of it, it has not begun, and gives no verdict on.

@@ -13,7 +13,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery.config import CommitMode, DeliveryConfig
 from rota_sidecar.delivery.errors import Error, sentence_of
-from rota_sidecar.delivery.partition import Book, LookingUp, Place, Subject, Terms, Wish
+from rota_sidecar.delivery.partition import Book, LookingUp, Place, Said, Subject, Terms, Wish
 from rota_sidecar.ledger.ledger import Ledger
 from rota_sidecar.member.partitions import Offset, Partition, Tenure
 
@@ -176,6 +176,7 @@ class Core:
         self.timers: dict[TimerKey, int] = {}
         self._numbers = 0
         self._problems: dict[str, list[Partition]] = {}
+        self._errors: dict[Said, list[Partition]] = {}
 
     def number(self) -> int:
         """One that nothing had before."""
@@ -313,11 +314,26 @@ class Core:
 
     # Saying what is wrong
 
-    def complain(self, place: Place, subject: Subject, sentence: str) -> None:
-        """Say it, unless that was the last thing said."""
-        if place.said.get(subject) != sentence:
-            place.said[subject] = sentence
-            self._problems.setdefault(sentence, []).append(place.partition)
+    def complain(
+        self, place: Place, subject: Subject, sentence: str, kind: do.ErrorKind | None = None
+    ) -> None:
+        """Say it, unless that was the last thing said; with a kind the application is told as well."""
+        said = Said(sentence, kind)
+        if place.said.get(subject) == said:
+            return
+        place.said[subject] = said
+        self._problems.setdefault(sentence, []).append(place.partition)
+        if place.acknowledged:
+            self._tell_error(place, said)
+
+    def tell_errors(self, place: Place) -> None:
+        """Tell the application, which has just acknowledged the partition, of all errors that it still has."""
+        for said in place.said.values():
+            self._tell_error(place, said)
+
+    def _tell_error(self, place: Place, said: Said) -> None:
+        if said.kind is not None:
+            self._errors.setdefault(said, []).append(place.partition)
 
     def complain_of_all(self, sentence: str) -> None:
         """Say what is wrong with everything."""
@@ -325,6 +341,10 @@ class Core:
 
     def say_problems(self) -> None:
         """One sentence for all partitions that it is true of."""
+        for (message, kind), partitions in self._errors.items():
+            assert kind is not None
+            self.actions.append(do.PartitionError(self.number(), kind, partitions, message))
+        self._errors.clear()
         for sentence, partitions in self._problems.items():
             self.actions.append(do.Problem(sentence, partitions))
         self._problems.clear()

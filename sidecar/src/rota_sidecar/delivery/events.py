@@ -89,6 +89,8 @@ class LookedUp:
     request: int
     bounds: Mapping[Partition, "Bounds"]
     problem: str = ""
+    # The engine refuses this client; asking again does not help.
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
+from rota_sidecar.delivery.actions import ErrorKind
 from rota_sidecar.delivery.events import AskedOffset, Bounds
 from rota_sidecar.ledger.ledger import Ledger
 from rota_sidecar.ledger.marks import Point
@@ -137,6 +138,13 @@ class Subject(Enum):
     COMMITTING = auto()
 
 
+class Said(NamedTuple):
+    """What is wrong with a partition, as long as it lasts; `kind` where the application is told as well."""
+
+    sentence: str
+    kind: ErrorKind | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A commit that somebody asked for; None = as far as verdicts go."""
@@ -172,7 +180,7 @@ class Place:
     wishes: deque[Wish] = field(default_factory=deque)
     commit_attempts: int = 0
     commit_retry_ms: int = 0
-    said: dict[Subject, str] = field(default_factory=dict)
+    said: dict[Subject, Said] = field(default_factory=dict)
 
     @property
     def book(self) -> Book | None:

@@ -8,6 +8,12 @@ from rota_sidecar.delivery.partition import Book, Place, Subject
 
 # However many partitions there are, each may read ahead so much.
 SHARE_MIN_BYTES = 16 << 10
+# Of what the application is told; what is out of range is told when its partition stops.
+KINDS = {
+    on.Trouble.UNKNOWN_TOPIC: do.ErrorKind.UNKNOWN_TOPIC,
+    on.Trouble.DENIED: do.ErrorKind.TOPIC_AUTHORIZATION,
+    on.Trouble.CORRUPT: do.ErrorKind.CORRUPT_RECORD,
+}
 
 
 def share_bytes(core: Core) -> int:
@@ -83,6 +89,7 @@ def _react(core: Core, place: Place, book: Book, event: on.ReadFailed) -> None:
                 place,
                 Subject.READING,
                 f"records cannot be read, which is tried again and again: {event.sentence}",
+                KINDS.get(event.trouble),
             )
             book.fetch_retry_ms = core.retry_at(Timer.READ, place.partition, book.fetch_attempts)
             book.fetch_attempts += 1

@@ -21,6 +21,7 @@ from rota_sidecar.delivery.partition import (
     LookingUp,
     Place,
     Running,
+    Said,
     Stopped,
     Subject,
 )
@@ -30,6 +31,13 @@ from rota_sidecar.member.partitions import Partition
 
 EDGES = {Reset.EARLIEST: Edge.START, Reset.LATEST: Edge.END}
 REMEDY = "seek, or reset the offsets of the group"
+KINDS = {
+    pb.GROUP_AUTHORIZATION_FAILED: do.ErrorKind.GROUP_AUTHORIZATION,
+    pb.TOPIC_AUTHORIZATION_FAILED: do.ErrorKind.TOPIC_AUTHORIZATION,
+}
+NOTHING = Said("nothing is committed", do.ErrorKind.NO_OFFSET)
+VANISHED = Said("what was committed has vanished", do.ErrorKind.NO_OFFSET)
+NOT_THERE = "it does not exist: create the topic, or leave it out of the group's subscription"
 
 
 def assigned(core: Core, event: on.Assigned) -> None:
@@ -121,6 +129,7 @@ def _complain_of_finding(core: Core, place: Place, error: Error) -> None:
             Subject.BEGINNING,
             f"what group {core.config.group_id} has committed cannot be read, the coordinator says "
             f"{name_of(error)}: it is tried again and again, mend what that names",
+            KINDS.get(error),
         )
 
 
@@ -132,18 +141,18 @@ def _begin(core: Core, place: Place, stored: on.Stored) -> None:
         core.remembered[place.partition] = stored.offset
         open_book(core, place, stored.offset, mark=read_mark(stored.metadata))
     elif place.partition in core.remembered:
-        _begin_by(core, place, core.config.on_offset_expired, "what was committed has vanished")
+        _begin_by(core, place, core.config.on_offset_expired, VANISHED)
     elif place.appeared_later:
         look_up(core, place, Edge.START)
     else:
-        _begin_by(core, place, core.config.initial_offset, "nothing is committed")
+        _begin_by(core, place, core.config.initial_offset, NOTHING)
 
 
-def _begin_by(core: Core, place: Place, reset: Reset, why: str, book: Book | None = None) -> None:
+def _begin_by(core: Core, place: Place, reset: Reset, why: Said, book: Book | None = None) -> None:
     """Where the settings say; `book` is what was read before, if anything."""
     if reset is Reset.NONE:
-        sentence = f"group {core.config.group_id} does not know where to read on: {why}; {REMEDY}"
-        core.complain(place, Subject.BEGINNING, sentence)
+        sentence = f"group {core.config.group_id} does not know where to read on: {why.sentence}; {REMEDY}"
+        core.complain(place, Subject.BEGINNING, sentence, why.kind)
         if book is None:
             core.drop_book(place)
         place.state = Stopped(sentence, book)
@@ -170,9 +179,11 @@ def looked_up(core: Core, event: on.LookedUp) -> None:
             case LookingUp(request=event.request) as state:
                 bounds = event.bounds.get(place.partition)
                 if bounds is None:
-                    problem = event.problem or "it is not there"
                     core.complain(
-                        place, Subject.BEGINNING, f"the ends of the log cannot be looked up: {problem}"
+                        place,
+                        Subject.BEGINNING,
+                        f"the ends of the log cannot be looked up: {event.problem or NOT_THERE}",
+                        _kind_of(event),
                     )
                     _ask_later(core, place, state)
                 elif state.ask is None and _is_being_decided(core, place):
@@ -181,6 +192,13 @@ def looked_up(core: Core, event: on.LookedUp) -> None:
                     _begin_at_edge(core, place, state, bounds)
             case _:
                 pass
+
+
+def _kind_of(event: on.LookedUp) -> do.ErrorKind | None:
+    """Of a partition without an answer: where nothing went wrong, it does not exist."""
+    if event.refused:
+        return do.ErrorKind.TOPIC_AUTHORIZATION
+    return None if event.problem else do.ErrorKind.UNKNOWN_TOPIC
 
 
 def _begin_at_edge(core: Core, place: Place, state: LookingUp, bounds: on.Bounds) -> None:
@@ -248,13 +266,14 @@ def expire(core: Core, place: Place, book: Book) -> None:
             f"group {core.config.group_id} reads on at the {reset.value} record, as set for offsets that have "
             f"expired: {book.expired}",
         )
-    _begin_by(core, place, reset, book.expired, book)
+    _begin_by(core, place, reset, Said(book.expired, do.ErrorKind.OFFSET_OUT_OF_RANGE), book)
 
 
 def begin_in_other_topic(core: Core, place: Place, why: str) -> None:
     """A topic was made again under the same name: its records are others."""
     place.durable = None
-    _begin_by(core, place, core.config.on_offset_expired, why)
+    said = Said(why, do.ErrorKind.OFFSET_OUT_OF_RANGE)
+    _begin_by(core, place, core.config.on_offset_expired, said)
 
 
 def begin_anew(core: Core) -> None:

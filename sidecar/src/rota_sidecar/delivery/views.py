@@ -5,7 +5,16 @@ from typing import NamedTuple
 
 from rota_sidecar.delivery.core import Core
 from rota_sidecar.delivery.events import Bounds
-from rota_sidecar.delivery.partition import Book, Finding, LettingGo, LookingUp, Place, Running, Stopped
+from rota_sidecar.delivery.partition import (
+    Book,
+    Finding,
+    LettingGo,
+    LookingUp,
+    Place,
+    Running,
+    Stopped,
+    Subject,
+)
 from rota_sidecar.ledger.batches import Batch
 from rota_sidecar.member.partitions import Partition, Tenure
 
@@ -28,6 +37,8 @@ class PartitionView(NamedTuple):
     reported_ms: int | None
     # Why it stands still: a sentence, or nothing.
     stopped: str
+    # What is wrong with it now, also what may pass by itself: a sentence, or nothing.
+    problem: str
 
 
 def paused(core: Core) -> frozenset[Partition]:
@@ -66,7 +77,13 @@ def _view(place: Place) -> PartitionView:
         # Else it has come further since, by a commit, or as another application.
         reported_ms=place.reported_ms if place.reported == _position(place) else None,
         stopped=_stopped(place),
+        problem=_problem(place),
     )
+
+
+def _problem(place: Place) -> str:
+    """The most basic one: without a position nothing is read, what is not read is not committed."""
+    return next((place.said[each].sentence for each in Subject if each in place.said), "")
 
 
 def _stopped(place: Place) -> str:

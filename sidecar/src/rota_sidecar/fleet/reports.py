@@ -62,4 +62,5 @@ def partition_report(partition: Partition, facts: Facts) -> pb.PartitionReport:
         first_unresolved_timestamp_ms=facts.unresolved_ms,
         arrival_rate=facts.rate,
         in_flight=facts.in_hand,
+        problem=facts.problem,
     )

@@ -152,6 +152,7 @@ class PartitionReport(_message.Message):
     FIRST_UNRESOLVED_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     ARRIVAL_RATE_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     position: _builtins.int
@@ -163,6 +164,8 @@ class PartitionReport(_message.Message):
     arrival_rate: _builtins.float
     """Records a second."""
     in_flight: _builtins.int
+    problem: _builtins.str
+    """What is wrong with it now, and what to do: one sentence; empty = nothing."""
     def __init__(
         self,
         *,
@@ -175,10 +178,11 @@ class PartitionReport(_message.Message):
         first_unresolved_timestamp_ms: _builtins.int | None = ...,
         arrival_rate: _builtins.float | None = ...,
         in_flight: _builtins.int = ...,
+        problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "position", b"position", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "in_flight", b"in_flight", "partition", b"partition", "position", b"position", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "in_flight", b"in_flight", "partition", b"partition", "position", b"position", "problem", b"problem", "start", b"start", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__arrival_rate: _TypeAlias = _typing.Literal["arrival_rate"]  # noqa: Y015
     _WhichOneofArgType__arrival_rate: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate"]  # noqa: Y015

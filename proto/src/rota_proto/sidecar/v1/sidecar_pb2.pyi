@@ -78,6 +78,44 @@ LOST: RebalanceEventKind.ValueType  # 4
 """Taken without asking: somebody else may own it already, so nothing can be committed."""
 Global___RebalanceEventKind: _TypeAlias = RebalanceEventKind  # noqa: Y015
 
+class _PartitionErrorKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PartitionErrorKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PartitionErrorKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PARTITION_ERROR_KIND_UNSPECIFIED: _PartitionErrorKind.ValueType  # 0
+    PARTITION_ERROR_KIND_NO_OFFSET: _PartitionErrorKind.ValueType  # 1
+    """Nothing is committed, and the sidecar is set to begin neither at the first record nor at the last: seek, or commit."""
+    PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE: _PartitionErrorKind.ValueType  # 2
+    """The offset to read is not in the log, and the sidecar is set to begin nowhere else: seek, or commit."""
+    PARTITION_ERROR_KIND_UNKNOWN_TOPIC: _PartitionErrorKind.ValueType  # 3
+    """Read again and again: it goes on when the topic is there."""
+    PARTITION_ERROR_KIND_TOPIC_AUTHORIZATION: _PartitionErrorKind.ValueType  # 4
+    """Read again and again: it goes on when the client may read the topic."""
+    PARTITION_ERROR_KIND_GROUP_AUTHORIZATION: _PartitionErrorKind.ValueType  # 5
+    """Read again and again: it goes on when the client may read the group's offsets."""
+    PARTITION_ERROR_KIND_CORRUPT_RECORD: _PartitionErrorKind.ValueType  # 6
+    """Read again and again: seek behind it."""
+
+class PartitionErrorKind(_PartitionErrorKind, metaclass=_PartitionErrorKindEnumTypeWrapper):
+    """Why an application gets no records of a partition."""
+
+PARTITION_ERROR_KIND_UNSPECIFIED: PartitionErrorKind.ValueType  # 0
+PARTITION_ERROR_KIND_NO_OFFSET: PartitionErrorKind.ValueType  # 1
+"""Nothing is committed, and the sidecar is set to begin neither at the first record nor at the last: seek, or commit."""
+PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE: PartitionErrorKind.ValueType  # 2
+"""The offset to read is not in the log, and the sidecar is set to begin nowhere else: seek, or commit."""
+PARTITION_ERROR_KIND_UNKNOWN_TOPIC: PartitionErrorKind.ValueType  # 3
+"""Read again and again: it goes on when the topic is there."""
+PARTITION_ERROR_KIND_TOPIC_AUTHORIZATION: PartitionErrorKind.ValueType  # 4
+"""Read again and again: it goes on when the client may read the topic."""
+PARTITION_ERROR_KIND_GROUP_AUTHORIZATION: PartitionErrorKind.ValueType  # 5
+"""Read again and again: it goes on when the client may read the group's offsets."""
+PARTITION_ERROR_KIND_CORRUPT_RECORD: PartitionErrorKind.ValueType  # 6
+"""Read again and again: seek behind it."""
+Global___PartitionErrorKind: _TypeAlias = PartitionErrorKind  # noqa: Y015
+
 class _Ordering:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -210,6 +248,7 @@ class AttachRequest(_message.Message):
         CLIENT_ID_FIELD_NUMBER: _builtins.int
         COMMITS_ITSELF_FIELD_NUMBER: _builtins.int
         READS_ITSELF_FIELD_NUMBER: _builtins.int
+        TAKES_ERRORS_FIELD_NUMBER: _builtins.int
         client_id: _builtins.str
         """What the sidecar's log calls it."""
         commits_itself: _builtins.bool
@@ -218,16 +257,19 @@ class AttachRequest(_message.Message):
         """
         reads_itself: _builtins.bool
         """Another client reads the records: the sidecar delivers none, and the application reports how far it is."""
+        takes_errors: _builtins.bool
+        """It knows `error` in the responses; without this none is sent."""
         def __init__(
             self,
             *,
             client_id: _builtins.str = ...,
             commits_itself: _builtins.bool = ...,
             reads_itself: _builtins.bool = ...,
+            takes_errors: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "commits_itself", b"commits_itself", "reads_itself", b"reads_itself"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "commits_itself", b"commits_itself", "reads_itself", b"reads_itself", "takes_errors", b"takes_errors"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -427,23 +469,60 @@ class AttachResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class PartitionError(_message.Message):
+        """The application gets no records of these partitions, and can react to that; of all others it gets them. Comes once
+        per occurrence, after ASSIGNED was acknowledged, and needs no acknowledgement. Only with `takes_errors`.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KIND_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        MESSAGE_FIELD_NUMBER: _builtins.int
+        LEDGER_FIELD_NUMBER: _builtins.int
+        kind: Global___PartitionErrorKind.ValueType
+        message: _builtins.str
+        """One sentence: what is wrong, and what to do. It does not name the partitions."""
+        ledger: _builtins.int
+        """The newest ledger when it occurred: a seek that is answered with this `void_ledger` or a higher one came later."""
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
+        def __init__(
+            self,
+            *,
+            kind: Global___PartitionErrorKind.ValueType = ...,
+            partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
+            message: _builtins.str = ...,
+            ledger: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "ledger", b"ledger", "message", b"message", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ATTACHED_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___AttachResponse.Attached: ...
     @_builtins.property
     def event(self) -> Global___AttachResponse.Event: ...
+    @_builtins.property
+    def error(self) -> Global___AttachResponse.PartitionError: ...
     def __init__(
         self,
         *,
         attached: Global___AttachResponse.Attached | None = ...,
         event: Global___AttachResponse.Event | None = ...,
+        error: Global___AttachResponse.PartitionError | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "event", b"event", "response", b"response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "error", b"error", "event", b"event", "response", b"response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "event", b"event", "response", b"response"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "error", b"error", "event", b"event", "response", b"response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["attached", "event"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["attached", "event", "error"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 

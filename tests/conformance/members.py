@@ -66,21 +66,23 @@ class Member:
     def leads(self) -> bool:
         return self.leader == self.member_id
 
-    def send_join(self) -> Call:
+    def join_request(self) -> pb.JoinGroupRequest:
         """JoinGroup with what it knows."""
-        return self.driver.send(
-            pb.JoinGroupRequest(
-                group_id=self.group,
-                member_id=self.member_id,
-                group_instance_id=self.instance,
-                client_id=self.client_id,
-                session_timeout_ms=self.session_ms,
-                rebalance_timeout_ms=self.rebalance_ms,
-                protocol_type=self.protocol_type,
-                protocols=[pb.Protocol(name=name, metadata=data) for name, data in self.protocols.items()],
-                reason="conformance",
-            )
+        return pb.JoinGroupRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            client_id=self.client_id,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=self.rebalance_ms,
+            protocol_type=self.protocol_type,
+            protocols=[pb.Protocol(name=name, metadata=data) for name, data in self.protocols.items()],
+            reason="conformance",
         )
+
+    def send_join(self) -> Call:
+        """Send a JoinGroup."""
+        return self.driver.send(self.join_request())
 
     async def take_id(self) -> str:
         """The first step of a dynamic member."""

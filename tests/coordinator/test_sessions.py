@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 import grpc
 import grpc.aio
@@ -13,112 +12,18 @@ from google.protobuf.message import Message
 from rota_coordinator import overload, sessions
 from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.security.authenticator import Anonymous
-from rota_coordinator.security.door import Caller, Door
+from rota_coordinator.security.door import Door
 from rota_coordinator.security.policy import AllowAll
 from rota_coordinator.server import make_server
-from rota_coordinator.sessions import UNREAD_S, Session, Sessions
+from rota_coordinator.sessions import UNREAD_S, Sessions
 from rota_coordinator.watch import Watchers
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
-from tests.conformance.driver import FutureCall
 from tests.conformance.members import Member, form
-from tests.conformance.server import FRAMES
-from tests.coordinator.virtual import Virtual, play
-
-HOST = "/127.0.0.1"
-
-
-@dataclass(slots=True)
-class Stream:
-    """The client's side of one stream: what it sends, and what it has read. A driver for the vocabulary of the cases."""
-
-    sessions: Sessions
-    caller: Caller
-    name: str = "stream"
-    read: list[pb.SessionResponse] = field(default_factory=list)
-    # Cleared: it reads nothing.
-    reads: asyncio.Event = field(default_factory=asyncio.Event)
-    session: Session = field(init=False)
-    running: "asyncio.Task[None]" = field(init=False)
-    _frames: "asyncio.Queue[pb.SessionRequest | None]" = field(default_factory=asyncio.Queue)
-    _open: "dict[int, asyncio.Future[pb.SessionResponse]]" = field(default_factory=dict)
-    _last_id: int = 0
-
-    def __post_init__(self) -> None:
-        self.reads.set()
-        self.session = Session(self.sessions, self.caller, HOST)
-        self.running = asyncio.ensure_future(self.session.run(self._sent(), self._receive))
-
-    def ask(self, request: Message) -> "asyncio.Future[pb.SessionResponse]":
-        """Send a frame; the frame that answers it."""
-        self._last_id += 1
-        frame = pb.SessionRequest(request_id=self._last_id)
-        getattr(frame, FRAMES[type(request)]).CopyFrom(request)
-        self._open[self._last_id] = asyncio.get_running_loop().create_future()
-        self._frames.put_nowait(frame)
-        return self._open[self._last_id]
-
-    def send(self, request: Message) -> FutureCall:
-        return FutureCall(asyncio.ensure_future(self._answer(request)))
-
-    async def pass_time(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def close(self) -> None:
-        """Say nothing more."""
-        self._frames.put_nowait(None)
-
-    @property
-    def notices(self) -> list[pb.RebalanceNotice]:
-        return [each.rebalance_notice for each in self.read if each.HasField("rebalance_notice")]
-
-    @property
-    def members(self) -> set[str]:
-        """Who is told on this stream."""
-        return {member_id for _, member_id in self.session.speakers}
-
-    async def _answer(self, request: Message) -> Message:
-        frame = await self.ask(request)
-        kind = frame.WhichOneof("response")
-        assert kind is not None
-        answer: Message = getattr(frame, kind)
-        return answer
-
-    async def _sent(self) -> AsyncIterator[pb.SessionRequest]:
-        while (frame := await self._frames.get()) is not None:
-            yield frame
-            await asyncio.sleep(0)  # as from a network: what is due comes between two frames
-
-    async def _receive(self, frame: pb.SessionResponse) -> None:
-        await self.reads.wait()
-        self.read.append(frame)
-        if frame.request_id:
-            self._open.pop(frame.request_id).set_result(frame)
-
-
-def streams(body: Callable[[Virtual, Callable[[], Stream]], Coroutine[None, None, None]]) -> None:
-    """Run a body with a service, and a way to open streams to it."""
-
-    async def run() -> None:
-        registry = Sessions()
-        virtual = Virtual(notify=registry.notify, gone=registry.forget)
-        await virtual.start()
-        opened: list[Stream] = []
-
-        def stream() -> Stream:
-            caller = Caller(virtual.service, AllowAll(), Anonymous.PRINCIPAL)
-            opened.append(Stream(registry, caller))
-            return opened[-1]
-
-        await body(virtual, stream)
-        for each in opened:
-            each.reads.set()
-            each.close()
-        await asyncio.gather(*(each.running for each in opened), return_exceptions=True)
-
-    play(run)
+from tests.coordinator.streams import Stream, streams
+from tests.coordinator.virtual import Virtual
 
 
 def test_a_member_is_told_on_the_stream_on_which_it_last_spoke_and_on_no_other() -> None:
@@ -207,6 +112,50 @@ def test_strangers_and_ids_that_were_only_handed_out_are_no_speakers() -> None:
         one = stream()
         await Member(one, "g").take_id()
         assert await Member(one, "g", member_id="who").heartbeat() == pb.UNKNOWN_MEMBER_ID
+        assert one.members == set()
+
+    streams(body)
+
+
+def test_a_heartbeat_that_tells_of_a_rebalance_moves_the_notices_to_its_stream() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        first, second = stream(), stream()
+        member = Member(first, "g")
+        await form(member)
+        await Member(virtual, "g").send_second_join()
+        assert await member.with_changes(driver=second).heartbeat() == pb.REBALANCE_IN_PROGRESS
+        assert (first.members, second.members) == (set(), {member.member_id})
+
+    streams(body)
+
+
+def test_the_latest_request_decides_on_the_stream_even_when_an_earlier_one_is_answered_after_it() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        first, second = stream(), stream()
+        member = Member(first, "g")
+        await member.joined(await member.send_second_join())
+        virtual.store.latency_s = 1
+        syncing = member.send_sync({})
+        await asyncio.sleep(0.1)
+        assert await member.with_changes(driver=second).heartbeat() == pb.NONE
+        assert await syncing.is_parked()
+        await syncing.answer()
+        assert (first.members, second.members) == (set(), {member.member_id})
+
+    streams(body)
+
+
+def test_an_answer_to_a_stream_that_has_ended_makes_no_speaker() -> None:
+    async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
+        one = stream()
+        first, second = Member(virtual, "g"), Member(one, "g", instance="i")
+        await form(first)
+        one.ask(second.join_request())
+        await asyncio.sleep(0.1)
+        one.close()
+        await one.running
+        await first.joined(first.send_join())
+        await asyncio.sleep(0.1)
         assert one.members == set()
 
     streams(body)

@@ -7,10 +7,10 @@ stays open, and is dropped when it would be answered.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import grpc
-from google.protobuf.message import Message
 
 from rota_coordinator.gate import MALFORMED, UNREADABLE, Unreadable
 from rota_coordinator.group.answers import ProtocolRequest
@@ -36,14 +36,34 @@ STREAMS_MAX = 10_000
 Speaker = tuple[str, str]  # group id, member id
 Frame = pb.SessionRequest | Unreadable
 Write = Callable[[pb.SessionResponse], Awaitable[None]]
+# Answers that say with one of `RECOGNIZED` that the member, its instance and its generation are right. Commits do not: for
+# unknown topics they are answered without asking the group.
+MemberAnswer = pb.JoinGroupResponse | pb.SyncGroupResponse | pb.HeartbeatResponse
+RECOGNIZED = (pb.NONE, pb.REBALANCE_IN_PROGRESS)
+
+
+class Spoke(NamedTuple):
+    """The latest request of a member that its group recognized."""
+
+    session: "Session"
+    order: int  # among the requests of all streams, as they arrived
 
 
 class Sessions:
-    """Which stream each member last spoke on."""
+    """
+    The stream of each member, on which its notices are pushed.
+
+    Invariant: it is the open stream of the member's latest request that its group recognized.
+    """
 
     def __init__(self) -> None:
-        self._by_speaker: dict[Speaker, Session] = {}
+        self._by_speaker: dict[Speaker, Spoke] = {}
         self._running: set[Session] = set()
+        self._orders = count()
+
+    def next_order(self) -> int:
+        """The number of a request that arrives now."""
+        return next(self._orders)
 
     def opened(self, session: "Session") -> None:
         """A stream runs; it will be told when the process stops."""
@@ -59,30 +79,34 @@ class Sessions:
 
     def hears(self, session: "Session", speaker: Speaker) -> bool:
         """Whether the member last spoke on this stream."""
-        return self._by_speaker.get(speaker) is session
+        last = self._by_speaker.get(speaker)
+        return last is not None and last.session is session
 
-    def heard(self, session: "Session", speaker: Speaker) -> None:
-        """A member spoke: from now on it is told on this stream, and on no other."""
+    def heard(self, session: "Session", speaker: Speaker, order: int) -> None:
+        """Push the member's notices on this stream, unless it has ended or the member has spoken on another one since."""
+        last = self._by_speaker.get(speaker)
+        if session not in self._running or (last is not None and order < last.order):
+            return
         self.forget(*speaker)
-        self._by_speaker[speaker] = session
+        self._by_speaker[speaker] = Spoke(session, order)
         session.speakers.add(speaker)
 
     def forget(self, group_id: str, member_id: str) -> None:
         """The member is in its group no more, or not here."""
-        session = self._by_speaker.pop((group_id, member_id), None)
-        if session is not None:
-            session.speakers.discard((group_id, member_id))
+        last = self._by_speaker.pop((group_id, member_id), None)
+        if last is not None:
+            last.session.speakers.discard((group_id, member_id))
 
     def notify(self, notice: pb.RebalanceNotice) -> None:
         """Push a notice, if its member is on a stream; else its next heartbeat tells it."""
-        session = self._by_speaker.get((notice.group_id, notice.member_id))
-        if session is not None:
-            session.push(pb.SessionResponse(rebalance_notice=notice))
+        last = self._by_speaker.get((notice.group_id, notice.member_id))
+        if last is not None:
+            last.session.push(pb.SessionResponse(rebalance_notice=notice))
 
     def go_away(self, group_ids: Collection[str], address: str) -> None:
         """Tell every stream on which members of these groups speak that they are served elsewhere now."""
         gone = [
-            (speaker, session) for speaker, session in self._by_speaker.items() if speaker[0] in group_ids
+            (speaker, last.session) for speaker, last in self._by_speaker.items() if speaker[0] in group_ids
         ]
         for speaker, _ in gone:
             self.forget(*speaker)
@@ -232,11 +256,13 @@ class Session:
 
     def _start(self, request_id: int, kind: str, request: ProtocolRequest) -> None:
         self._unanswered += 1
-        answer = self._caller.submit(request, self._client_host)
+        order = self._sessions.next_order()
         speaker = (request.group_id, getattr(request, "member_id", ""))
-        answer.add_done_callback(lambda done: self._answered(request_id, kind, speaker, done))
+        answer = self._caller.submit(request, self._client_host)
+        answer.add_done_callback(lambda done: self._heed(speaker, order, done))
+        answer.add_done_callback(lambda done: self._answered(request_id, kind, done))
 
-    def _answered(self, request_id: int, kind: str, speaker: Speaker, done: Answer) -> None:
+    def _answered(self, request_id: int, kind: str, done: Answer) -> None:
         self._unanswered -= 1
         refusal = done.exception()
         if isinstance(refusal, Refusal):
@@ -246,7 +272,6 @@ class Session:
         if reply is None:
             self._fail(request_id, grpc.StatusCode.ABORTED, "a newer request of this member took its place")
             return
-        self._heed(speaker, reply)
         frame = pb.SessionResponse(request_id=request_id)
         getattr(frame, kind).CopyFrom(reply)
         too_large = oversized(frame)
@@ -255,17 +280,18 @@ class Session:
         else:
             self.push(frame)
 
-    def _heed(self, speaker: Speaker, reply: Message) -> None:
-        """Route a member's notices to this stream once a request for it succeeds: a refused one proves nothing."""
+    def _heed(self, speaker: Speaker, order: int, done: Answer) -> None:
+        """Take note of what an answer says about the member that speaks here."""
+        reply = None if done.exception() else done.result()
         error = getattr(reply, "error_code", pb.NONE)
         if error == pb.NOT_COORDINATOR:
             self._sessions.forget(*speaker)
-        elif error == pb.NONE and isinstance(reply, pb.JoinGroupResponse):
-            self._sessions.heard(self, (speaker[0], reply.member_id))
-        elif (
-            error == pb.NONE and not self._sessions.hears(self, speaker) and self._caller.is_member(*speaker)
-        ):
-            self._sessions.heard(self, speaker)
+        elif isinstance(reply, MemberAnswer) and error in RECOGNIZED:
+            # A join may have given the member its id.
+            member = (speaker[0], getattr(reply, "member_id", speaker[1]))
+            # A heartbeat is answered with NONE while its group is loaded, and the member may have left since.
+            if self._sessions.hears(self, member) or self._caller.is_member(*member):
+                self._sessions.heard(self, member, order)
 
     def _fail(self, request_id: int, code: grpc.StatusCode, message: str) -> None:
         failure = pb.Failure(grpc_code=code.value[0], message=message)

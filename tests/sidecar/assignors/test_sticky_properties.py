@@ -1,5 +1,6 @@
 """What `sticky` and `cooperative-sticky` promise of every group, by the numbers of the reference."""
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -22,6 +23,7 @@ from tests.sidecar.assignors.groups import (
     settled_groups,
     spread,
 )
+from tests.sidecar.assignors.racks import random_racks
 
 EAGER = Sticky()
 COOPERATIVE = CooperativeSticky()
@@ -176,6 +178,19 @@ def test_p14_it_is_settled_two_rounds_later(group: Group) -> None:
     assert rounds <= 2
     assert owned(last) == eager(last)
     assert oracle.could_be_lighter(last, owned(last)) == []
+
+
+def test_with_stale_claims_on_topics_that_differ_it_is_settled_one_round_later_and_rarely_three() -> None:
+    chance = Random(14)
+    rounds = Counter[int]()
+    for _ in range(400):
+        group = random_racks(chance)
+        topics = {name: Topic(topic.partitions) for name, topic in group.topics.items()}
+        last, count = settled(COOPERATIVE, Group(group.members, topics))
+        rounds[count] += 1
+        assert owned(last) == eager(last)
+    assert max(rounds) <= 3
+    assert rounds[0] + rounds[1] >= 390
 
 
 @EXAMPLES

@@ -1,8 +1,7 @@
 """
 How many partitions each member is to have: decided on counts, before anything moves.
 
-A cell is a set of partitions that the same members may take: the topics of a class or, where racks matter, those of
-them with replicas in the same racks. Pouring a cell over its members as water finds the level is the exact minimum of
+A cell is a set of partitions that the same members may take: the topics of a class. Pouring a cell over its members as water finds the level is the exact minimum of
 the sum of squared loads over that cell, so each step that is taken lowers that sum, and the rounds end where no
 partition can move to somebody who has two less. A group of which everybody takes the same is one cell, and is done in
 one step.

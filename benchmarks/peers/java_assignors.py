@@ -1,0 +1,89 @@
+"""Kafka's own Java assignors on the same groups, in one JVM. Used by the benchmark, and by tests that compare plans."""
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rota_sidecar.assignors.model import Group, Subscriber, Topic
+from tests.support.java import java
+from tests.support.kafka.jars import fetched
+
+SOURCE = Path(__file__).with_name("Assignors.java")
+
+ByMember = dict[str, dict[str, list[int]]]
+
+
+class JavaAssignors:
+    """A running JVM; serves one group at a time."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def plan(self, strategy: str, group: Group) -> ByMember:
+        """The assignment of each member."""
+        answer = self._ask(strategy, group, 0)
+        return {
+            words[1]: {
+                topic: list(map(int, numbers.split(",")))
+                for topic, numbers in (word.split(":") for word in words[2:])
+            }
+            for words in answer
+        }
+
+    def times_ms(self, strategy: str, group: Group, runs: int) -> Mapping[str, Sequence[float]]:
+        """CPU time of each run: `opened` from subscriptions to finished lists, `wire` from bytes to bytes."""
+        return {words[0]: list(map(float, words[1:])) for words in self._ask(strategy, group, runs)}
+
+    def _ask(self, strategy: str, group: Group, runs: int) -> list[list[str]]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("the JVM was started without pipes")
+        stdin.writelines(f"{line}\n" for line in _lines(strategy, group, runs))
+        stdin.flush()
+        answer: list[list[str]] = []
+        for line in stdout:
+            words = line.split()
+            if words == ["end"]:
+                return answer
+            answer.append(words)
+        raise RuntimeError(f"Kafka's {strategy} ended without an answer: see what Java says above")
+
+
+@contextmanager
+def java_assignors(heap: str = "1g") -> Iterator[JavaAssignors]:
+    """Start a JVM, which compiles `Assignors.java` in memory; it ends with the block."""
+    command = [java().program, f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseSerialGC", "-cp", f"{fetched()}/*",
+               "-Dorg.apache.logging.log4j.simplelog.level=OFF", "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory", str(SOURCE)]  # fmt: skip
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield JavaAssignors(process)
+        finally:
+            process.kill()
+
+
+def _lines(strategy: str, group: Group, runs: int) -> Iterator[str]:
+    yield f"group {strategy} {runs}"
+    for name, topic in group.topics.items():
+        if topic.partitions:
+            yield f"topic {name} {','.join(_racks(topic))}"
+    subscriptions: dict[tuple[str, ...], int] = {}
+    for member in group.members.values():
+        topics = tuple(member.topics)
+        if topics not in subscriptions:
+            subscriptions[topics] = len(subscriptions)
+            yield " ".join(("topics", *topics))
+    for name, member in group.members.items():
+        yield _member(name, member, subscriptions[tuple(member.topics)])
+    yield "end"
+
+
+def _racks(topic: Topic) -> Iterator[str]:
+    for number in range(topic.partitions):
+        racks = topic.racks[number] if number < len(topic.racks) else frozenset()
+        yield "+".join(sorted(racks)) or "-"
+
+
+def _member(name: str, member: Subscriber, subscription: int) -> str:
+    owned = [f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in member.owned.items() if numbers]
+    return " ".join(("member", name, member.rack or "-", str(member.generation), str(subscription), *owned))

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from rota_sidecar.delivery.config import Reset
 from rota_sidecar.options import parse
 from rota_sidecar.options.meaning import has_tls, is_coordinated_by_rota, rota_addresses
 from rota_sidecar.options.problems import problem, secret_in
+from rota_sidecar.options.serving import delivery_config
 
 STRATEGIES = ("range", "cooperative-sticky")
 ENOUGH = ("--membership-only", "--group-id=orders", "--topics=a,b")
@@ -16,6 +18,24 @@ KAFKA = "--bootstrap-servers=kafka:9092"
 FAR = "--bootstrap-servers=rota://rota.example:7070"
 SCRAM = "--sasl-mechanism=SCRAM-SHA-256"
 USER = "--sasl-username-file=user"
+
+
+@pytest.mark.parametrize(
+    ("given", "derived"),
+    [
+        ((), (3_000, Reset.EARLIEST)),
+        (("--session-timeout-ms=6000",), (2_000, Reset.EARLIEST)),
+        (("--session-timeout-ms=6000", "--heartbeat-interval-ms=500"), (500, Reset.EARLIEST)),
+        (("--session-timeout-ms=60000", "--initial-offset=latest"), (3_000, Reset.LATEST)),
+        (("--initial-offset=none",), (3_000, Reset.NONE)),
+        (("--initial-offset=latest", "--on-offset-expired=fail"), (3_000, Reset.NONE)),
+        (("--initial-offset=none", "--on-offset-expired=earliest"), (3_000, Reset.EARLIEST)),
+    ],
+)
+def test_what_is_not_given_follows_what_is(given: Sequence[str], derived: tuple[int, Reset]) -> None:
+    options = parse(["--group-id=orders", *given])
+    assert problem(options, STRATEGIES) == ""
+    assert (options.heartbeat_interval_ms, delivery_config(options).on_offset_expired) == derived
 
 
 def wrong(*more: str, instead_of: Sequence[str] = ENOUGH) -> str:
@@ -165,7 +185,7 @@ def test_a_sidecar_that_delivers_refuses_what_does_not_fit(more: Sequence[str], 
         ("ROTA_ACKNOWLEDGE", "never", "ROTA_ACKNOWLEDGE is never"),
         ("ROTA_LOG_FORMAT", "xml", "ROTA_LOG_FORMAT is xml"),
         ("ROTA_SUSPEND", "maybe", "ROTA_SUSPEND is maybe"),
-        ("ROTA_SESSION_TIMEOUT_MS", "8999", "give 2999 or less"),
+        ("ROTA_HEARTBEAT_INTERVAL_MS", "15001", "give 15000 or less"),
     ],
 )
 def test_variables_are_the_flags_defaults(

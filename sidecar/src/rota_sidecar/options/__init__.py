@@ -17,8 +17,9 @@ from rota_sidecar.options.flags import (
     add_process,
     add_security,
     add_times,
+    derive_times,
 )
-from rota_sidecar.options.serving import add_serving
+from rota_sidecar.options.serving import add_serving, derive_serving
 
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 SWITCHES = ("tls", "insecure", "membership_only", "static", "suspend", "ends_with_stdin")
@@ -52,6 +53,8 @@ def parse(arguments: Sequence[str], settings: Mapping[str, str] | None = None) -
     for name in SWITCHES:
         value = getattr(options, name)
         setattr(options, name, SWITCH.get(str(value).lower(), value))
+    derive_times(options)
+    derive_serving(options)
     options.sasl_username = os.environ.get(SASL_USERNAME, "")
     options.sasl_password = os.environ.get(SASL_PASSWORD, "")
     return options

@@ -6,6 +6,9 @@ LOG_FORMATS = ("auto", "json", "text")
 COORDINATIONS = ("auto", "rota", "kafka")
 ACKNOWLEDGE = ("auto", "manual")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+# The fewest heartbeats in a session: one that is lost must not end it.
+HEARTBEATS_MIN = 3
+HEARTBEAT_MS = 3_000
 # The environment has them, and no flag does.
 SASL_USERNAME, SASL_PASSWORD = "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"
 
@@ -55,9 +58,10 @@ def add_group(parser: argparse.ArgumentParser) -> None:
 
 def add_times(parser: argparse.ArgumentParser) -> None:
     """How long things may take."""
+    of_heartbeats = f"how often heartbeats are sent; unless given, {HEARTBEAT_MS}, and at most a third of the session"
     for flag, default, meaning in (
         ("session-timeout-ms", 45_000, "without a heartbeat for this long the member is removed"),
-        ("heartbeat-interval-ms", 3_000, "how often to say that it lives"),
+        ("heartbeat-interval-ms", None, of_heartbeats),
         ("rebalance-timeout-ms", 300_000, "how long a rebalance waits for this member"),
         ("topics-refresh-ms", 30_000, "how often to look for topics and partitions"),
         (
@@ -67,6 +71,12 @@ def add_times(parser: argparse.ArgumentParser) -> None:
         ),
     ):
         parser.add_argument(f"--{flag}", type=int, default=default, metavar="N", help=meaning)
+
+
+def derive_times(options: argparse.Namespace) -> None:
+    """Set what follows from other flags unless it is given."""
+    if options.heartbeat_interval_ms is None:
+        options.heartbeat_interval_ms = min(HEARTBEAT_MS, options.session_timeout_ms // HEARTBEATS_MIN)
 
 
 def add_security(parser: argparse.ArgumentParser) -> None:

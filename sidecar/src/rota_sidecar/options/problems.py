@@ -8,6 +8,7 @@ from rota_sidecar.options import SWITCHES
 from rota_sidecar.options.flags import (
     ACKNOWLEDGE,
     COORDINATIONS,
+    HEARTBEATS_MIN,
     LOG_FORMATS,
     MECHANISMS,
     SASL_PASSWORD,
@@ -19,8 +20,6 @@ from rota_sidecar.options.words import is_address, is_loopback, is_name, listed
 
 GROUP_ID_LENGTH_MAX = 249
 TEXT_LENGTH_MAX = 249
-# The fewest heartbeats in a session: one that is lost must not end it.
-HEARTBEATS_MIN = 3
 # What could only be a secret: a flag that we do not have on purpose, a login in an address, a line of a login module.
 SECRET = re.compile(
     r"--?(?:sasl-)?(?:password|username|user|token|secret)(?:=|$)|://[^/]*@|\b(?:password|token|secret)\s*=",

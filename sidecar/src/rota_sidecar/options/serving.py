@@ -28,14 +28,15 @@ class Number(NamedTuple):
     meaning: str
 
 
-CHOICES = {
+# A default of None is derived from other flags, by `derive`.
+CHOICES: dict[str, tuple[list[str], str | None, str]] = {
     "ordering": ([each.value for each in Ordering], "partition", "which records must wait for which"),
     "commit-mode": ([each.value for each in CommitMode], "periodic", "who commits, and when"),
     "initial-offset": ([each.value for each in Reset], "earliest", "where to begin without a commit"),
     "on-offset-expired": (
         [FAIL, Reset.EARLIEST.value, Reset.LATEST.value],
-        FAIL,
-        "where to go on when what was committed is no longer in the log",
+        None,
+        "where to go on when what was committed is no longer in the log; unless given, as --initial-offset; for none: fail",
     ),
     "backoff": ([each.value for each in Backoff], "exponential", "how the wait before a retry grows"),
     "isolation-level": (list(ISOLATION_LEVELS), "read_uncommitted", "whether to read open transactions"),
@@ -93,6 +94,13 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         ("ends-with-stdin", "end when standard input does, for whoever starts a sidecar for itself"),
     ):
         parser.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, default=False, help=meaning)
+
+
+def derive_serving(options: argparse.Namespace) -> None:
+    """Set what follows from other flags unless it is given."""
+    if options.on_offset_expired is None:
+        is_none = options.initial_offset == Reset.NONE.value
+        options.on_offset_expired = FAIL if is_none else options.initial_offset
 
 
 def serving_problem(options: argparse.Namespace) -> str:

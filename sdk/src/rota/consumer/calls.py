@@ -6,6 +6,7 @@ from typing import Any
 
 from rota import errors
 from rota.addresses import address_of
+from rota.consumer.checks import topics_fault
 from rota.consumer.core import Core
 from rota.consumer.engine import Engine
 from rota.consumer.options import Options
@@ -36,6 +37,8 @@ def subscription_of(topics: str | Iterable[str], pattern: str) -> Subscription:
         raise errors.InvalidArgument(
             "give either topics or a pattern: one of them says what to read; to read nothing call unsubscribe()"
         )
+    if fault := topics_fault(names, pattern):
+        raise errors.InvalidArgument(fault)
     return Subscription(names, pattern)
 
 

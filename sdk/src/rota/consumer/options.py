@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from rota import errors
+from rota.consumer import checks
 from rota.consumer.listeners import ConsumerInterceptor
 from rota.consumer.portions import Deserializer
 
@@ -133,6 +134,8 @@ class Options:
             )
         if self.own_sidecar and not self.group_id:
             faults.append("group_id is missing: name the group to be a member of")
+        if self.own_sidecar and not faults:
+            faults += checks.faults(self)
         return faults
 
     @property

@@ -58,7 +58,9 @@ def add_group(parser: argparse.ArgumentParser) -> None:
 
 def add_times(parser: argparse.ArgumentParser) -> None:
     """How long things may take."""
-    of_heartbeats = f"how often heartbeats are sent; unless given, {HEARTBEAT_MS}, and at most a third of the session"
+    of_heartbeats = (
+        f"how often heartbeats are sent; unless given, {HEARTBEAT_MS}, and at most a third of the session"
+    )
     for flag, default, meaning in (
         ("session-timeout-ms", 45_000, "without a heartbeat for this long the member is removed"),
         ("heartbeat-interval-ms", None, of_heartbeats),

@@ -1,0 +1,246 @@
+"""
+Checks of the settings of a consumer's own sidecar, called by `Options`; each fault is one sentence in the SDK's words.
+
+The sidecar checks its flags again. A value that it would refuse is refused here first, where the application gives it.
+"""
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from rota import errors
+from rota.addresses import address_of, is_rota
+
+if TYPE_CHECKING:
+    from rota.consumer.options import Options
+
+INT32_MAX = 2**31 - 1
+LENGTH_MAX = 249
+PORT_MAX = 65_535
+# A session needs room for so many heartbeats.
+HEARTBEATS_MIN = 3
+SESSION_TIMEOUT_MS = 45_000
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "load-aware-sticky")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "auto_offset_reset": ("earliest", "latest", "none"),
+    "isolation_level": ("read_uncommitted", "read_committed"),
+    "coordination": ("auto", "rota", "kafka"),
+    "sasl_mechanism": MECHANISMS,
+}
+MILLISECONDS = (
+    "drain_timeout_ms",
+    "auto_commit_interval_ms",
+    "max_poll_interval_ms",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+)
+
+
+def faults(options: "Options") -> Iterator[str]:
+    """Every fault, the settings that stand alone first."""
+    yield from choice_faults(options)
+    yield from time_faults(options)
+    yield from name_faults(options)
+    yield from strategy_faults(options.partition_assignment_strategy)
+    yield from flag_faults(options.sidecar_flags)
+    yield from address_faults(options)
+
+
+def choice_faults(options: "Options") -> Iterator[str]:
+    """Settings that have a few values."""
+    for name, known in CHOICES.items():
+        value = getattr(options, name)
+        if value is not None and value not in known:
+            yield f"{name} is {value!r}: give {said(known)}"
+
+
+def time_faults(options: "Options") -> Iterator[str]:
+    """Milliseconds, and the heartbeats that fit into a session."""
+    for name in MILLISECONDS:
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= INT32_MAX:
+            yield f"{name} is {value!r}: give a whole number of milliseconds from 1 to {INT32_MAX}"
+            return
+    session_ms, heartbeat_ms = options.session_timeout_ms, options.heartbeat_interval_ms
+    if session_ms is not None and session_ms < HEARTBEATS_MIN:
+        yield f"session_timeout_ms is {session_ms}: give {HEARTBEATS_MIN} or more, for it has {HEARTBEATS_MIN} heartbeats"
+    if heartbeat_ms is None or (session_ms is None and is_given(options, "session-timeout-ms")):
+        return
+    session_ms = SESSION_TIMEOUT_MS if session_ms is None else session_ms
+    if heartbeat_ms * HEARTBEATS_MIN > session_ms:
+        yield (
+            f"heartbeat_interval_ms is {heartbeat_ms}, and session_timeout_ms {session_ms}: give a third of the session "
+            "or less, or leave heartbeat_interval_ms out"
+        )
+
+
+def name_faults(options: "Options") -> Iterator[str]:
+    """The group and its member."""
+    if len(options.group_id) > LENGTH_MAX:
+        yield f"group_id has {len(options.group_id)} characters: give at most {LENGTH_MAX}"
+    if len(options.client_id) > LENGTH_MAX or not options.client_id.isprintable():
+        yield f"client_id is {options.client_id!r}: give at most {LENGTH_MAX} printable characters"
+    if options.group_instance_id and not is_name(options.group_instance_id):
+        yield f"group_instance_id is {options.group_instance_id!r}: give at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
+
+
+def strategy_faults(given: str | Sequence[str] | None) -> Iterator[str]:
+    """Rota's own strategies, and those that installed distributions offer."""
+    if given is None:
+        return
+    names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    known = {*STRATEGIES, *(point.name for point in entry_points(group="rota.assignors"))}
+    unknown = [name for name in names if name not in known]
+    if not names or unknown:
+        wrong = repr(unknown[0]) if unknown else "empty"
+        yield f"partition_assignment_strategy is {wrong}: give {said(sorted(known))}"
+    elif len(set(names)) < len(names):
+        yield "partition_assignment_strategy names a strategy twice: give each once, the preferred one first"
+
+
+def flag_faults(flags: Sequence[str]) -> Iterator[str]:
+    """What cannot be a flag; what a flag means is the sidecar's to check."""
+    if isinstance(flags, str):
+        yield f"sidecar_flags is the text {flags!r}: give a list of flags"
+        return
+    for flag in flags:
+        if not str(flag).startswith("--"):
+            yield f"sidecar_flags has {flag!r}: give flags as '--name=value'"
+
+
+def address_faults(options: "Options") -> Iterator[str]:
+    """Servers, who coordinates, and what they are shown."""
+    try:
+        servers = address_of(options.bootstrap_servers)
+    except errors.InvalidArgument as error:
+        yield str(error)
+        return
+    given = options.bootstrap_servers
+    each = given.split(",") if isinstance(given, str) else given
+    if len({is_rota(address.strip()) for address in each if address.strip()}) > 1:
+        yield f"bootstrap_servers is {given!r}, of Rota and of Kafka: records are in one of them, give that one"
+    for name, addresses in (
+        ("bootstrap_servers", servers.removeprefix("rota://")),
+        ("coordinator_address", options.coordinator_address or ""),
+    ):
+        for address in (part.strip() for part in addresses.split(",") if part.strip()):
+            if not is_address(address.removeprefix("rota://")):
+                yield f"{name} has {address!r}: give host:port, for example 127.0.0.1:7070"
+    yield from coordination_faults(options, rota=is_rota(servers))
+    yield from credential_faults(options, servers)
+    yield from login_faults(options, rota=is_rota(servers))
+
+
+def coordination_faults(options: "Options", *, rota: bool) -> Iterator[str]:
+    """Who coordinates the group, beside where its records are."""
+    coordination, address = options.coordination, options.coordinator_address
+    if rota:
+        if coordination == "kafka":
+            yield "coordination is 'kafka', and bootstrap_servers is Rota's log: give Kafka's brokers, or 'rota'"
+        if address:
+            yield "coordinator_address is given, and bootstrap_servers is Rota's log, which coordinates groups: leave it out"
+    elif coordination == "rota" and not address and not is_given(options, "coordinator-address"):
+        yield "coordination is 'rota', and the records are in Kafka: give coordinator_address"
+    elif coordination != "rota" and address and not is_given(options, "coordination"):
+        yield "coordinator_address is given, and Kafka's brokers coordinate the group: give coordination='rota'"
+
+
+def credential_faults(options: "Options", servers: str) -> Iterator[str]:
+    """Files that go together, and tokens that TLS must protect."""
+    given = options.credentials
+    if given is None:
+        return
+    if (given.certificate_file is None) != (given.key_file is None):
+        missing = "key_file" if given.key_file is None else "certificate_file"
+        yield f"credentials has no {missing}: a certificate is shown with its key, give both"
+    if given.token_file is None:
+        return
+    of_rota = servers if is_rota(servers) else (options.coordinator_address or "")
+    if not of_rota and not is_given(options, "fleet"):
+        yield "credentials has a token_file, which is for Rota's servers: give sasl_mechanism for Kafka"
+    is_encrypted = given.ca_file is not None or given.certificate_file is not None
+    if (
+        is_encrypted
+        or is_given(options, "tls")
+        or is_given(options, "tls-ca")
+        or is_given(options, "insecure")
+    ):
+        return
+    for address in (part.strip() for part in of_rota.split(",") if part.strip()):
+        if not is_loopback(address.removeprefix("rota://")):
+            yield f"credentials has a token_file for {address}, another machine, and no ca_file: give it, for TLS"
+
+
+def login_faults(options: "Options", *, rota: bool) -> Iterator[str]:
+    """The login to Kafka."""
+    if options.sasl_mechanism is None:
+        for name in ("sasl_username", "sasl_password"):
+            if getattr(options, name) and not is_given(options, "sasl-mechanism"):
+                yield f"{name} is given without sasl_mechanism: give {said(MECHANISMS)}"
+        return
+    if rota:
+        yield "sasl_mechanism is for Kafka, and bootstrap_servers is Rota's log: give credentials instead"
+        return
+    for name in ("sasl_username", "sasl_password"):
+        flag = name.replace("_", "-")
+        if (
+            not getattr(options, name)
+            and not is_given(options, flag)
+            and not is_given(options, f"{flag}-file")
+        ):
+            yield f"sasl_mechanism is given without {name}: give it too"
+
+
+def topics_fault(topics: Sequence[str], pattern: str) -> str:
+    """The first fault of a subscription; empty without one."""
+    for topic in topics:
+        if not is_name(str(topic)):
+            return f"{topic!r} cannot be the name of a topic: give at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"the pattern {pattern!r} is not a regular expression ({error}): correct it"
+    return ""
+
+
+def is_given(options: "Options", flag: str) -> bool:
+    """Whether the sidecar gets this flag in another way: among its flags, or by its variable."""
+    if f"ROTA_{flag.replace('-', '_').upper()}" in os.environ:
+        return True
+    return any(each == f"--{flag}" or each.startswith(f"--{flag}=") for each in options.sidecar_flags)
+
+
+def is_name(text: str) -> bool:
+    """Whether Kafka takes it as the name of a topic or of an instance."""
+    return NAME.fullmatch(text) is not None and text not in (".", "..")
+
+
+def is_address(text: str) -> bool:
+    """Whether it is host:port, with an IPv6 host in brackets."""
+    host, _, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    has_host = (
+        bool(bare) and not re.search(r"[\s/@]", bare) and (len(host) == len(bare) + 2 or ":" not in bare)
+    )
+    return has_host and port.isascii() and port.isdecimal() and 0 < int(port) <= PORT_MAX
+
+
+def is_loopback(address: str) -> bool:
+    """Whether what is sent to host:port stays on this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def said(choices: Sequence[str]) -> str:
+    """Them as a list in a sentence."""
+    return f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"

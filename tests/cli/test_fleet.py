@@ -28,6 +28,12 @@ class Runner(http.server.BaseHTTPRequestHandler):
     answer = b'{"said": "done"}'
     asked: list[tuple[str, str | None, object]]
 
+    def do_GET(self) -> None:
+        """Answer as it is told to."""
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
     def do_POST(self) -> None:
         """Answer as it is told to."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -58,6 +64,20 @@ def test_all_offsets_are_asked_for_at_once(page: str) -> None:
     assert Runner.asked == [("/api/reset", "application/json", body)]
 
 
+def test_replicas_of_a_group_are_those_of_its_workloads(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    workloads = [
+        {"group_id": group, "replicas": [{"name": f"{name}-0"}, {"name": f"{name}-1"}]}
+        for group, name in (("shop", "one"), ("shop", "two"), ("other", "three"), (None, "four"))
+    ]
+    monkeypatch.setattr(Runner, "answer", json.dumps({"workloads": workloads}).encode())
+    assert Fleet(page).replicas("shop") == {"one-0", "one-1", "two-0", "two-1"}
+    assert Fleet(page).replicas("nobodys") == frozenset()
+    for answer in (b"<html>", b"[]", b"{}", b'{"workloads": [1]}'):
+        monkeypatch.setattr(Runner, "answer", answer)
+        with pytest.raises(Failure, match="`rota up` does not answer at http"):
+            Fleet(page).replicas("shop")
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -81,6 +101,8 @@ def test_why_it_is_refused_is_said(
 def test_that_nobody_answers_is_said(page: str) -> None:
     with pytest.raises(Failure, match=r"`rota up` does not answer at http://127\.0\.0\.1:1 "):
         Fleet("http://127.0.0.1:1").reset("shop", CHANGES)
+    with pytest.raises(Failure, match=r"`rota up` does not answer at http://127\.0\.0\.1:1 "):
+        Fleet("http://127.0.0.1:1").replicas("shop")
 
 
 def test_it_is_whoever_runs_in_this_folder_with_these_servers(

@@ -41,6 +41,7 @@ def test_execute_does_what_the_dry_run_has_shown(rota: Rota, group: str) -> None
     done = rota("groups", "reset", group, "--shift-by", "-2", "--execute", "-o", "json").data
     assert (shown["executed"], done["executed"]) == (False, True)
     assert shown["partitions"] == done["partitions"]
+    assert shown["refusal"] is done["refusal"] is None
     assert committed(rota, group) == [each["new"] for each in done["partitions"]] == [2, 3]
 
 
@@ -81,10 +82,13 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
         done = rota("groups", "reset", group, "--to-earliest", "--execute")
         assert done.code == 1
         assert done.sentence == (
-            f"group {group} has members: stop its consumers first, or do it in the folder where `rota up` runs them; "
-            "in a cluster set offsets.reset of the ConsumerGroup"
+            f"group {group} has members: stop its consumers first, or do it in the folder where `rota up` runs them"
         )
-        assert rota("groups", "reset", group, "--to-earliest", "--dry-run").code == 0
+        dry = rota("groups", "reset", group, "--to-earliest", "--dry-run")
+        assert len(dry.lines) == 3
+        assert dry.errors == f"nothing was changed, and --execute would be refused: {done.sentence}\n"
+        data = rota("groups", "reset", group, "--to-earliest", "--dry-run", "-o", "json").data
+        assert (data["executed"], data["refusal"]) == (False, done.sentence)
         assert committed(rota, group) == [4, 5]
 
 

@@ -24,6 +24,21 @@ class Fleet:
 
     page: str
 
+    def replicas(self, group: str) -> frozenset[str]:
+        """The names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
+        try:
+            with DIRECT.open(f"{self.page}/api/state", timeout=WITHIN_S) as answer:
+                workloads = json.load(answer)["workloads"]
+            return frozenset(
+                str(replica["name"])
+                for workload in workloads
+                if workload["group_id"] == group
+                for replica in workload["replicas"]
+            )
+        # Another server may listen there by now.
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._silent(error) from None
+
     def reset(self, group: str, changes: Sequence[Change]) -> None:
         """Have the members of the group do it, and stay. Raises Failure."""
         offsets: dict[str, dict[str, int]] = {}
@@ -38,9 +53,12 @@ class Fleet:
             with refused:
                 raise Failure(_said(refused.read())) from None
         except OSError as error:
-            raise Failure(
-                f"`rota up` does not answer at {self.page} ({error}): see whether it runs, or stop the group's consumers"
-            ) from None
+            raise self._silent(error) from None
+
+    def _silent(self, error: Exception) -> Failure:
+        return Failure(
+            f"`rota up` does not answer at {self.page} ({error}): see whether it runs, or stop the group's consumers"
+        )
 
 
 def fleet_beside(access: Access) -> Fleet | None:

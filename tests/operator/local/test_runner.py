@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from rota_operator.manifests.resources import API_VERSIONS
+from tests.cli.command import Rota
 from tests.operator.local.laptop import APP, CARELESS_APP, RECORDS, WITHIN_S, Laptop
 from tests.support.processes import wait_for
+from tests.support.sidecar import Sidecar, running
 from tests.support.web import post
 
 pytestmark = pytest.mark.process
@@ -160,6 +162,36 @@ def test_a_group_is_reset_while_its_members_stay(laptop: Laptop) -> None:
     assert not any(each["suspended"] for each in group["members"])
     process.stop()
     assert process.exit_code == 0
+
+
+def test_a_reset_is_refused_before_it_touches_anything_when_other_clients_are_members(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
+    stranger = Sidecar(
+        laptop.folder,
+        laptop.address,
+        "shop.orders",
+        ["--topics=orders", "--client-id=stranger"],
+    )
+    rota = Rota(laptop.address, laptop.folder)
+    reset = ("groups", "reset", "shop.orders", "--to-earliest")
+    with running(stranger):
+        stranger.wait_until_it_has(1)
+        wait_for("the other shares", lambda: sum(laptop.owners().values()) == 5, within_s=WITHIN_S)
+        done, dry = rota(*reset, "--execute"), rota(*reset, "--dry-run")
+        group = laptop.group()
+    assert done.code == 1
+    assert done.sentence == (
+        "group shop.orders has members that `rota up` does not run here (client id stranger): stop them, and reset it then"
+    )
+    assert dry.errors == f"nothing was changed, and --execute would be refused: {done.sentence}\n"
+    assert not any(each["suspended"] for each in group["members"])
+    assert not any(moment["kind"] == "reset" for moment in group["history"])
+    process.stop()
+    assert process.exit_code == 0
+    assert len(laptop.done) == RECORDS
 
 
 def test_who_looks_sees_members_partitions_and_lag_and_may_scale(laptop: Laptop) -> None:

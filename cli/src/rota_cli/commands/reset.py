@@ -10,10 +10,10 @@ from rota_cli.cluster import Cluster
 from rota_cli.commands.groups import GroupName
 from rota_cli.failures import Failure, WrongUsage
 from rota_cli.flags import with_flags
-from rota_cli.fleet import fleet_beside
+from rota_cli.fleet import Fleet, fleet_beside
 from rota_cli.lagging import topics_of
 from rota_cli.output import Output, OutputOption, Row, note, say_data, show_list
-from rota_cli.refusals import in_use, no_group
+from rota_cli.refusals import in_use, no_group, partly_in_use
 from rota_cli.resetting import (
     Change,
     Choice,
@@ -102,7 +102,7 @@ def reset(
 ) -> None:
     """
     Set the offsets of a group, or show what that would change. Nobody may be in the group, unless `rota up` runs it in this
-    folder: then its members set what they have, and go on from there.
+    folder, and runs all of them: then its members set what they have, and go on from there.
     """
     if execution is None:
         raise WrongUsage("add --dry-run to see what would change, or --execute to change it")
@@ -112,18 +112,33 @@ def reset(
         found = cluster.groups.describe(group)
         if not found.exists and not choices:
             raise no_group(group, found.coordinator or "the brokers")
-        fleet = fleet_beside(servers.access()) if execution and found.members else None
-        if execution and found.members and fleet is None:
-            raise in_use(group)
+        fleet = fleet_beside(servers.access()) if found.members else None
+        refusal = _refusal(found, fleet)
+        if execution and refusal is not None:
+            raise refusal
         changes = _planned(cluster, found, target, choices)
-        if fleet is not None:
+        if execution and fleet is not None:
             note(
                 f"the {many(len(found.members), 'member')} of group {group} stop reading, and set their offsets"
             )
             fleet.reset(group, changes)
         elif execution:
             _execute(cluster, group, changes)
-    _show(group, changes, output, executed=execution)
+    _show(group, changes, output, executed=execution, refusal=refusal)
+
+
+def _refusal(group: Group, fleet: Fleet | None) -> Failure | None:
+    """Why `--execute` is refused before anything is changed; None where it is not. `fleet` runs beside a group with members."""
+    if not group.members:
+        return None
+    if fleet is None:
+        return in_use(group.group)
+    try:
+        ours = fleet.replicas(group.group)
+    except Failure as failure:
+        return failure
+    others = {member.client_id for member in group.members} - ours
+    return partly_in_use(group.group, others) if others else None
 
 
 def _planned(cluster: Cluster, group: Group, target: Target, choices: list[Choice]) -> list[Change]:
@@ -157,7 +172,9 @@ def _execute(cluster: Cluster, group: str, changes: list[Change]) -> None:
         )
 
 
-def _show(group: str, changes: list[Change], output: Output, *, executed: bool) -> None:
+def _show(
+    group: str, changes: list[Change], output: Output, *, executed: bool, refusal: Failure | None
+) -> None:
     rows: list[Row] = [
         {
             "topic": change.partition.topic,
@@ -170,10 +187,13 @@ def _show(group: str, changes: list[Change], output: Output, *, executed: bool) 
         for change in changes
     ]
     if output is not Output.TABLE:
-        say_data({"group": group, "executed": executed, "partitions": rows}, output)
+        why_not = None if refusal is None else str(refusal)
+        say_data({"group": group, "executed": executed, "refusal": why_not, "partitions": rows}, output)
         return
     show_list(rows, output, COLUMNS, none="")
     if executed:
         note(f"set {many(len(rows), 'offset')} of group {group}")
+    elif refusal is not None:
+        note(f"nothing was changed, and --execute would be refused: {refusal}")
     else:
         note("nothing was changed: give --execute instead of --dry-run to do it")

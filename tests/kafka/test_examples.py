@@ -62,6 +62,11 @@ def test_every_order_has_its_price_once(tmp_path: Path, kafka: Kafka) -> None:
     lag = rota("groups", "lag", "shop.orders-enricher", environment={"ROTA_BOOTSTRAP_SERVERS": ""})
     assert "orders" in "".join(lag.lines)
     assert (tmp_path / ".rota" / "address").read_text() == f"kafka://{kafka.bootstrap}\n"
+    checks = rota("doctor", "-o", "json", environment={"ROTA_BOOTSTRAP_SERVERS": ""}).data
+    assert {each["what"]: each["says"] for each in checks}[
+        "address"
+    ] == f"{kafka.bootstrap}, from .rota/address"
+    assert [each for each in checks if each["verdict"] != "ok"] == []
 
 
 def test_every_payment_has_one_receipt_whoever_is_killed(tmp_path: Path, kafka: Kafka) -> None:

@@ -67,6 +67,14 @@ def checked_address(flag: str, given: str) -> str:
         raise WrongUsage(f"{flag}: {error}") from None
 
 
+def is_named(written: str, servers: str) -> bool:
+    """Whether the text of an address file names these checked servers, in whichever spelling."""
+    try:
+        return address_of(written.strip() or DEFAULT) == servers
+    except InvalidArgument:
+        return False
+
+
 def found_servers(given: str) -> tuple[str, str]:
     """The servers, and where they were named: what was given, else what `rota up` has written here, else the default."""
     if given:

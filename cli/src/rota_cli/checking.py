@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from rota.addresses import SCHEME
 from rota.errors import RotaError
-from rota_cli.access import ADDRESS_FILE, Access
+from rota_cli.access import ADDRESS_FILE, Access, is_named
 from rota_cli.cluster import Cluster
 from rota_cli.errors_of_sdk import exit_of
 from rota_cli.explaining import topic_remarks
@@ -85,7 +85,7 @@ def _address(access: Access) -> Check:
     says = f"{access.servers}, from {access.source}"
     if access.coordinator:
         says += f"; groups at {access.coordinator}"
-    if ADDRESS_FILE.is_file() and ADDRESS_FILE.read_text().strip() != access.servers:
+    if ADDRESS_FILE.is_file() and not is_named(ADDRESS_FILE.read_text(), access.servers):
         return Check(
             "address",
             Verdict.WARNING,

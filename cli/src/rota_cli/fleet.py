@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota_cli.access import ADDRESS_FILE, Access, checked_address
+from rota_cli.access import ADDRESS_FILE, Access, is_named
 from rota_cli.failures import Failure
 from rota_cli.resetting import Change
 
@@ -64,11 +64,10 @@ class Fleet:
 def fleet_beside(access: Access) -> Fleet | None:
     """Whoever runs in this folder, if it is with these servers that it does."""
     try:
-        address, page = ADDRESS_FILE.read_text().strip(), PAGE_FILE.read_text().strip()
+        address, page = ADDRESS_FILE.read_text(), PAGE_FILE.read_text().strip()
     except OSError:
         return None
-    is_the_same = checked_address(str(ADDRESS_FILE), address) == access.servers
-    return Fleet(page) if is_the_same else None
+    return Fleet(page) if is_named(address, access.servers) else None
 
 
 def _said(answer: bytes) -> str:

@@ -71,3 +71,11 @@ def committed(address: str, group: str) -> Mapping[tuple[str, int], int]:
         for each in topic.partitions
         if each.offset >= 0
     }
+
+
+def delete_records(address: str, topic: str, partition: int, before: int) -> None:
+    """Let the partition begin there."""
+    part = pb.DeleteRecordsRequest.Partition(topic=topic, index=partition, before_offset=before)
+    with grpc.insecure_channel(address) as channel:
+        done = LogStub(channel).DeleteRecords(pb.DeleteRecordsRequest(partitions=[part]), timeout=WITHIN_S)
+    assert done.partitions[0].error_code == codes.NONE

@@ -33,6 +33,8 @@ class RotaError(Exception):
     retriable: bool = False
     # Whether the producer that raised it must be closed.
     fatal: bool = False
+    # The partitions of which a consumer gets no records, where a poll raises because of that.
+    partitions: tuple[tuple[str, int], ...] = ()
 
     def __init__(self, where: str = "") -> None:
         """`where` it happened, as words that stand before the sentence."""
@@ -88,6 +90,10 @@ class WokenUp(_Said):
 
 class SidecarFailed(_Said):
     """The sidecar is not there, has ended, or is not set as the application needs it."""
+
+
+class NoOffsetForPartition(_Said):
+    """Nothing is committed for a partition, and `auto_offset_reset` is `none`: seek, or commit an offset."""
 
 
 class DeserializationFailed(_Said):

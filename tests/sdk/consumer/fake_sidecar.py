@@ -40,6 +40,10 @@ class Wire(Voice):
         self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(event=event))
 
     @override
+    def tell_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(error=error))
+
+    @override
     def deliver(self, response: pb.DeliverResponse) -> None:
         self._loop.call_soon_threadsafe(self.records.put_nowait, response)
 

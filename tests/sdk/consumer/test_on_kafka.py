@@ -4,12 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import rota
 from rota import errors
+from tests.sdk.consumer import standstill
 from tests.sdk.consumer.static_members import restart_moves_nothing
 from tests.support.coordinator import QUICK, serving
 from tests.support.kafka import Kafka
+from tests.support.processes import free_port
 
 pytestmark = pytest.mark.kafka
 
@@ -95,3 +99,22 @@ def test_where_rota_coordinates_records_come_once_and_no_transaction_takes_the_o
             producer.send(topic, b"999").result(30)
         with rota.Consumer(topic, **settings) as consumer:
             assert [record.value for record in read(consumer, 1)] == [b"999"]
+
+
+def test_each_reason_for_which_a_partition_stands_still_is_said_and_raised(
+    kafka: Kafka, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic(unique_name, partitions=3)
+    with rota.Producer(kafka.bootstrap) as producer:
+        for partition in range(3):
+            for number in range(standstill.RECORDS):
+                producer.send(unique_name, b"%d" % number, partition=partition)
+    expired = TopicPartition(unique_name, standstill.EXPIRED, standstill.RECORDS)
+    admin = AdminClient(kafka.client_config())
+    (deleted,) = admin.delete_records([expired]).values()
+    deleted.result(WAIT_MS / 1000)
+    standstill.each_is_said(unique_name, kafka.bootstrap, caplog)
+
+
+def test_a_server_that_is_away_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    standstill.a_server_that_is_away_is_said(f"127.0.0.1:{free_port()}", caplog)

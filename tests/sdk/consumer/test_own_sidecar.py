@@ -20,9 +20,11 @@ from rota.consumer.child import ChildSidecar, flags
 from rota.consumer.listeners import Partitions
 from rota.consumer.options import Options
 from rota.consumer.sidecars import Subscription
+from tests.sdk.consumer import standstill
 from tests.sdk.consumer.static_members import restart_moves_nothing
 from tests.support.coordinator import serving
-from tests.support.processes import Process
+from tests.support.processes import Process, free_port
+from tests.support.records import delete_records, fill
 from tests.support.small_disk import small_disk
 
 pytestmark = pytest.mark.process
@@ -342,3 +344,17 @@ def test_a_sidecar_ends_with_an_application_that_is_killed(server: str, topic: s
         ended, _, _ = select.select([watch], [], [], WITHIN_S)
         os.close(watch)
         assert ended, "the sidecar goes on without its application"
+
+
+def test_each_reason_for_which_a_partition_stands_still_is_said_and_raised(
+    server: str, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = server.removeprefix("rota://")
+    rota.create_topics(server, {unique_name: 3})
+    fill(address, unique_name, 3, standstill.RECORDS)
+    delete_records(address, unique_name, standstill.EXPIRED, standstill.RECORDS)
+    standstill.each_is_said(unique_name, server, caplog)
+
+
+def test_a_server_that_is_away_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    standstill.a_server_that_is_away_is_said(f"rota://127.0.0.1:{free_port()}", caplog)

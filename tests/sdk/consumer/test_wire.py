@@ -271,6 +271,10 @@ class Deaf(Hearer):
         """Nobody does anything."""
 
     @override
+    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        """The same."""
+
+    @override
     async def hear_records(self, delivery: pb.DeliverResponse) -> None:
         """The same."""
 

@@ -102,6 +102,11 @@ class ChildSidecar(Sidecar):
     def begins_subscribed(self) -> bool:
         return self._is_subscribed
 
+    @property
+    @override
+    def logs_here(self) -> bool:
+        return True
+
     @override
     def ended(self) -> str:
         if self._process is None or self._process.returncode is None:

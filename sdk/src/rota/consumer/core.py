@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from rota import errors
 from rota.consumer.buffer import Buffer
 from rota.consumer.portions import Portion
 from rota.records import TopicPartition
@@ -52,6 +53,15 @@ class Rebalance:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Partitions of which no records come, and the exception for that; `ledger` is the newest when it occurred."""
+
+    error: errors.RotaError
+    partitions: tuple[TopicPartition, ...]
+    ledger: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The application is done with these; the last one included."""
 
@@ -88,6 +98,7 @@ class Core:
         # What the application is being told at this moment.
         self._begun: Rebalance | None = None
         self._silent: list[int] = []
+        self._failures: deque[Failure] = deque()
         # Whether the application is told of rebalances: not after `assign` or `unsubscribe`.
         self._tells = True
         # The newest in which all that the application has was its own: what it fences with. In a newer one it could
@@ -182,8 +193,13 @@ class Core:
             held.position = portion.base_offset
         held.ledger = portion.ledger
 
+    def failed(self, failure: Failure) -> None:
+        """No records of these partitions come; the application is told in its next poll, once."""
+        self._failures.append(failure)
+
     def disconnected(self, reason: str) -> None:
         """The sidecar is gone, and all that it said: what the application has is lost to it."""
+        self._failures.clear()
         self._silent.clear()
         self._rebalances.clear()
         self._credit = 0
@@ -200,6 +216,15 @@ class Core:
     def due(self) -> Rebalance | None:
         """What it is told next, before any further record is returned."""
         return self._rebalances[0] if self._rebalances else None
+
+    def failure(self) -> errors.RotaError | None:
+        """The next error to raise. A partition that is gone, or was sought since, is no reason any more."""
+        while self._failures:
+            failure = self._failures.popleft()
+            held = (self.held.get(each) for each in failure.partitions)
+            if any(each is not None and each.ledger <= failure.ledger for each in held):
+                return failure.error
+        return None
 
     def begin(self, event: Rebalance, positions: Mapping[TopicPartition, int]) -> None:
         """

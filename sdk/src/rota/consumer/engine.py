@@ -49,7 +49,9 @@ class Engine(Hearer):
         self._clock = clock
         self.core = Core(options.max_buffered_records)
         hello = pb.AttachRequest.Hello(
-            client_id=options.client_id, commits_itself=not options.enable_auto_commit
+            client_id=options.client_id,
+            commits_itself=not options.enable_auto_commit,
+            takes_errors=True,
         )
         self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
         self._outgoing = Outgoing(self._attaching)
@@ -120,6 +122,15 @@ class Engine(Hearer):
         self._news.set()
 
     @override
+    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        failure = words.failure_of(error)
+        if error.kind in words.RAISED:
+            self.core.failed(failure)
+            self._news.set()
+        elif not self._sidecar.logs_here:
+            log.warning("%s", failure.error)
+
+    @override
     async def hear_records(self, delivery: pb.DeliverResponse) -> None:
         for part in delivery.partitions:
             for portion in words.portions_of(part):
@@ -176,6 +187,8 @@ class Engine(Hearer):
             if event is not None:
                 await self._begin_telling(event)
                 return event
+            if (error := self.core.failure()) is not None:
+                raise error
             if taken := self.taking.take(records_max):
                 return taken
             left_s = deadline_s - self._clock()

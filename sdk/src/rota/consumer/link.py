@@ -33,6 +33,10 @@ class Hearer(Protocol):
         """Something happens to partitions."""
         ...
 
+    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        """No records of some partitions come."""
+        ...
+
     async def hear_records(self, delivery: pb.DeliverResponse) -> None:
         """Records, or refusals; nothing more is read before this returns."""
         ...
@@ -165,6 +169,8 @@ class GrpcAttachment(Attachment):
         async for response in _said(self._events, pb.AttachResponse):
             if response.HasField("event"):
                 await self._hearer.hear_event(response.event)
+            elif response.HasField("error"):
+                await self._hearer.hear_error(response.error)
 
     async def _read_records(self) -> None:
         async for response in _said(self._deliveries, pb.DeliverResponse):

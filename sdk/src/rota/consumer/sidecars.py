@@ -30,6 +30,11 @@ class Sidecar(Protocol):
         """Whether it was started with that subscription, so that nobody has to tell it."""
         ...
 
+    @property
+    def logs_here(self) -> bool:
+        """Whether the log of this process has what the sidecar logs."""
+        ...
+
     def ended(self) -> str:
         """Why there is no sidecar any more and never will be, in a sentence; empty while there may be one."""
         ...
@@ -55,6 +60,11 @@ class GivenSidecar(Sidecar):
     @property
     @override
     def begins_subscribed(self) -> bool:
+        return False
+
+    @property
+    @override
+    def logs_here(self) -> bool:
         return False
 
     @override

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rota import errors
-from rota.consumer.core import Finished, Kind, Rebalance, Tenure
+from rota.consumer.core import Failure, Finished, Kind, Rebalance, Tenure
 from rota.consumer.portions import Portion
 from rota.log_reader import Records
 from rota.offsets import OffsetAndMetadata
@@ -11,6 +11,18 @@ from rota.records import TopicPartition
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 KINDS = {pb.ASSIGNED: Kind.ASSIGNED, pb.REVOKING: Kind.REVOKING, pb.REVOKED: Kind.REVOKED, pb.LOST: Kind.LOST}
+FAILURES: Mapping[int, type[errors.RotaError]] = {
+    pb.PARTITION_ERROR_KIND_NO_OFFSET: errors.NoOffsetForPartition,
+    pb.PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE: errors.OffsetOutOfRange,
+    pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC: errors.UnknownTopicOrPartition,
+    pb.PARTITION_ERROR_KIND_TOPIC_AUTHORIZATION: errors.TopicAuthorizationFailed,
+    pb.PARTITION_ERROR_KIND_GROUP_AUTHORIZATION: errors.GroupAuthorizationFailed,
+    pb.PARTITION_ERROR_KIND_CORRUPT_RECORD: errors.CorruptMessage,
+}
+# Kafka's consumer raises these from `poll`; of an unknown topic it logs a warning, and goes on when the topic is there.
+RAISED = FAILURES.keys() - {pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC}
+# Partitions that a sentence names.
+SHOWN_MAX = 20
 
 
 def partition_of(partition: pb.TopicPartition) -> TopicPartition:
@@ -33,6 +45,17 @@ def rebalance_of(event: pb.AttachResponse.Event, now_s: float) -> Rebalance:
         now_s + event.deadline_ms / 1000 if event.kind == pb.REVOKING else None,
         event.reason,
     )
+
+
+def failure_of(error: pb.AttachResponse.PartitionError) -> Failure:
+    """As the core has it: an exception that names the partitions and the remedy."""
+    partitions = tuple(partition_of(each) for each in error.partitions)
+    shown = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:SHOWN_MAX])
+    more = f" and {len(partitions) - SHOWN_MAX} more" if len(partitions) > SHOWN_MAX else ""
+    kind = FAILURES.get(error.kind, errors.RotaError)
+    exception = kind.saying(f"{shown}{more}: {error.message}")
+    exception.partitions = partitions
+    return Failure(exception, partitions, error.ledger)
 
 
 def portions_of(part: pb.PartitionRecords) -> Iterator[Portion]:

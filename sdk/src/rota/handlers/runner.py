@@ -55,7 +55,7 @@ class Runner(Hearer):
         self._like = handlers[0]
         self._sidecar = sidecar
         self._subscription = Subscription(tuple(self._handlers))
-        hello = pb.AttachRequest.Hello(client_id=client_id)
+        hello = pb.AttachRequest.Hello(client_id=client_id, takes_errors=True)
         self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
         self._asking = Asking(self._open, clock)
         self._was_attached = False
@@ -149,6 +149,11 @@ class Runner(Hearer):
             case Kind.REVOKED:
                 # The deadline may have passed before what ran was done: its verdicts come too late.
                 self._lanes.forget(rebalance.partitions)
+
+    @override
+    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        if not self._sidecar.logs_here:
+            log.warning("%s", words.failure_of(error).error)
 
     @override
     async def hear_records(self, delivery: pb.DeliverResponse) -> None:

@@ -66,6 +66,8 @@ def commit(sidecar: "MemorySidecar", request: pb.CommitRequest) -> pb.CommitResp
         if partition is not None and not late:
             partition.committed = (each.offset, each.metadata)
             partition.settle_below(each.offset)
+            if partition.error:
+                sidecar.read_from(partition, each.offset)
         outcome.offsets.add(partition=each.partition, offset=each.offset, error_code=code)
         outcome.error_code = outcome.error_code or code
     return outcome
@@ -78,8 +80,8 @@ def seek(sidecar: "MemorySidecar", request: pb.SeekRequest) -> pb.SeekResponse:
         partition = sidecar.held.get(_place(each.partition))
         if partition is None:
             return pb.SeekResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, sentence="it is not assigned")
-        ends = {START: 0, END: len(partition.log)}
-        partition.read_from(ends.get(each.offset, each.offset), sidecar.new_ledger())
+        ends = {START: partition.start, END: len(partition.log)}
+        sidecar.read_from(partition, ends.get(each.offset, each.offset))
     return pb.SeekResponse(void_ledger=void)
 
 
@@ -135,8 +137,9 @@ def offsets_for_times(
     """The first records at or after times."""
     response = pb.OffsetsForTimesResponse()
     for each in request.times:
-        log = sidecar.partition(_place(each.partition)).log
-        found = next((at for at, one in enumerate(log) if one.timestamp_ms >= each.timestamp_ms), -1)
+        partition = sidecar.partition(_place(each.partition))
+        log, there = partition.log, range(partition.start, len(partition.log))
+        found = next((at for at in there if log[at].timestamp_ms >= each.timestamp_ms), -1)
         time = log[found].timestamp_ms if found >= 0 else -1
         response.offsets.add(partition=each.partition, offset=found, timestamp_ms=time)
     return response
@@ -145,9 +148,12 @@ def offsets_for_times(
 def beginning_offsets(
     sidecar: "MemorySidecar", request: pb.BeginningOffsetsRequest
 ) -> pb.BeginningOffsetsResponse:
-    """Nothing is ever deleted."""
+    """The first records that were not deleted."""
     return pb.BeginningOffsetsResponse(
-        offsets=[pb.PartitionOffset(partition=each, offset=0) for each in request.partitions]
+        offsets=[
+            pb.PartitionOffset(partition=each, offset=sidecar.partition(_place(each)).start)
+            for each in request.partitions
+        ]
     )
 
 

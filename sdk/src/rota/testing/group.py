@@ -15,7 +15,7 @@ from rota.producer.partitioner import hash_of
 from rota.records import Headers, Record, RecordMetadata, TopicPartition
 from rota.testing.link import MemoryLink
 from rota.testing.partition import DeadLetter, Stored
-from rota.testing.sidecar import MemorySidecar
+from rota.testing.sidecar import MemorySidecar, Reset
 
 PARTITIONS = 3
 RUN_S = 60.0
@@ -39,11 +39,23 @@ class Group:
     Verdicts mean what they mean in earnest. Time is virtual: a retry waits for nobody, and moves `now_ms`.
     """
 
-    def __init__(self, group_id: str = "test", *, partitions: int = PARTITIONS, retries: int = 5) -> None:
-        """Topics are made when they are first used, with so many partitions."""
+    def __init__(
+        self,
+        group_id: str = "test",
+        *,
+        partitions: int = PARTITIONS,
+        retries: int = 5,
+        auto_offset_reset: Reset = "earliest",
+    ) -> None:
+        """
+        Topics are made when they are first used, with so many partitions.
+
+        `auto_offset_reset` is where the group begins without a commit, and where what it committed was deleted; with `none`
+        the consumer's `poll` raises, as in earnest.
+        """
         self.group_id = group_id
         self._partitions = partitions
-        self._sidecar = MemorySidecar(group_id, retries=retries)
+        self._sidecar = MemorySidecar(group_id, retries=retries, reset=auto_offset_reset)
         self._sent = 0
         self._consumers: list[Consumer] = []
 
@@ -77,8 +89,12 @@ class Group:
         if topic not in self._sidecar.topics:
             self._sidecar.make_topic(topic, self._partitions)
 
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Let all records before this offset expire."""
+        self._sidecar.delete_records(TopicPartition(topic, partition), before)
+
     def records(self, topic: str) -> list[Record]:
-        """All that is in a topic, partition by partition."""
+        """All that is in a topic and was not deleted, partition by partition."""
         return [record for each in self._sidecar.topics.get(topic, ()) for record in each.records()]
 
     @property

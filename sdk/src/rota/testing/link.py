@@ -11,6 +11,8 @@ from rota.consumer.sidecars import Sidecar, Subscription
 from rota.testing.sidecar import MemorySidecar, Voice
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
+Said = pb.AttachResponse.Event | pb.AttachResponse.PartitionError
+
 
 class MemoryLink(Link, Sidecar):
     """A sidecar that is there; to be used on one running loop."""
@@ -37,6 +39,11 @@ class MemoryLink(Link, Sidecar):
     def begins_subscribed(self) -> bool:
         return False
 
+    @property
+    @override
+    def logs_here(self) -> bool:
+        return False
+
     @override
     def ended(self) -> str:
         return ""
@@ -54,7 +61,7 @@ class MemoryAttachment(Attachment, Voice):
         self._hearer = hearer
         self._loop = asyncio.get_running_loop()
         self._attached = pb.AttachResponse.Attached()
-        self._events: asyncio.Queue[pb.AttachResponse.Event] = asyncio.Queue()
+        self._events: asyncio.Queue[Said] = asyncio.Queue()
         self._records: asyncio.Queue[pb.DeliverResponse] = asyncio.Queue()
         self._ended: asyncio.Future[errors.RotaError] = self._loop.create_future()
         self._reading: list[asyncio.Task[None]] = []
@@ -84,12 +91,20 @@ class MemoryAttachment(Attachment, Voice):
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     @override
+    def tell_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        self._loop.call_soon_threadsafe(self._events.put_nowait, error)
+
+    @override
     def deliver(self, response: pb.DeliverResponse) -> None:
         self._loop.call_soon_threadsafe(self._records.put_nowait, response)
 
     async def _read_events(self) -> None:
         while True:
-            await self._hearer.hear_event(await self._events.get())
+            match await self._events.get():
+                case pb.AttachResponse.Event() as event:
+                    await self._hearer.hear_event(event)
+                case pb.AttachResponse.PartitionError() as error:
+                    await self._hearer.hear_error(error)
 
     async def _read_records(self) -> None:
         while True:

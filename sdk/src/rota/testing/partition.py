@@ -55,6 +55,10 @@ class MemoryPartition:
     def __init__(self, place: TopicPartition) -> None:
         self.place = place
         self.log: list[Stored] = []
+        # The first record that was not deleted.
+        self.start = 0
+        # Why nothing is read of it, until a seek or a commit names another offset.
+        self.error: pb.PartitionErrorKind.ValueType = pb.PARTITION_ERROR_KIND_UNSPECIFIED
         self.committed: tuple[int, str] | None = None
         self.dead: list[DeadLetter] = []
         self.ledger = 0
@@ -77,6 +81,7 @@ class MemoryPartition:
         self._delivered.clear()
         self._waits = 0
         self.turn = 0
+        self.error = pb.PARTITION_ERROR_KIND_UNSPECIFIED
         self.handed, self.position, self.ledger = offset, offset, ledger
 
     @property
@@ -96,7 +101,7 @@ class MemoryPartition:
 
     def next(self, ordering: pb.Ordering.ValueType, now_ms: int) -> int | None:
         """The next record that may be handed out in this order."""
-        if not self.is_open or self.is_paused:
+        if not self.is_open or self.is_paused or self.error:
             return None
         held_up: set[bytes] = set()
         for offset in self._candidates(ordering):
@@ -199,8 +204,8 @@ class MemoryPartition:
         self.settle(offset, offset)
 
     def records(self) -> Iterator[Record]:
-        """The whole log."""
-        return map(self._record, range(len(self.log)))
+        """The log, without what was deleted."""
+        return map(self._record, range(self.start, len(self.log)))
 
     def _record(self, offset: int) -> Record:
         key, value, timestamp_ms, headers = self.log[offset]

@@ -7,7 +7,7 @@ the application has work, and else goes on to the next retry.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rota import errors
 from rota.records import TopicPartition
@@ -17,8 +17,16 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 BACKOFF_MS = 500
 FAR_MS = 60_000
+FIRST_MS = 1_700_000_000_000
 # About so much goes together.
 MESSAGE_BYTES = 1 << 20
+MESSAGES: Mapping[int, str] = {
+    pb.PARTITION_ERROR_KIND_NO_OFFSET: "nothing is committed; seek, or commit an offset",
+    pb.PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE: "the offset is not in the log; seek, or commit another one",
+}
+
+Reset = Literal["earliest", "latest", "none"]
+"""Where to begin without a commit, and where what was committed is not in the log."""
 
 
 class Voice(Protocol):
@@ -26,6 +34,10 @@ class Voice(Protocol):
 
     def tell(self, event: pb.AttachResponse.Event) -> None:
         """Something happens to partitions."""
+        ...
+
+    def tell_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        """No records of some partitions come."""
         ...
 
     def deliver(self, response: pb.DeliverResponse) -> None:
@@ -42,13 +54,14 @@ class MemorySidecar:
         ordering: pb.Ordering.ValueType = pb.ORDERING_PARTITION,
         concurrency: int = 64,
         retries: int = 5,
-        now_ms: int = 1_700_000_000_000,
+        reset: Reset = "earliest",
     ) -> None:
         self.group_id = group_id
         self.ordering = ordering
         self.concurrency = concurrency
         self.retries = retries
-        self.now_ms = now_ms
+        self.reset = reset
+        self.now_ms = FIRST_MS
         self.topics: dict[str, list[MemoryPartition]] = {}
         self.held: dict[TopicPartition, MemoryPartition] = {}
         # Those that somebody else of the group has.
@@ -58,6 +71,7 @@ class MemorySidecar:
         self.generation = 0
         self.last_ledger = 0
         self.commits_itself = False
+        self._takes_errors = False
         self.lock = threading.RLock()
         self._voice: Voice | None = None
         self._credit = 0
@@ -106,6 +120,7 @@ class MemorySidecar:
             self._credit = 0
             self.session += 1
             self.commits_itself = hello.commits_itself
+            self._takes_errors = hello.takes_errors
             return pb.AttachResponse.Attached(
                 session=self.session,
                 group_id=self.group_id,
@@ -198,14 +213,52 @@ class MemorySidecar:
             self._tell_assigned(taken)
 
     def _begin(self, partition: MemoryPartition) -> None:
-        committed = partition.committed
-        partition.read_from(0 if committed is None else committed[0], self.new_ledger())
+        if partition.committed is not None:
+            self.read_from(partition, partition.committed[0])
+        else:
+            self._reset(partition, pb.PARTITION_ERROR_KIND_NO_OFFSET)
+
+    def read_from(self, partition: MemoryPartition, offset: int) -> None:
+        """Hand out the records from there on; what is in hand is void."""
+        if partition.start <= offset <= len(partition.log):
+            partition.read_from(offset, self.new_ledger())
+        else:
+            self._reset(partition, pb.PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE)
+
+    def _reset(self, partition: MemoryPartition, error: pb.PartitionErrorKind.ValueType) -> None:
+        end = len(partition.log) if self.reset == "latest" else partition.start
+        partition.read_from(end, self.new_ledger())
+        if self.reset == "none":
+            partition.error = error
+            self._tell_error(partition)
+
+    def delete_records(self, place: TopicPartition, before: int) -> None:
+        """Let all records before this offset expire."""
+        with self.lock:
+            partition = self.partition(place)
+            partition.start = max(partition.start, min(before, len(partition.log)))
+            if place in self.held and partition.handed < partition.start:
+                self.read_from(partition, partition.handed)
+            self.pump()
+
+    def _tell_error(self, partition: MemoryPartition) -> None:
+        """Where the application has acknowledged the partition; else it is told as soon as it does."""
+        if partition.error and partition.is_open and self._voice is not None and self._takes_errors:
+            place = partition.place
+            error = pb.AttachResponse.PartitionError(
+                kind=partition.error,
+                partitions=[pb.TopicPartition(topic=place.topic, partition=place.partition)],
+                message=MESSAGES[partition.error],
+                ledger=partition.ledger,
+            )
+            self._voice.tell_error(error)
 
     def _tell_assigned(self, places: list[TopicPartition]) -> None:
         def open_them() -> None:
             for place in places:
                 if place in self.held:
                     self.held[place].is_open = True
+                    self._tell_error(self.held[place])
 
         self._tell(pb.ASSIGNED, places, open_them)
 

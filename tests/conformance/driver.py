@@ -129,6 +129,8 @@ class Settings:
     processes: int = 1
     # A process of its own for each case, which may kill it.
     mortal: bool = False
+    # Kafka has no such setting: its rounds close as with 0.
+    rebalance_coalesce_ms: int = 0
 
 
 DEFAULT = Settings()

@@ -14,6 +14,7 @@ from functools import partial
 
 import pytest
 
+from rota_coordinator.group.config import GroupConfig
 from tests.conformance import (
     cases_admin,
     cases_failover,
@@ -77,6 +78,11 @@ def test_core(case: Case) -> None:
     asyncio.run(case.body(CoreDriver(case.settings)))
 
 
+@each_of(cases_on(CORE))
+def test_core_with_the_shipped_coalescing(case: Case) -> None:
+    asyncio.run(case.body(CoreDriver(shipped(case.settings))))
+
+
 @pytest.mark.process
 @pytest.mark.alone
 @each_of(cases_on(ROTA))
@@ -136,6 +142,11 @@ def rota_results(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -
         yield runs.run_all(cases_on(ROTA), connect)
 
 
+def shipped(settings: Settings) -> Settings:
+    """The same with the coalescing that a coordinator has unless its flags say otherwise."""
+    return replace(settings, rebalance_coalesce_ms=GroupConfig().rebalance_coalesce_ms)
+
+
 def flags(settings: Settings) -> tuple[str, ...]:
     """The server's flags for these settings."""
     return (
@@ -145,7 +156,7 @@ def flags(settings: Settings) -> tuple[str, ...]:
         f"--offsets-retention-ms={settings.retention_s * 1000}",
         # It also takes groups away that are empty and have no offsets: no other case may meet that.
         f"--offsets-check-interval-ms={500 if settings.retention_s == RETENTION_S else 600_000}",
-        "--rebalance-coalesce-ms=0",
+        f"--rebalance-coalesce-ms={settings.rebalance_coalesce_ms}",
     )
 
 
@@ -166,7 +177,7 @@ def sidecar_on_kafka_results(prepared: Kafka) -> Results:
 @pytest.fixture(scope="module")
 def sidecar_on_rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
     """The same on a coordinator of ours."""
-    with serving(tmp_path_factory.mktemp("coordinator"), flags(DEFAULT)) as coordinator:
+    with serving(tmp_path_factory.mktemp("coordinator"), flags(shipped(DEFAULT))) as coordinator:
         for topic in (TOPIC, OTHER_TOPIC):
             coordinator.make_topic(topic)
         way = sidecar.on_rota(coordinator.address)

@@ -31,8 +31,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield coordinator.address
 
 
-async def join(talk: Conversation, group: str) -> codes.JoinGroupResponse:
-    """A member alone in its group, with everything assigned to it."""
+async def join(talk: Conversation, group: str, member_id: str = "") -> codes.JoinGroupResponse:
+    """A member alone in its group, with everything assigned to it: a new one, or one that joins again."""
     protocol = codes.Protocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")
     request = codes.JoinGroupRequest(
         group_id=group,
@@ -41,7 +41,7 @@ async def join(talk: Conversation, group: str) -> codes.JoinGroupResponse:
         protocol_type="consumer",
         protocols=[protocol],
     )
-    request.member_id = (await talk.groups.JoinGroup(request)).member_id
+    request.member_id = member_id or (await talk.groups.JoinGroup(request)).member_id
     joined = await talk.groups.JoinGroup(request)
     assert joined.error_code == codes.NONE
     sync = codes.SyncGroupRequest(
@@ -157,6 +157,22 @@ def test_the_end_of_a_transaction_asks_the_group_again(address: str) -> None:
         assert await copier.end(commit=True) == codes.NONE
         assert await talk.values("output") == [b"right"]
         assert await committed(talk, "pipeline", "input") == 3
+
+    tell(address, story)
+
+
+def test_a_newer_generation_aborts_a_transaction_although_its_member_is_still_there(address: str) -> None:
+    async def story(talk: Conversation) -> None:
+        await talk.make("renewed")
+        first = await join(talk, "renewing")
+        copier = await Transaction(talk, "renewing-0").begin()
+        assert (
+            await copier.bring("renewing", 9, "renewed", first.generation_id, first.member_id) == codes.NONE
+        )
+        second = await join(talk, "renewing", first.member_id)
+        assert (second.member_id, second.generation_id) == (first.member_id, first.generation_id + 1)
+        assert await copier.end(commit=True) == codes.ILLEGAL_GENERATION
+        assert await committed(talk, "renewing", "renewed") == -1
 
     tell(address, story)
 

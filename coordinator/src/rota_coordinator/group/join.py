@@ -151,6 +151,7 @@ def wait(effects: Effects, joining: Joining, member: Member) -> None:
     if member.joining is not None:
         effects.superseded.append(member.joining)
     member.update(joining.request)
+    member.client_host = joining.client_host
     member.joining = joining.call
 
 

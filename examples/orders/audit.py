@@ -1,20 +1,72 @@
-"""Counts what was sold and what has its price: none may be lost. Run it when the shop has closed."""
+"""
+Counts orders and prices: `python audit.py SERVERS [PAGE]`.
+
+With the page of `rota up` it waits until the shop has closed, and then for the members to process what was sold last.
+"""
 
 import json
 import sys
+import urllib.request
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import rota
 
+SHOP = "orders-shop"
+# Of a shop that has closed: the page tells of a change up to four times a second, and at least each second.
+COUNTS_MAX = 60
+
 
 def main() -> None:
-    """Say it in a line; exit with 1 when an order has no price."""
-    address = sys.argv[1]
-    sold, priced = orders_in(address, "orders"), orders_in(address, "priced-orders")
-    lost = len(sold.keys() - priced.keys())
+    """Print the counts in one line; exit with 1 while an order is unprocessed."""
+    servers = sys.argv[1]
+    unprocessed, counts = count_when_closed(servers, sys.argv[2]) if len(sys.argv) > 2 else count(servers)
+    print(counts)
+    sys.exit(1 if unprocessed else 0)
+
+
+def count_when_closed(servers: str, page: str) -> tuple[int, str]:
+    """The counts once no process of the shop runs and every order is processed, or the last of COUNTS_MAX."""
+    shown = states(page)
+    for number, state in enumerate(shown):
+        if not is_open(state):
+            break
+        if number == 0:
+            print(f"waiting for the shop to close: scale {SHOP} to 0", file=sys.stderr, flush=True)
+    unprocessed, counts = count(servers)
+    for _ in islice(shown, COUNTS_MAX):
+        if not unprocessed:
+            break
+        unprocessed, counts = count(servers)
+    return unprocessed, counts
+
+
+def is_open(state: dict[str, Any]) -> bool:
+    """Whether a process of the shop runs."""
+    return any(each["replicas"] for each in state["workloads"] if each["name"] == SHOP)
+
+
+def states(page: str) -> Iterator[dict[str, Any]]:
+    """What the page shows, now and whenever it changes."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"{page}/api/events") as events:
+        for line in events:
+            if line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
+
+
+def count(servers: str) -> tuple[int, str]:
+    """The number of unprocessed orders, and all counts in one line."""
+    # In this order: of what is sold meanwhile nothing has its price before it is sold.
+    priced, sold = orders_in(servers, "priced-orders"), orders_in(servers, "orders")
+    unprocessed = len(sold.keys() - priced.keys())
     repeated = priced.total() - len(priced)
-    print(f"produced {sold.total()}, processed {len(priced)}, lost {lost}, repeated {repeated}")
-    sys.exit(1 if lost else 0)
+    return (
+        unprocessed,
+        f"produced {sold.total()}, processed {len(priced)}, unprocessed {unprocessed}, repeated {repeated}",
+    )
 
 
 def orders_in(address: str, topic: str) -> Counter[str]:

@@ -32,7 +32,7 @@ What to try, in another terminal:
   scale             curl -H 'Content-Type: application/json' -d '{{"workload": "{consumer}", "replicas": 5}}' http://{page}/api/scale
   add partitions    {python} -c 'import rota; rota.Topics("{servers}").add_partitions({{"orders": 16}})'
   reset offsets     {python} -m rota_cli groups reset shop.{consumer} --bootstrap-servers {servers} --to-earliest --dry-run
-  count             {python} {folder}/audit.py {servers}
+  close and count   curl -fsS -o /dev/null -H 'Content-Type: application/json' -d '{{"workload": "{shop}", "replicas": 0}}' http://{page}/api/scale && {python} {folder}/audit.py {servers} http://{page}
 It ends with Ctrl-C."""
 
 
@@ -52,6 +52,7 @@ def hints(place: Place, folder: Path) -> str:
     """What to try."""
     return HINTS.format(
         consumer=CONSUMER,
+        shop=SHOP,
         victim=VICTIM,
         page=place.page,
         servers=place.servers,
@@ -111,7 +112,7 @@ class Demo:
         self._scale(runner, SHOP, 0)
         await self._until(runner, "the shop did not close", lambda _: not shop.view().replicas)
         await self._until(runner, "not all was processed", lambda group: group.lag_records == 0)
-        counted = await self._all_counted(runner)
+        self.went_well, counted = await self._counted(runner.place)
         scaled = f"scaled {MEMBERS} → {MORE_MEMBERS} → {FEWER_MEMBERS}"
         return f"{counted}; first after {first_s:.1f} s; a member was killed and back after {back_s:.1f} s; {scaled}"
 
@@ -134,29 +135,25 @@ class Demo:
             logs = runner.place.home / "logs"
             raise WentWrong(f"{otherwise} within {PATIENCE_S:g} s: see the logs in {logs}") from None
 
-    async def _all_counted(self, runner: Runner) -> str:
-        """What was sold last may be under way while all that is known of is done. Raises WentWrong."""
-        gives_up_s = self._steady_s() + PATIENCE_S
-        while True:
-            self.went_well, counted = await self._counted(runner.place)
-            if self.went_well or self._steady_s() > gives_up_s:
-                return counted
-            await runner.board.change()
-
     async def _counted(self, place: Place) -> tuple[bool, str]:
-        """Whether none is lost, and in words. Raises WentWrong."""
+        """Whether every order is processed, and the counts in one line. Raises WentWrong."""
         process = await asyncio.create_subprocess_exec(
             str(place.python),
             str(self._folder / "audit.py"),
             place.servers,
+            f"http://{place.page}",
             stdout=asyncio.subprocess.PIPE,
         )
         try:
             async with asyncio.timeout(PATIENCE_S):
                 output, _ = await process.communicate()
         except TimeoutError:
-            process.kill()
             raise WentWrong(f"the orders were not counted within {PATIENCE_S:g} s") from None
+        finally:
+            # Also when the demo is cancelled meanwhile: no process is left running, and none unreaped.
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         code = process.returncode
         return (
             code == 0,

@@ -9,13 +9,18 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.assignors.model import Assignor, Group, Plan, Topic
 from rota_sidecar.consumer_protocol.assignment import decode_assignment
 from rota_sidecar.consumer_protocol.offers import Offer, metadata_for
-from rota_sidecar.consumer_protocol.user_data import comes_again, decode_assignment_data
+from rota_sidecar.consumer_protocol.user_data import (
+    decode_assignment_data,
+    fingerprint_of_plan,
+    fingerprint_of_topics,
+)
 from rota_sidecar.engines.port import Refused
 from rota_sidecar.leading import Leader, Members, incarnation_for, read
 from rota_sidecar.member.actions import Lead
 from rota_sidecar.member.messages import Request, Response
 
 WALL_MS = 1_700_000_000_000
+LEADER = "a"
 
 
 class Engine:
@@ -72,7 +77,7 @@ def member(member_id: str, *topics: str, **known: int) -> pb.Member:
 
 
 def order(*members: pb.Member, generation: int = 5, strategy: str = "half") -> Lead:
-    return Lead(1, strategy, generation, members, 1_000)
+    return Lead(1, LEADER, strategy, generation, members, 1_000)
 
 
 def leader(topics: Mapping[str, Topic], *strategies: Assignor, incarnation: int | None = 9) -> Leader:
@@ -91,7 +96,12 @@ def test_everybody_is_given_its_part_under_the_groups_incarnation() -> None:
         "orders": [0, 1]
     }
     assert not assignments["a"].partitions
-    assert {decode_assignment_data(each.user_data) for each in assignments.values()} == {9}
+    data = {name: decode_assignment_data(each.user_data) for name, each in assignments.items()}
+    assert {each.incarnation for each in data.values()} == {9}
+    assert data["a"].subscribed == fingerprint_of_topics(["orders"])
+    assert data["b"].subscribed == fingerprint_of_topics(["orders", "unknown"])
+    assert data["a"].planned == fingerprint_of_plan({"orders": 4, "unknown": 0}), "the leader's own says it"
+    assert data["b"].planned == b""
     assert led.partitions == {"orders": 4, "unknown": 0}, "a topic that is made later is noticed"
 
 
@@ -99,7 +109,8 @@ def test_who_has_to_give_something_up_is_told_to_come_again() -> None:
     work = order(member("a", "orders"), member("b", "orders", owns=4))
     led = asyncio.run(leader({"orders": Topic(4)}, Half()).lead(work))
     told = {
-        each.member_id: comes_again(decode_assignment(each.assignment).user_data) for each in led.assignments
+        each.member_id: decode_assignment_data(decode_assignment(each.assignment).user_data).comes_again
+        for each in led.assignments
     }
     assert told == {"a": False, "b": True}
 

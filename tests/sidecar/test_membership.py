@@ -320,7 +320,7 @@ def test_what_the_connection_says_reaches_the_member() -> None:
 def test_a_plan_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         story = Story()
-        order = do.Lead(call=99, strategy=LOCAL.name, generation=1, members=(), within_ms=10)
+        order = do.Lead(call=99, member_id="m", strategy=LOCAL.name, generation=1, members=(), within_ms=10)
 
         async def think(_: Leader, __: do.Lead) -> on.Led:
             await asyncio.Event().wait()
@@ -376,7 +376,7 @@ def test_who_it_is_is_kept_while_it_lives_and_no_longer(tmp_path: Path) -> None:
         async with asyncio.timeout(STORY_S):
             while (kept := file.read()[0]) is None or kept.generation < 0:
                 await asyncio.sleep(0)
-        assert (kept.member_id, kept.leads, kept.planned) == ("m", True, {"a": 2})
+        assert (kept.member_id, kept.leads, kept.of_group) == ("m", True, frozenset({"a"}))
         await story.end()
         assert file.read() == (None, "")
 

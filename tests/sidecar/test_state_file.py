@@ -25,7 +25,7 @@ LEADER = Remembered(
     "cooperative-sticky",
     leads=True,
     wanted=Wanted(("a", "b"), ("range", "sticky")),
-    planned={"a": 12, "b": 0},
+    of_group=frozenset({"a", "b", "c"}),
 )
 SCALAR = st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=()), max_size=5)
 JSON = SCALAR | st.lists(SCALAR, max_size=3) | st.dictionaries(st.text(max_size=5), SCALAR, max_size=3)
@@ -88,7 +88,7 @@ def test_two_sidecars_cannot_share_a_folder(tmp_path: Path, file: StateFile) -> 
         (written(LEADER, Owner("orders", "orders-1")), "another instance id"),
         (written(Remembered(""), OWNER), "its member_id is empty"),
         (written(LEADER, OWNER).replace(b": 7", b": true"), "its generation is not what it should be"),
-        (written(LEADER, OWNER).replace(b"12", b'"12"'), "its planned is not"),
+        (written(LEADER, OWNER).replace(b'"c"', b"12"), "its of_group is not"),
         (b" " * (BYTES_MAX + 1), "it is larger than"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_crash_while_writing_leaves_what_was_there_before(tmp_path: Path, file
 @settings(max_examples=200)
 @given(
     changed=st.dictionaries(
-        st.sampled_from(["member_id", "generation", "strategy", "leads", "topics", "strategies", "planned"]),
+        st.sampled_from(["member_id", "generation", "strategy", "leads", "topics", "strategies", "of_group"]),
         JSON,
     )
 )

@@ -78,7 +78,7 @@ ZOO_MEMBERS: dict[str, Bug] = {
     "counts no silence": replaced(liveness, "_counts_silence", lambda core: False),
     "counts two sessions": replaced(Pulse, "heard", counts_two_sessions),
     "goes to no other round": replaced(rounds, "rejoin", goes_to_no_other_round),
-    "never comes again": replaced(rounds, "comes_again", lambda data: False),
+    "never comes again": replaced(rounds, "_again", lambda core, data: ""),
     "keeps the newest incarnation it hears of": replaced(
         leading, "incarnation_for", keeps_the_newest_incarnation_it_hears_of
     ),

@@ -98,6 +98,14 @@ class Coordinator:
             made = LogStub(channel).CreateTopics(request, timeout=START_S)
         assert [each.error_code for each in made.topics] == [NONE]
 
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Add partitions to a topic of its log, up to this number."""
+        topic = log_pb2.CreatePartitionsRequest.Topic(name=name, partitions=partitions)
+        with grpc.insecure_channel(self.address) as channel:
+            request = log_pb2.CreatePartitionsRequest(topics=[topic])
+            grown = LogStub(channel).CreatePartitions(request, timeout=START_S)
+        assert [each.error_code for each in grown.topics] == [NONE]
+
     def members_of(self, group: str) -> int:
         """How many members the group has."""
         with grpc.insecure_channel(self.address) as channel:

@@ -18,7 +18,13 @@ from rota_sidecar.assignors.share import Share
 from rota_sidecar.consumer_protocol.alike import Alike
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.consumer_protocol.offers import known_of, subscriber_of
-from rota_sidecar.consumer_protocol.user_data import NO_INCARNATION, encode_assignment_data
+from rota_sidecar.consumer_protocol.user_data import (
+    NO_INCARNATION,
+    AssignmentData,
+    encode_assignment_data,
+    fingerprint_of_plan,
+    fingerprint_of_topics,
+)
 from rota_sidecar.consumer_protocol.wire import Malformed
 from rota_sidecar.engines.port import Coordination, Refused, Topics
 from rota_sidecar.member.actions import Lead
@@ -118,10 +124,18 @@ def led(
     planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
     givers = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
     heads: dict[str, bytes] = {}
+    # Members that say the same share one list: each is read once.
+    prints: dict[int, bytes] = {}
     assignments = []
-    for member_id in members.subscribers:
-        user_data = encode_assignment_data(incarnation, comes_again=member_id in givers)
-        written = encode_assignment(Assignment(plan[member_id], user_data), heads)
+    for member_id, each in members.subscribers.items():
+        key = id(each.topics)
+        data = AssignmentData(
+            incarnation,
+            member_id in givers,
+            prints.get(key) or prints.setdefault(key, fingerprint_of_topics(each.topics)),
+            fingerprint_of_plan(planned) if member_id == order.member_id else b"",
+        )
+        written = encode_assignment(Assignment(plan[member_id], encode_assignment_data(data)), heads)
         assignments.append(pb.Assignment(member_id=member_id, assignment=written))
     return Led(order.call, assignments, planned)
 

@@ -172,7 +172,7 @@ def _written(remembered: Remembered, owner: Owner) -> bytes:
             "leads": remembered.leads,
             "topics": remembered.wanted.topics,
             "strategies": remembered.wanted.strategies,
-            "planned": dict(remembered.planned),
+            "of_group": sorted(remembered.of_group),
         }
     ).encode()
 
@@ -194,7 +194,7 @@ def _parsed(data: bytes, owner: Owner) -> Remembered:
         _string(held, "strategy"),
         _of(held, "leads", bool),
         Wanted(_strings(held, "topics"), _strings(held, "strategies")),
-        _counts(held, "planned"),
+        frozenset(_strings(held, "of_group")),
     )
 
 
@@ -223,8 +223,3 @@ def _number(held: Mapping[str, object], key: str, lowest: int) -> int:
 
 def _strings(held: Mapping[str, object], key: str) -> tuple[str, ...]:
     return tuple(_string({key: each}, key) for each in _of(held, key, list))
-
-
-def _counts(held: Mapping[str, object], key: str) -> Mapping[str, int]:
-    found = _of(held, key, dict)
-    return {_string({key: name}, key): _number({key: count}, key, 0) for name, count in found.items()}

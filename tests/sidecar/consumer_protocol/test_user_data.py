@@ -17,14 +17,16 @@ from rota_sidecar.consumer_protocol.user_data import (
     RATES_MAX,
     UNKNOWN_RATE,
     USER_DATA_BYTES_MAX,
+    AssignmentData,
     MemberData,
-    comes_again,
     decode_assignment_data,
     decode_member_data,
     decode_sticky_data,
     encode_assignment_data,
     encode_member_data,
     encode_sticky_data,
+    fingerprint_of_plan,
+    fingerprint_of_topics,
 )
 from tests.sidecar.consumer_protocol.words import OWNED, Lists, lists
 
@@ -71,16 +73,31 @@ def test_bytes_of_others_are_read_as_what_is_known(data: bytes) -> None:
     assert found.generation == (struct.unpack(">i", data[:4])[0] if len(data) >= 4 else -1)
     if b"rota" not in data:
         assert (found.incarnation, found.rates) == (-1, ())
-        assert decode_assignment_data(data) == -1
-        assert not comes_again(data)
+        assert decode_assignment_data(data) == AssignmentData()
 
 
-@given(st.integers(0, 2**63 - 1))
-def test_the_leader_gives_the_incarnation(incarnation: int) -> None:
-    assert decode_assignment_data(encode_assignment_data(incarnation)) == incarnation
-    assert decode_assignment_data(encode_assignment_data(incarnation, comes_again=True)) == incarnation
-    assert comes_again(encode_assignment_data(incarnation, comes_again=True))
-    assert not comes_again(encode_assignment_data(incarnation))
+PRINT = st.just(b"") | st.binary(min_size=8, max_size=8).filter(any)
+
+
+@given(st.builds(AssignmentData, st.integers(0, 2**63 - 1), st.booleans(), PRINT, PRINT))
+def test_what_a_leader_adds_comes_back(data: AssignmentData) -> None:
+    assert decode_assignment_data(encode_assignment_data(data)) == data
+
+
+@given(st.binary(max_size=20))
+def test_a_leader_that_says_less_or_more_is_read_as_far_as_it_is_known(said: bytes) -> None:
+    begin = encode_assignment_data(AssignmentData(7))
+    assert decode_assignment_data(begin[:-1]) == AssignmentData(7)
+    assert decode_assignment_data(begin + said).incarnation == 7
+    whole = AssignmentData(7, comes_again=True, subscribed=b"12345678", planned=b"87654321")
+    assert decode_assignment_data(encode_assignment_data(whole) + said) == whole
+
+
+def test_a_fingerprint_knows_names_and_numbers_and_no_order() -> None:
+    assert fingerprint_of_topics(["b", "a"]) == fingerprint_of_topics(["a", "b"])
+    assert fingerprint_of_plan({"b": 0, "a": 2}) == fingerprint_of_plan({"a": 2, "b": 0})
+    plans: list[dict[str, int]] = [{}, {"a": 1}, {"a": 2}, {"a": 1, "b": 0}, {"b": 1}]
+    assert len({fingerprint_of_plan(plan) for plan in plans}) == len(plans)
 
 
 @given(OWNED, st.integers(0, 2**31 - 1))

@@ -1,11 +1,16 @@
 """A member in hand: events go in one by one, and each answer that it waits for is given, or not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.consumer_protocol.user_data import encode_assignment_data
+from rota_sidecar.consumer_protocol.user_data import (
+    AssignmentData,
+    encode_assignment_data,
+    fingerprint_of_plan,
+    fingerprint_of_topics,
+)
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import events as on
 from rota_sidecar.member.config import MemberConfig, Strategy, Subscription
@@ -53,6 +58,8 @@ class Driven:
         self.now_ms = 1_000_000
         self.done: list[do.Action] = []
         self.generation = 0
+        # What the leader planned for, which the coordinator keeps with its assignment. None: the leader does not say.
+        self.planned: Mapping[str, int] | None = None
         self._calls: set[int] = set()
         self._ended = False
 
@@ -130,7 +137,9 @@ class Driven:
         call, _ = self.sent(pb.JoinGroupRequest)
         return self.step(on.Answered(call, pb.JoinGroupResponse(error_code=error, member_id=member_id)))
 
-    def answer_join(self, *, leads: bool = False, skip_assignment: bool = False) -> list[do.Action]:
+    def answer_join(
+        self, *, leads: bool = False, skip_assignment: bool = False, others: Sequence[pb.Member] = ()
+    ) -> list[do.Action]:
         call, request = self.sent(pb.JoinGroupRequest)
         self.generation += 1
         response = pb.JoinGroupResponse(
@@ -140,19 +149,33 @@ class Driven:
             leader=MEMBER_ID if leads else OTHER_ID,
             member_id=MEMBER_ID,
             skip_assignment=skip_assignment,
-            members=[pb.Member(member_id=MEMBER_ID)] if leads else [],
+            members=[pb.Member(member_id=MEMBER_ID, metadata=request.protocols[0].metadata), *others]
+            if leads
+            else [],
         )
         return self.step(on.Answered(call, response))
 
     def answer_lead(self, partitions: int = 6) -> list[do.Action]:
         call = self.last(do.Lead).call
-        return self.step(on.Led(call, [pb.Assignment(member_id=MEMBER_ID)], {"orders": partitions}))
+        self.planned = {"orders": partitions}
+        return self.step(on.Led(call, [pb.Assignment(member_id=MEMBER_ID)], self.planned))
 
     def answer_sync(
-        self, *numbers: int, error: pb.ErrorCode.ValueType = pb.NONE, comes_again: bool = False
+        self,
+        *numbers: int,
+        error: pb.ErrorCode.ValueType = pb.NONE,
+        comes_again: bool = False,
+        subscribed: Sequence[str] = (),
     ) -> list[do.Action]:
         call, _ = self.sent(pb.SyncGroupRequest)
-        data = encode_assignment_data(INCARNATION, comes_again=comes_again)
+        data = encode_assignment_data(
+            AssignmentData(
+                INCARNATION,
+                comes_again,
+                fingerprint_of_topics(subscribed) if subscribed else b"",
+                b"" if self.planned is None else fingerprint_of_plan(self.planned),
+            )
+        )
         assignment = Assignment({"orders": numbers} if numbers else {}, data)
         response = pb.SyncGroupResponse(error_code=error, assignment=encode_assignment(assignment))
         return self.step(on.Answered(call, response))

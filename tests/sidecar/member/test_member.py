@@ -41,15 +41,6 @@ def test_the_leader_plans_for_everybody() -> None:
     assert len(driven.sent(pb.SyncGroupRequest)[1].assignments) == 1
 
 
-def test_a_returning_static_leader_is_told_to_plan_nothing_and_still_watches_the_topics() -> None:
-    driven = Driven(instance_id="one")
-    driven.start()
-    driven.find()
-    assert names(driven.answer_join(leads=True, skip_assignment=True)) == ["SyncGroup"]
-    driven.answer_sync(0)
-    assert driven.member.identity.leads
-
-
 def test_it_heartbeats_in_its_interval() -> None:
     driven = Driven().join(0)
     assert names(driven.pass_time(HEARTBEAT_MS / 1000)) == ["Heartbeat"]
@@ -394,17 +385,6 @@ def test_after_a_crash_with_another_subscription_it_goes_to_another_round() -> N
     )
     again.find()
     assert names(again.answer_sync(0)) == ["Joined", "Remember", "Assign", "JoinGroup"]
-
-
-def test_the_leader_goes_to_another_round_when_a_topic_grows() -> None:
-    driven = Driven().join(0, leads=True)
-    assert driven.step(on.TopicsSeen({"orders": 6})) == []
-    assert names(driven.step(on.TopicsSeen({"orders": 7}))) == ["JoinGroup"]
-
-
-def test_others_leave_a_topic_that_grows_to_the_leader() -> None:
-    driven = Driven().join(0)
-    assert driven.step(on.TopicsSeen({"orders": 7})) == []
 
 
 def test_a_pattern_waits_for_topics_and_takes_new_ones_that_match() -> None:

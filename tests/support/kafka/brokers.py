@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support import cache
 from tests.support.java import java
@@ -58,6 +58,11 @@ class Kafka:
         """A topic with as many copies as the cluster keeps of everything: three, if it has that many nodes."""
         admin = AdminClient(self.client_config())
         admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(TIMEOUT_S)
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Add partitions to a topic, up to this number."""
+        admin = AdminClient(self.client_config())
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(TIMEOUT_S)
 
 
 def prepare() -> Path:

@@ -6,7 +6,7 @@ Strategies differ in where claims stand: `sticky` has them in user data, whose b
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota_sidecar.assignors.model import NO_GENERATION, Subscriber
@@ -21,6 +21,7 @@ from rota_sidecar.consumer_protocol.user_data import (
     encode_member_data,
     encode_sticky_data,
 )
+from rota_sidecar.consumer_protocol.wire import Malformed
 
 STICKY = "sticky"
 WITHOUT_CLAIMS = frozenset({"range", "roundrobin"})
@@ -89,6 +90,19 @@ def known_of(strategy: str, metadata: bytes, alike: Alike | None = None) -> Memb
     if strategy == STICKY:
         return MemberData()
     return decode_member_data(decode_subscription(metadata, alike).user_data)
+
+
+def topics_of(metadata: Iterable[bytes]) -> frozenset[str]:
+    """The topics that these members subscribe to; a member that cannot be read subscribes to none."""
+    alike, found = Alike(), dict[int, Sequence[str]]()
+    for each in metadata:
+        try:
+            topics = decode_subscription(each, alike).topics
+        except Malformed:
+            continue
+        # Members that subscribe to the same topics share one list.
+        found[id(topics)] = topics
+    return frozenset(topic for topics in found.values() for topic in topics)
 
 
 def _in_order(owned: Owned) -> Owned:

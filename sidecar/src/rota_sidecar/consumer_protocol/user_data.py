@@ -1,14 +1,17 @@
 """
 What members and leaders add to Kafka's words for each other: incarnations, arrival rates, and `sticky`'s claims.
 
-Ours has at most 256 bytes, and begins as `cooperative-sticky` has it, so that Kafka's own leaders read the generation.
+Ours has at most 256 bytes, and a member's begins as `cooperative-sticky` has it, so that Kafka's own leaders read the
+generation. A leader's says what the plan was made for, so that a member that is handed its assignment again without a
+round knows whether it still holds.
 Bytes that others wrote never fail: what is known of them is taken.
 """
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from rota_sidecar.consumer_protocol import wire
 from rota_sidecar.consumer_protocol.alike import Alike
@@ -22,7 +25,9 @@ _MARK = b"rota"
 _VERSION = 1
 _GENERATION = struct.Struct(">i")
 _OURS = struct.Struct(">4sBq")
-_COMES_AGAIN = b"\x01"
+_STAYS, _COMES_AGAIN = b"\x00", b"\x01"
+_FINGERPRINT_BYTES = 8
+_NO_FINGERPRINT = bytes(_FINGERPRINT_BYTES)
 # Of a partition that is not owned any more: the place of its topic among those subscribed to, its number, its rate.
 _FORMER = struct.Struct(">HiB")
 _PLACES_MAX = 2**16
@@ -64,7 +69,7 @@ def decode_member_data(data: bytes) -> MemberData:
         return MemberData()
     (generation,) = _GENERATION.unpack_from(data)
     ours = data[_GENERATION.size :]
-    incarnation = decode_assignment_data(ours)
+    incarnation = _incarnation_in(ours)
     said = ours[_OURS.size :]
     if incarnation == NO_INCARNATION or not said:
         return MemberData(generation, incarnation)
@@ -79,28 +84,59 @@ def decode_member_data(data: bytes) -> MemberData:
     )
 
 
-def encode_assignment_data(incarnation: int, *, comes_again: bool = False) -> bytes:
+@dataclass(frozen=True, slots=True)
+class AssignmentData:
     """
-    What a leader adds to an assignment: the incarnation, and whether this member has to give something up and come again.
+    What a leader of ours adds to an assignment. What other leaders do not say is empty.
 
-    The second is there for a member that restarts just then: it holds nothing that it could give up, is handed this
-    assignment again without a round, and what it held before would stay with nobody.
+    The coordinator keeps it with the assignment, so that a restart of the member cannot lose it.
     """
-    return _OURS.pack(_MARK, _VERSION, incarnation) + (_COMES_AGAIN if comes_again else b"")
+
+    incarnation: int = NO_INCARNATION
+    # The member has to give something up and come again. A member that restarts just then holds nothing that it could
+    # give up, and what it held before would stay with nobody.
+    comes_again: bool = False
+    # Fingerprint of the topics that the member subscribed to when the plan was made.
+    subscribed: bytes = b""
+    # In the leader's own assignment: fingerprint of the group's topics with their numbers of partitions.
+    planned: bytes = b""
 
 
-def decode_assignment_data(data: bytes) -> int:
-    """The incarnation, NO_INCARNATION in the words of others. A newer version begins as this one does."""
+def encode_assignment_data(data: AssignmentData) -> bytes:
+    """At most 256 bytes."""
+    begin = _OURS.pack(_MARK, _VERSION, data.incarnation)
+    subscribed = data.subscribed or _NO_FINGERPRINT
+    return begin + (_COMES_AGAIN if data.comes_again else _STAYS) + subscribed + data.planned
+
+
+def decode_assignment_data(data: bytes) -> AssignmentData:
+    """Nothing in the words of others. A newer version begins as this one does."""
+    incarnation = _incarnation_in(data)
+    if incarnation == NO_INCARNATION:
+        return AssignmentData()
+    said = data[_OURS.size :]
+    prints = [said[begin : begin + _FINGERPRINT_BYTES] for begin in (1, 1 + _FINGERPRINT_BYTES)]
+    subscribed, planned = (
+        each if len(each) == _FINGERPRINT_BYTES and each != _NO_FINGERPRINT else b"" for each in prints
+    )
+    return AssignmentData(incarnation, said[:1] == _COMES_AGAIN, subscribed, planned)
+
+
+def _incarnation_in(data: bytes) -> int:
     if len(data) < _OURS.size:
         return NO_INCARNATION
     mark, version, incarnation = _OURS.unpack_from(data)
     return int(incarnation) if mark == _MARK and version >= _VERSION else NO_INCARNATION
 
 
-def comes_again(data: bytes) -> bool:
-    """Whether the member is to come to another round; never in the words of others."""
-    is_ours = decode_assignment_data(data) != NO_INCARNATION
-    return is_ours and data[_OURS.size : _OURS.size + 1] == _COMES_AGAIN
+def fingerprint_of_topics(topics: Iterable[str]) -> bytes:
+    """The same for the same names in any order."""
+    return blake2b("\n".join(sorted(topics)).encode(), digest_size=_FINGERPRINT_BYTES).digest()
+
+
+def fingerprint_of_plan(partitions: Mapping[str, int]) -> bytes:
+    """The same for the same topics with the same numbers of partitions; 0 is a topic that does not exist."""
+    return fingerprint_of_topics(f"{topic} {count}" for topic, count in partitions.items())
 
 
 def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> bytes:

@@ -31,6 +31,8 @@ class Lead:
     """Do the leader's work for these members: Led, or Failed."""
 
     call: int
+    # Of the leader itself.
+    member_id: str
     strategy: str
     generation: int
     members: Sequence[pb.Member]

@@ -172,9 +172,14 @@ class Core:
         identity = self.identity
         remembered = Remembered(identity.member_id)
         if identity.generation != NO_GENERATION:
-            planned = self.interests.planned if identity.leads else {}
+            of_group = self.interests.of_group if identity.leads else frozenset()
             remembered = Remembered(
-                identity.member_id, identity.generation, identity.strategy, identity.leads, self.told, planned
+                identity.member_id,
+                identity.generation,
+                identity.strategy,
+                identity.leads,
+                self.told,
+                of_group,
             )
         self.actions.append(do.Remember(remembered))
 

@@ -1,7 +1,6 @@
 """Who the member is to its coordinator."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 NO_GENERATION = -1
 UNKNOWN_INCARNATION = -1
@@ -36,5 +35,5 @@ class Remembered:
     strategy: str = ""
     leads: bool = False
     wanted: Wanted = Wanted()
-    # What the leader made its plan for: it has to notice what changed while it was away.
-    planned: Mapping[str, int] = field(default_factory=dict)
+    # Of a leader, the topics of the whole group: it has to notice what changed while it was away.
+    of_group: frozenset[str] = frozenset()

@@ -3,12 +3,18 @@
 import re
 from collections.abc import Mapping
 
+from rota_sidecar.consumer_protocol.user_data import fingerprint_of_plan
 from rota_sidecar.member.config import Strategy, Subscription
 from rota_sidecar.member.identity import Wanted
 
 
 class Interests:
-    """The subscription and the strategies, beside what topics there are."""
+    """
+    The subscription and the strategies, beside what topics there are.
+
+    Invariant: a member that leads and has looked at the topics of its group knows whether its assignment was planned for
+    them as they are; where the assignment does not say, the plan counts as old.
+    """
 
     def __init__(self, subscription: Subscription, strategies: tuple[Strategy, ...]) -> None:
         self.subscription = subscription
@@ -17,8 +23,13 @@ class Interests:
         self._topics: tuple[str, ...] | None = None
         # The partitions of topics that were seen; None before anybody has looked.
         self.seen: Mapping[str, int] | None = None
-        # Those that the plan of this leader was made for, with 0 for a topic that there was not.
-        self.planned: Mapping[str, int] = {}
+        # Of a leader, the topics of the whole group, which it looks at for everybody.
+        self.of_group: frozenset[str] = frozenset()
+        # Fingerprint of what the assignment that a leader has was planned for. Empty: the plan does not say.
+        self._planned = b""
+        # What `seen` covers: of other topics it does not say that they do not exist. None: all there are.
+        self._covered: frozenset[str] | None = frozenset()
+        self.plan_is_old = False
 
     def subscribe(self, subscription: Subscription) -> None:
         """Another subscription. For a pattern all topics have to be looked at, and perhaps only some were."""
@@ -27,10 +38,40 @@ class Interests:
         self.subscription = subscription
         self._topics = None
 
-    def look(self, seen: Mapping[str, int]) -> None:
-        """These topics there are now."""
-        self.seen = seen
+    def look(self, seen: Mapping[str, int], *, leads: bool) -> None:
+        """These topics there are now, of those that are watched."""
+        self.seen, self._covered = seen, self.watched(leads=leads)
         self._topics = None
+        self._judge_plan()
+
+    def plan(self, partitions: Mapping[str, int]) -> None:
+        """The leader has looked at these topics to plan with; those with 0 partitions do not exist."""
+        self.of_group = frozenset(partitions)
+        if self.seen is not None:
+            others = {name: count for name, count in self.seen.items() if name not in partitions}
+            self.seen = others | {name: count for name, count in partitions.items() if count}
+            self._covered = None if self._covered is None else self._covered | self.of_group
+            self._topics = None
+
+    def planned(self, fingerprint: bytes) -> None:
+        """The leader has the assignment, and what it says of its plan."""
+        self._planned = fingerprint
+        self._judge_plan()
+
+    def _judge_plan(self) -> None:
+        """
+        Keep whether topics came, went or grew since the plan was made: a leader always knows, or asks for another plan.
+
+        It is known once all topics of the group were looked at.
+        """
+        seen, covered = self.seen, self._covered
+        if not self._planned:
+            self.plan_is_old = True
+        elif seen is not None and (covered is None or self.of_group <= covered):
+            now = {name: seen.get(name, 0) for name in self.of_group}
+            self.plan_is_old = fingerprint_of_plan(now) != self._planned
+        else:
+            self.plan_is_old = False
 
     @property
     def is_known(self) -> bool:
@@ -67,10 +108,4 @@ class Interests:
         """The topics to look at; None for all. The leader looks for everybody."""
         if self.subscription.pattern:
             return None
-        return frozenset(self.topics) | (frozenset(self.planned) if leads else frozenset())
-
-    @property
-    def plan_is_old(self) -> bool:
-        """Whether topics came, went or grew since the plan was made."""
-        seen = self.seen
-        return seen is not None and any(seen.get(name, 0) != count for name, count in self.planned.items())
+        return frozenset(self.topics) | (self.of_group if leads else frozenset())

@@ -129,7 +129,7 @@ def _end(core: Core, wish: on.End) -> None:
 def _look(core: Core, event: on.TopicsSeen | on.RatesMeasured | on.Noticed | on.CoordinatorGone) -> None:
     match event:
         case on.TopicsSeen():
-            core.interests.look(event.partitions)
+            core.interests.look(event.partitions, leads=core.identity.leads)
             core.look_for_missing()
             if isinstance(core.state, st.Joining) and core.state.call is None and core.state.retry_ms is None:
                 core.join(core.state.attempt)
@@ -160,7 +160,7 @@ def _resume(core: Core, outcome: on.Outcome) -> None:
         case on.Led():
             state = core.state
             if isinstance(state, st.Syncing) and state.plans and state.call == outcome.call:
-                core.interests.planned = outcome.partitions
+                core.interests.plan(outcome.partitions)
                 core.sync(outcome.assignments, state.leader)
         case _:
             assert_never(outcome)

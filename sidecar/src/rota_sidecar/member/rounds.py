@@ -2,7 +2,12 @@
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.consumer_protocol.assignment import decode_assignment
-from rota_sidecar.consumer_protocol.user_data import comes_again, decode_assignment_data
+from rota_sidecar.consumer_protocol.offers import topics_of
+from rota_sidecar.consumer_protocol.user_data import (
+    AssignmentData,
+    decode_assignment_data,
+    fingerprint_of_topics,
+)
 from rota_sidecar.consumer_protocol.wire import Malformed
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import states as st
@@ -21,7 +26,7 @@ def enter(core: Core) -> None:
         core.identity = Identity(
             remembered.member_id, remembered.generation, remembered.strategy, leads=remembered.leads
         )
-        core.told, core.interests.planned = remembered.wanted, remembered.planned
+        core.told, core.interests.of_group = remembered.wanted, remembered.of_group
         # Answered at once with the assignment that there is, in a generation that still lasts.
         core.sync()
     else:
@@ -54,6 +59,9 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
         response.protocol_name,
         leads=response.leader == response.member_id,
     )
+    if core.identity.leads and response.skip_assignment:
+        # A static leader that comes back is handed the plan that there is: what it was made for is in its assignment.
+        core.interests.of_group = topics_of(each.metadata for each in response.members)
     if not core.identity.leads or response.skip_assignment:
         core.sync(leader=response.leader)
         return
@@ -62,6 +70,7 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
     core.actions.append(
         do.Lead(
             call,
+            response.member_id,
             response.protocol_name,
             response.generation_id,
             response.members,
@@ -100,7 +109,9 @@ def _take(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None
         )
         return
     identity = core.identity
-    incarnation = decode_assignment_data(assignment.user_data)
+    data = decode_assignment_data(assignment.user_data)
+    incarnation = data.incarnation
+    core.interests.planned(data.planned)
     core.identity = Identity(
         identity.member_id, identity.generation, identity.strategy, incarnation, identity.leads
     )
@@ -119,10 +130,21 @@ def _take(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None
         )
     )
     core.remember()
-    _settle(core, given, again=comes_again(assignment.user_data))
+    _settle(core, given, _again(core, data))
 
 
-def _settle(core: Core, given: frozenset[Partition], *, again: bool) -> None:
+def _again(core: Core, data: AssignmentData) -> str:
+    """Why a member that was handed this assignment has to come to another round; empty if it has not."""
+    if data.comes_again:
+        # What it is to give up it held before it restarted: nobody has that until it comes again.
+        return "gave up what others get, when it restarted"
+    if data.subscribed and data.subscribed != fingerprint_of_topics(core.told.topics):
+        # A static member that comes back with other topics is handed the assignment that was planned for the old ones.
+        return "the subscription changed while it was away"
+    return ""
+
+
+def _settle(core: Core, given: frozenset[Partition], again: str) -> None:
     """Let go what was taken, then have what was added; unless it is to end."""
     held = core.holdings.held.keys()
     core.state = st.Stable()
@@ -137,8 +159,7 @@ def _settle(core: Core, given: frozenset[Partition], *, again: bool) -> None:
     else:
         core.assign(frozenset(given - held))
         if again:
-            # What it is to give up it held before it restarted: nobody has that until it comes again.
-            rejoin(core, "gave up what others get, when it restarted")
+            rejoin(core, again)
 
 
 def rejoin(core: Core, reason: str) -> None:

@@ -129,6 +129,13 @@ def test_the_application_is_busy_while_it_has_anything() -> None:
     assert hands.busy_s(12_000) == 4
 
 
+def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
+    counts = Counts(lambda: 0.0)
+    counts.decided([do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is done already")], 0, 0)
+    assert page(NOTHING, counts)['rota_records_total{group="g",topic="orders",verdict="refused"}'] == 1
+    assert counts.records_done == 3
+
+
 def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
     counts = Counts(lambda: 50.0)
     counts.told(StateChanged("Stable"), 0)

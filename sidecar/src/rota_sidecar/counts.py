@@ -23,6 +23,7 @@ from rota_sidecar.membership import StateChanged, Told
 from rota_sidecar.observer import Observer, whole
 
 OK = "ok"
+RETRY = "retry"
 UNREACHABLE, REFUSED = "unreachable", "refused"
 REBALANCES = ("joined", "assigned", "revoked", "lost")
 PROCESSING_SECONDS = (
@@ -144,6 +145,8 @@ class Counts(Observer):
                     self.records[action.partition.topic, action.verdict] += action.records
                     if action.partition in self.progress_s:
                         self.progress_s[action.partition] = self._wall_s()
+                case do.Refuse():
+                    self.records[action.partition.topic, REFUSED] += 1
                 case do.Problem():
                     self.last_problem = whole(action)
                 case _:
@@ -153,7 +156,7 @@ class Counts(Observer):
     @property
     def records_done(self) -> int:
         """With any verdict that settles them."""
-        return sum(count for (_, verdict), count in self.records.items() if verdict != "retry")
+        return sum(count for (_, verdict), count in self.records.items() if verdict not in (RETRY, REFUSED))
 
     def _gone(self, kind: str, now_ms: int) -> None:
         self.rebalances[kind] += 1

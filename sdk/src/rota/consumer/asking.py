@@ -7,9 +7,10 @@ from rota.connection import until
 from rota.consumer import words
 from rota.consumer.link import Link
 from rota.consumer.sidecars import Subscription
-from rota.errors import UnknownTopicOrPartition
+from rota.errors import RotaError, UnknownTopicOrPartition
 from rota.offsets import UNKNOWN_EPOCH, OffsetAndMetadata
 from rota.records import TopicPartition
+from rota_proto.coordinator.v1.coordinator_pb2 import COORDINATOR_LOAD_IN_PROGRESS
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 Partitions = Collection[TopicPartition]
@@ -83,13 +84,23 @@ class Asking:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], tenure: int, within_s: float
-    ) -> None:
-        """Commit durably, once, in a tenure; raises the first error."""
+    ) -> RotaError | None:
+        """
+        Commit durably in a tenure: the first error of a partition. The sidecar sends it again while that may help.
+
+        It has taken the offsets then, as the verdict on all records before them, and needs no other one. Raises when it
+        has not.
+        """
         request = pb.CommitRequest(offsets=words.offsets(offsets), tenure=pb.Tenure(number=tenure))
         link = await self._open()
         response: pb.CommitResponse = await link.ask("Commit", request, within_s)
-        words.check_each(response.offsets, response.sentence)
-        words.check(response.error_code, "the commit", response.sentence)
+        if not response.offsets or response.error_code == COORDINATOR_LOAD_IN_PROGRESS:
+            words.check(response.error_code, "the commit", response.sentence)
+        try:
+            words.check_each(response.offsets, response.sentence)
+        except RotaError as refused:
+            return refused
+        return None
 
     async def committed(
         self, partitions: Partitions, within_s: float

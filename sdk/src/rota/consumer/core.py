@@ -302,6 +302,14 @@ class Core:
                 held.returned = [replace(each, first=max(each.first, offset)) for each in left]
         return said
 
+    def tenures(self, partitions: Iterable[TopicPartition]) -> Mapping[int, Sequence[TopicPartition]]:
+        """Partitions by the tenure in which they were received. NONE: lost; 0: not assigned, the sidecar decides."""
+        found: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            held = self.held.get(partition)
+            found.setdefault(0 if held is None else held.tenure, []).append(partition)
+        return found
+
     def finish(self) -> Sequence[Finished]:
         """The application polls again: it is done with all that was returned."""
         finished = [each for held in self.held.values() for each in held.returned]

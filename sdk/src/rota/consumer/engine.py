@@ -24,6 +24,7 @@ from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.options import Options
 from rota.consumer.outgoing import Outgoing
 from rota.consumer.portions import Portion
+from rota.consumer.refusals import Refusals
 from rota.consumer.sidecars import Sidecar, Subscription
 from rota.consumer.taking import Give, Taking
 from rota.metadata import GroupMetadata
@@ -66,6 +67,7 @@ class Engine(Hearer):
         self._ends = False
         self.taking = Taking(self.core, self._room)
         self._absence = Absence(clock, options.default_api_timeout_ms / 1000)
+        self._refusals = Refusals()
         self._committing = asyncio.Lock()
         self._commits_waiting: set[asyncio.Task[None]] = set()
         # Commits with an outcome, of which the application was not told yet.
@@ -135,8 +137,7 @@ class Engine(Hearer):
         for part in delivery.partitions:
             for portion in words.portions_of(part):
                 self.core.received(portion, part.tenure.number)
-        for refusal in delivery.refusals:
-            log.warning("the sidecar refuses a verdict: %s", refusal.sentence)
+        self._refusals.log(delivery)
         self.taking.came()
         self._news.set()
         while self.core.buffer.size >= self._options.buffer_memory and not self._ends:
@@ -409,16 +410,19 @@ class Engine(Hearer):
                 async def ask(tenure: int = tenure, some: Offsets = some) -> None:
                     if self._tenures(some).keys() != {tenure}:
                         raise errors.IllegalGeneration(", ".join(f"{each[0]}[{each[1]}]" for each in some))
-                    await self._commit_in(tenure, some, max(deadline_s - self._clock(), 0))
+                    refused = await self._commit_in(tenure, some, max(deadline_s - self._clock(), 0))
+                    if refused is not None:
+                        raise refused
 
                 await until(ask, deadline_s=deadline_s, clock=self._clock)
         if wanted:
             self.outcomes.append((None, wanted, None))
 
-    async def _commit_in(self, tenure: int, offsets: Offsets, within_s: float) -> None:
+    async def _commit_in(self, tenure: int, offsets: Offsets, within_s: float) -> errors.RotaError | None:
         await self._outgoing.flush()
-        await self.asking.commit(offsets, tenure, within_s)
+        refused = await self.asking.commit(offsets, tenure, within_s)
         self._committed(offsets)
+        return refused
 
     def _committed(self, offsets: Offsets) -> Sequence[Finished]:
         return self.core.committed({partition: each.offset for partition, each in offsets.items()})
@@ -432,20 +436,15 @@ class Engine(Hearer):
 
     def _tenures(self, offsets: Offsets) -> Mapping[int, Offsets]:
         """By the tenure in which their partitions were received; 0 = whatever the sidecar has now."""
-        found: dict[int, dict[TopicPartition, OffsetAndMetadata]] = {}
-        for partition, offset in offsets.items():
-            held = self.core.held.get(partition)
-            if held is None or self.by_hand:
-                number = 0
-            elif held.tenure == NONE:
-                raise errors.IllegalGeneration(f"{partition.topic}[{partition.partition}]")
-            else:
-                number = held.tenure
-            found.setdefault(number, {})[partition] = offset
-        return found
+        if self.by_hand:
+            return {0: offsets} if offsets else {}
+        tenures = self.core.tenures(offsets)
+        for topic, partition in tenures.get(NONE, ()):
+            raise errors.IllegalGeneration(f"{topic}[{partition}]")
+        return {number: {each: offsets[each] for each in some} for number, some in tenures.items()}
 
     def commit_later(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
-        """Commit once, behind the commits before; the outcome is told by a later call."""
+        """Commit after the commits before; a later call reports the outcome."""
         if len(self._commits_waiting) >= COMMITS_MAX:
             raise errors.BufferExhausted(
                 f"{COMMITS_MAX:,} commits wait for their outcome: commit less often, or with commit()"
@@ -461,16 +460,19 @@ class Engine(Hearer):
         self, wanted: Offsets, said: Sequence[Finished], callback: OnCommit | None
     ) -> None:
         failed: errors.RotaError | None = None
+        left = set(wanted)
         async with self._committing:
             try:
                 within_s = self._options.default_api_timeout_ms / 1000
                 for tenure, some in self._tenures(wanted).items():
-                    await self._commit_in(tenure, some, within_s)
+                    refused = await self._commit_in(tenure, some, within_s)
+                    left -= some.keys()
+                    failed = failed or refused
             except errors.RotaError as error:
                 failed = error
-        if failed is not None and said:
-            # Done they are, committed or not.
-            await self._outgoing.finish(said)
+        # These are done, though the sidecar has not taken their offsets.
+        if unsaid := [each for each in said if each.partition in left]:
+            await self._outgoing.finish(unsaid)
         self.outcomes.append((callback, wanted, failed))
         self._news.set()
 

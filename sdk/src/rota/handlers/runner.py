@@ -16,6 +16,7 @@ from rota.consumer.attaching import Attaching
 from rota.consumer.core import Kind
 from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.portions import Portion
+from rota.consumer.refusals import Refusals
 from rota.consumer.sidecars import Sidecar, Subscription
 from rota.handlers.failures import line_of
 from rota.handlers.handler import DeadLetter, Handler, Retry, Skip
@@ -65,6 +66,7 @@ class Runner(Hearer):
         self._lanes = Lanes(
             in_order=self._like.ordering == "partition", room=max(ROOM, 2 * self._like.concurrency)
         )
+        self._refusals = Refusals()
         self._pool = DaemonThreads(self._like.concurrency, "rota-handler")
         self._tasks: dict[asyncio.Task[None], Job] = {}
         self._leaving: list[Leaving] = []
@@ -157,8 +159,7 @@ class Runner(Hearer):
 
     @override
     async def hear_records(self, delivery: pb.DeliverResponse) -> None:
-        for refusal in delivery.refusals:
-            log.warning("the sidecar refuses a verdict: %s", refusal.sentence)
+        self._refusals.log(delivery)
         if self._ends.is_set():
             # It was on its way. Without a verdict it goes back, and comes to somebody else.
             return

@@ -122,6 +122,20 @@ def test_what_is_not_held_or_in_another_tenure_is_refused_and_the_rest_committed
     }
 
 
+def test_what_is_refused_for_the_moment_is_sent_again_and_never_behind_what_was_asked_for_later() -> None:
+    driven = Driven().begin(0, commits_itself=True)
+    first = driven.commit_asked({0: 3})
+    driven.answer_commit(pb.NOT_COORDINATOR)
+    second = driven.commit_asked({0: 5})
+    assert driven.answers(first) == driven.answers(second) == []
+    driven.pass_time(INTERVAL_MS)
+    driven.answer_commit()
+    driven.pass_time(INTERVAL_MS)
+    assert [committed(commit) for commit in driven.all(do.Commit)] == [{0: 3}, {0: 5}]
+    answers = [answer.request for answer in driven.all(do.Answer)]
+    assert answers == [first, second]
+
+
 def test_an_error_that_does_not_pass_is_the_answer() -> None:
     driven = Driven().begin(0, commits_itself=True)
     request = driven.commit_asked({0: 5}, metadata="long")

@@ -274,9 +274,11 @@ class Consumer:
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
         """
-        Commit, and go on; not asked again, because a later commit may have overtaken it then.
+        Commit, and return at once.
 
-        A later call of this consumer calls back with the offsets and None, or the error; in the order of the commits.
+        What the coordinator refuses for the moment, the sidecar sends again, within `default_api_timeout_ms` and never
+        behind a later commit; what is refused for good is not sent again. A later call of this consumer calls back with
+        the offsets and None, or the error; in the order of the commits.
         """
         wanted = given_offsets(offsets)
         with self._alone():

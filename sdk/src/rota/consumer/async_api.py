@@ -243,7 +243,7 @@ class AsyncConsumer:
         self._making.tell_outcomes(self._engine)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """Commit, and go on; not asked again. A later call of this consumer calls back, in order."""
+        """Commit, and return at once: sent again, and called back by a later call, in the order of the commits."""
         wanted = given_offsets(offsets)
         self._check()
         self._engine.commit_later(wanted, callback)

@@ -404,8 +404,7 @@ class Engine(Hearer):
             # A commit that was asked for before must not come behind this one.
             await asyncio.wait(self._commits_waiting, timeout=within_s)
         async with self._committing:
-            tenures = self._tenures(wanted)
-            for tenure, some in tenures.items():
+            for tenure, some in self._tenures(wanted).items():
 
                 async def ask(tenure: int = tenure, some: Offsets = some) -> None:
                     if self._tenures(some).keys() != {tenure}:
@@ -450,9 +449,8 @@ class Engine(Hearer):
                 f"{COMMITS_MAX:,} commits wait for their outcome: commit less often, or with commit()"
             )
         wanted = self.wanted(offsets)
-        # The next poll may come before the answer.
-        said = self._committed(wanted)
-        task = asyncio.create_task(self._commit_once(wanted, said, callback))
+        # Before the answer: the next poll may come first.
+        task = asyncio.create_task(self._commit_once(wanted, self._committed(wanted), callback))
         self._commits_waiting.add(task)
         task.add_done_callback(self._commits_waiting.discard)
 

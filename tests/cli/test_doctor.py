@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Rota
-from tests.cli.groups import fill, two_members
+from tests.cli.groups import WITHIN_S, commit, fill, two_members
 from tests.support.coordinator import Coordinator
-from tests.support.processes import free_port
+from tests.support.processes import free_port, wait_for
+from tests.support.records import delete_records
+from tests.support.sidecar import Sidecar, running, settle
 
 pytestmark = pytest.mark.process
 
@@ -66,3 +68,25 @@ def test_members_without_partitions_are_noticed(rota: Rota, name: str, tmp_path:
         done = rota("doctor")
     assert done.code == 0
     assert f"group {name}: 1 of 2 members has nothing, with 1 partition" in done.said
+
+
+def test_partitions_that_stand_still_are_named_by_doctor_and_explain(
+    rota: Rota, name: str, tmp_path: Path
+) -> None:
+    address = rota.servers.removeprefix("rota://")
+    fill(rota.servers, name, 4, 4, 4)
+    delete_records(address, name, 0, 4)
+    commit(address, name, {(name, 0): 1, (name, 2): 0})
+    member = Sidecar(tmp_path, rota.servers, name, [f"--topics={name},{name}-missing"])
+    with running(member):
+        wait_for("all is given out", lambda: len(member.partitions) == 3, within_s=WITHIN_S)
+        settle(member)
+        done = rota("doctor")
+        explained = rota("groups", "explain", name, "-o", "json").data
+    reading = [each["says"] for each in explained if each["about"] == "reading"]
+    assert [said.split(":")[0] for said in reading] == [f"{name}[0]", f"{name}[1]"]
+    assert "is no longer in the log" in reading[0]
+    assert "nothing is committed" in reading[1]
+    for said in reading:
+        assert f"group {name}: {said}" in done.said
+    assert f"topic {name}-missing is subscribed to and is not there" in done.said

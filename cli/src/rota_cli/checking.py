@@ -13,6 +13,7 @@ from rota_cli.cluster import Cluster
 from rota_cli.errors_of_sdk import exit_of
 from rota_cli.explaining import topic_remarks
 from rota_cli.failures import Exit, Failure
+from rota_cli.stalled import stalled
 from rota_cli.units import many
 from rota_cli.values import EMPTY, STABLE, Group
 from rota_cli.versions import PARTS, installed
@@ -150,12 +151,12 @@ def _groups(cluster: Cluster) -> Iterator[Check]:
     )
     for each in listed[:GROUPS_MAX]:
         if each.state != EMPTY:
-            yield from _group(cluster.groups.describe(each.group), counts)
+            yield from _group(cluster, cluster.groups.describe(each.group), counts)
     if len(listed) > GROUPS_MAX:
         yield Check("groups", Verdict.WARNING, f"only the first {GROUPS_MAX} groups were looked at")
 
 
-def _group(group: Group, counts: dict[str, int]) -> Iterator[Check]:
+def _group(cluster: Cluster, group: Group, counts: dict[str, int]) -> Iterator[Check]:
     if group.state not in (STABLE, EMPTY):
         yield Check(
             "groups",
@@ -164,7 +165,7 @@ def _group(group: Group, counts: dict[str, int]) -> Iterator[Check]:
             f"the round, see `rota groups members {group.group}`",
         )
         return
-    for says in topic_remarks(group, counts):
+    for says in (*topic_remarks(group, counts), *stalled(cluster, group, counts)):
         yield Check("groups", Verdict.WARNING, f"group {group.group}: {says}")
 
 

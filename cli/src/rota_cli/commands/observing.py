@@ -12,6 +12,7 @@ from rota_cli.explaining import Remark, explain
 from rota_cli.flags import with_flags
 from rota_cli.output import Output, OutputOption, Row, say, say_data
 from rota_cli.servers import Servers
+from rota_cli.stalled import stalled
 from rota_cli.units import spoken_time
 from rota_cli.values import Group
 from rota_cli.watching import changes
@@ -67,7 +68,9 @@ def explain_group(servers: Servers, group: GroupName, output: OutputOption = Out
     with servers.open() as cluster:
         existing(cluster, group)
         seen = next(iter(cluster.groups.watch(group, every_s=EVERY_S)))
-        remarks = explain(seen.group, _partitions(cluster), seen.reason, cluster.groups.where_reasons_are)
+        topics = _partitions(cluster)
+        remarks = explain(seen.group, topics, seen.reason, cluster.groups.where_reasons_are)
+        remarks += [Remark("reading", says) for says in stalled(cluster, seen.group, topics)]
     if output is Output.TABLE:
         for remark in remarks:
             say(f"{remark.about + ':':<12} {remark.says}")

@@ -93,6 +93,17 @@ def full(groups: int) -> Refusal | None:
     return Refusal("RESOURCE_EXHAUSTED", sentence)
 
 
+def unsendable(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusal | None:
+    """Whether the leader's join answer would be too large with this join in the group."""
+    if answer_bytes <= MESSAGE_BYTES_MAX:
+        return None
+    sentence = (
+        f"the leader of group {request.group_id} would be sent {answer_bytes} bytes of its members' metadata in one answer, "
+        f"at most {MESSAGE_BYTES_MAX} are sent; subscribe to fewer topics or by pattern, or split the group"
+    )
+    return Refusal("RESOURCE_EXHAUSTED", sentence)
+
+
 class Stalls:
     """
     Measures how late the loop comes to a timer of its own, and tells of it before anybody's time is judged.

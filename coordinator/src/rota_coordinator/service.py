@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from rota_coordinator.group.answers import Request, group_of
 from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.overload import Intake, Refusal, full, may_create
+from rota_coordinator.group.join_size import join_answer_bytes
+from rota_coordinator.overload import Intake, Refusal, full, may_create, unsendable
 from rota_coordinator.ownership import Ownership, Sole
 from rota_coordinator.slot import Answer, Shell, Slot, SlotState
 from rota_coordinator.slots.table import SLOTS
@@ -96,7 +97,12 @@ class Service:
     def _refusal(self, slot: Slot, request: Request) -> Refusal | None:
         refusal = self._intake.refusal(request)
         if refusal is None and may_create(request) and group_of(request) not in slot.groups.groups:
-            return full(sum(len(each.groups.groups) for each in self.slots if each.state is SlotState.READY))
+            refusal = full(
+                sum(len(each.groups.groups) for each in self.slots if each.state is SlotState.READY)
+            )
+        if refusal is None and isinstance(request, pb.JoinGroupRequest) and slot.state is SlotState.READY:
+            group = slot.groups.groups.get(request.group_id)
+            return unsendable(request, join_answer_bytes(group, request))
         return refusal
 
     def forgive(self, stall_ms: int) -> None:

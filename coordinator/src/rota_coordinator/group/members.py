@@ -21,6 +21,8 @@ Identified = (
     | GroupMember
 )
 Protocols = tuple[tuple[str, bytes], ...]
+# Tags and lengths of a member's entry and of its three fields.
+ENTRY_REST_BYTES = 24
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class Member:
     protocols: Protocols
     # Their names. Asked of all members at every join, so it is not put together then.
     offers: frozenset[str] = field(init=False, repr=False, compare=False)
+    # The bytes of its entry in the leader's join answer, at most. Asked of all members at every join as well.
+    entry_bytes: int = field(init=False, repr=False, compare=False)
     assignment: bytes = b""
     # Its first round is not complete yet.
     is_new: bool = True
@@ -49,15 +53,24 @@ class Member:
     suspect_until_ms: int | None = None
 
     def __post_init__(self) -> None:
-        self.offers = names_of(self.protocols)
+        self._offer(self.protocols)
+
+    @property
+    def ids_bytes(self) -> int:
+        """The bytes of its ids. A static member that comes back has an id of the same length."""
+        return len(self.member_id.encode()) + len((self.instance_id or "").encode())
+
+    def _offer(self, protocols: Protocols) -> None:
+        self.protocols = protocols
+        self.offers = names_of(protocols)
+        self.entry_bytes = entry_bytes(self.ids_bytes, protocols)
 
     def update(self, request: JoinGroupRequest) -> None:
         """Take over what a join says about the member."""
         self.client_id = request.client_id
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self.protocols = offered(request)
-        self.offers = names_of(self.protocols)
+        self._offer(offered(request))
 
     def recall(self, written: GroupMember, protocol: str) -> None:
         """
@@ -72,8 +85,7 @@ class Member:
         self.rebalance_timeout_ms = written.rebalance_timeout_ms
         self.assignment = written.assignment
         if (protocol, written.metadata) not in self.protocols:
-            self.protocols = ((protocol, written.metadata),)
-            self.offers = names_of(self.protocols)
+            self._offer(((protocol, written.metadata),))
 
     def metadata(self, protocol: str) -> bytes:
         """What the member said for this protocol; empty when it does not offer it."""
@@ -93,6 +105,11 @@ def offered(request: JoinGroupRequest) -> Protocols:
 def names_of(protocols: Protocols) -> frozenset[str]:
     """The names of protocols; a member that offers one twice still offers one."""
     return frozenset(name for name, _ in protocols)
+
+
+def entry_bytes(ids_bytes: int, protocols: Protocols) -> int:
+    """The bytes of a member's entry in the leader's join answer, whichever of its protocols is elected, at most."""
+    return ENTRY_REST_BYTES + ids_bytes + max((len(metadata) for _, metadata in protocols), default=0)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ from typing_extensions import override
 
 from rota.records import TopicPartition
 from rota_cli.access import Access
+from rota_cli.checking import Verdict, _fleet
+from rota_cli.commands.observing import _reported
 from rota_cli.failures import Failure
 from rota_cli.fleet import Fleet, fleet_beside
 from rota_cli.resetting import Change
@@ -76,6 +78,48 @@ def test_replicas_of_a_group_are_those_of_its_workloads(page: str, monkeypatch: 
         monkeypatch.setattr(Runner, "answer", answer)
         with pytest.raises(Failure, match="`rota up` does not answer at http"):
             Fleet(page).replicas("shop")
+
+
+def test_what_keeps_members_from_reading_is_known_by_group(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [
+        {"name": "one-0", "problems": ["orders-0: seek", "no topic"]},
+        {"name": "one-1", "problems": []},
+    ]
+    groups = [{"group_id": "shop", "members": members}, {"group_id": "other", "members": []}]
+    monkeypatch.setattr(Runner, "answer", json.dumps({"groups": groups}).encode())
+    assert Fleet(page).problems(5) == {
+        "shop": ["one-0 reports: orders-0: seek", "one-0 reports: no topic"],
+        "other": [],
+    }
+    monkeypatch.setattr(Runner, "answer", b"{}")
+    with pytest.raises(Failure, match="`rota up` does not answer at http"):
+        Fleet(page).problems(5)
+
+
+def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    members = [{"name": "one-0", "problems": ["dead-letter topic dlq does not exist: create it"]}]
+    groups = [{"group_id": "shop", "members": members}]
+    monkeypatch.setattr(Runner, "answer", json.dumps({"groups": groups}).encode())
+    assert list(_fleet(Access(HERE, ""))) == []
+    (tmp_path / ".rota").mkdir()
+    (tmp_path / ".rota/address").write_text(f"{HERE}\n")
+    (tmp_path / ".rota/page").write_text(f"{page}\n")
+    (check,) = _fleet(Access(HERE, ""))
+    (remark,) = _reported(Access(HERE, ""), "shop")
+    assert remark.says == "one-0 reports: dead-letter topic dlq does not exist: create it"
+    assert _reported(Access(HERE, ""), "other") == []
+    assert check.verdict is Verdict.WARNING
+    assert check.says == "group shop: one-0 reports: dead-letter topic dlq does not exist: create it"
+    monkeypatch.setattr(Runner, "answer", b"{}")
+    (check,) = _fleet(Access(HERE, ""))
+    assert "`rota up` does not answer at" in check.says
+    (remark,) = _reported(Access(HERE, ""), "shop")
+    assert not remark.known
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from rota_cli.cluster import Cluster
 from rota_cli.errors_of_sdk import exit_of
 from rota_cli.explaining import topic_remarks
 from rota_cli.failures import Exit, Failure
+from rota_cli.fleet import fleet_beside
 from rota_cli.stalled import stalled
 from rota_cli.units import many
 from rota_cli.values import EMPTY, STABLE, Group
@@ -60,6 +61,7 @@ def check_all(access: Access, open_cluster: Callable[[Access], Cluster]) -> Iter
                 yield check
                 if check.exit is Exit.NOT_REACHABLE:
                     return
+    yield from _fleet(access)
 
 
 def servers_of(access: Access) -> list[str]:
@@ -167,6 +169,21 @@ def _group(cluster: Cluster, group: Group, counts: dict[str, int]) -> Iterator[C
         return
     for says in (*topic_remarks(group, counts), *stalled(cluster, group, counts)):
         yield Check("groups", Verdict.WARNING, f"group {group.group}: {says}")
+
+
+def _fleet(access: Access) -> Iterator[Check]:
+    """What the sidecars of `rota up` report, where it runs in this folder."""
+    fleet = fleet_beside(access)
+    if fleet is None:
+        return
+    try:
+        problems = fleet.problems(access.timeout_s)
+    except Failure as failure:
+        yield Check("groups", Verdict.WARNING, str(failure))
+        return
+    for group, says in problems.items():
+        for each in says:
+            yield Check("groups", Verdict.WARNING, f"group {group}: {each}")
 
 
 def worst(checks: list[Check]) -> Exit:

@@ -24,6 +24,23 @@ class Fleet:
 
     page: str
 
+    def problems(self, within_s: float) -> dict[str, list[str]]:
+        """By group, what keeps its sidecars and their partitions from being read now. Raises Failure."""
+        try:
+            with DIRECT.open(f"{self.page}/api/state", timeout=within_s) as answer:
+                groups = json.load(answer)["groups"]
+            return {
+                str(group["group_id"]): [
+                    f"{member['name']} reports: {says}"
+                    for member in group["members"]
+                    for says in member["problems"]
+                ]
+                for group in groups
+            }
+        # Another server may listen there by now.
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._silent(error) from None
+
     def replicas(self, group: str) -> frozenset[str]:
         """The names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
         try:

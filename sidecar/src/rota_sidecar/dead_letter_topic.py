@@ -27,7 +27,8 @@ class DeadLetterTopic:
         self._wanted = wanted
         self._warn = warn
         self._found = ""
-        self._problem = ""
+        # What is wrong with it now; empty = nothing is known to be wrong.
+        self.problem = ""
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -53,9 +54,9 @@ class DeadLetterTopic:
         if problem:
             self._complain(problem)
         else:
-            self._found, self._problem = topic, ""
+            self._found, self.problem = topic, ""
 
     def _complain(self, problem: str) -> None:
-        if problem != self._problem:
-            self._problem = problem
+        if problem != self.problem:
+            self.problem = problem
             self._warn(problem)

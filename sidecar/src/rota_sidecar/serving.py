@@ -71,6 +71,9 @@ class Serving:
         self._ends = Ends(
             self._means.records, lambda: frozenset(self._delivering.delivery.held), self._members.measured
         )
+        self._dead_letter_topic = DeadLetterTopic(
+            self._means.topics, lambda: self._delivering.config.dead_letter_topic, self._complain
+        )
         self._counts.on_change = self._changed
         self._fleet: FleetClient | None = None
         self._orders: Orders | None = None
@@ -89,7 +92,7 @@ class Serving:
         options, delivering, members = self._options, self._delivering, self._members
         reconfiguring = Reconfiguring(options, arguments, strategies, delivering, members)
         orders = Orders(delivering, members, self._draining, reconfiguring, adapters.wall_ms)
-        reports = Reports(options.client_id, delivering, members, self._counts)
+        reports = Reports(options.client_id, delivering, members, self._counts, self._problems)
         desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
         credentials = adapters.rota_credentials(options)
         fleet = FleetClient(options.fleet, credentials, desk, adapters.chance, self._journal.warn)
@@ -118,16 +121,13 @@ class Serving:
         """What goes on beside the member."""
         yield self._delivering.run()
         yield self._ends.run()
-        yield DeadLetterTopic(self._means.topics, self._dead_letter_topic, self._complain).run()
+        yield self._dead_letter_topic.run()
         if self._options.ends_with_stdin:
             yield self._minding_input()
         if self._options.delivery_url:
             yield self._delivering_by_http()
         if self._fleet is not None:
             yield self._fleet.run()
-
-    def _dead_letter_topic(self) -> str:
-        return self._delivering.config.dead_letter_topic
 
     async def _delivering_by_http(self) -> None:
         from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
@@ -198,6 +198,11 @@ class Serving:
 
     def _facts(self) -> Iterable[tuple[Partition, Facts]]:
         return facts_of(self._delivering.delivery.partitions, self._ends, self._repacking)
+
+    def _problems(self) -> Sequence[str]:
+        """What is wrong now, and concerns no partition that it has."""
+        missing = [f"topic {name} does not exist: create it" for name in self._members.now.member.missing]
+        return [*missing, *([self._dead_letter_topic.problem] if self._dead_letter_topic.problem else [])]
 
     async def _drain(self) -> Page:
         left = await self._draining.finish()

@@ -70,6 +70,14 @@ def test_members_have_their_partitions_and_what_is_unknown_is_no_number() -> Non
     assert found[-1] == "shop: 1 of 1 replicas"
 
 
+def test_what_keeps_a_member_from_reading_stands_below_the_members() -> None:
+    stuck = MemberView(
+        "orders-0", "id", "Stable", 4, ("orders-0",), problems=("orders-0: nothing is committed; seek",)
+    )
+    found = lines(group(members=[stuck]))
+    assert found[4] == "orders-0: orders-0: nothing is committed; seek"
+
+
 def test_partitions_say_who_has_them_and_how_far_behind_they_are() -> None:
     owned = PartitionView("orders", 0, "orders-0", 10, 9, 12_000, 11_991, 4.25, 1.0, 1)
     found = lines(group([owned, PartitionView("orders", 1, None)]))

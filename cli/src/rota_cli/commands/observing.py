@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from rota_cli.access import Access
 from rota_cli.cluster import Cluster, Seen
 from rota_cli.commands.groups import GroupName, existing, group_row, member_row
 from rota_cli.explaining import Remark, explain
+from rota_cli.failures import Failure
 from rota_cli.flags import with_flags
+from rota_cli.fleet import fleet_beside
 from rota_cli.output import Output, OutputOption, Row, say, say_data
 from rota_cli.servers import Servers
 from rota_cli.stalled import stalled
@@ -71,11 +74,23 @@ def explain_group(servers: Servers, group: GroupName, output: OutputOption = Out
         topics = _partitions(cluster)
         remarks = explain(seen.group, topics, seen.reason, cluster.groups.where_reasons_are)
         remarks += [Remark("reading", says) for says in stalled(cluster, seen.group, topics)]
+    remarks += _reported(servers.access(), group)
     if output is Output.TABLE:
         for remark in remarks:
             say(f"{remark.about + ':':<12} {remark.says}")
     else:
         say_data([_row(remark) for remark in remarks], output)
+
+
+def _reported(access: Access, group: str) -> list[Remark]:
+    """What the group's sidecars report, where `rota up` runs them in this folder."""
+    fleet = fleet_beside(access)
+    if fleet is None:
+        return []
+    try:
+        return [Remark("reading", says) for says in fleet.problems(access.timeout_s).get(group, [])]
+    except Failure as failure:
+        return [Remark("reading", str(failure), known=False)]
 
 
 def _partitions(cluster: Cluster) -> dict[str, int]:

@@ -68,7 +68,8 @@ def shown(view: View, said: Sequence[str], height: int) -> RenderableType:
     for group in view.groups:
         own = [workload for workload in view.workloads if workload.group_id == group.group_id]
         rows = max(PARTITIONS_SHOWN_MIN, height // len(view.groups) - HEIGHT_OF_THE_REST)
-        parts += [title(group, own), members(group, own), partitions(group, rows), moments(group.history), ""]
+        parts += [title(group, own), members(group, own), *problems(group)]
+        parts += [partitions(group, rows), moments(group.history), ""]
     others = [workload for workload in view.workloads if workload.group_id is None]
     if others:
         parts.append(Text(", ".join(f"{each.name}: {running(each)}" for each in others), style=SOFT))
@@ -108,6 +109,13 @@ def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
             count(restarts.get(member.name)),
         )
     return table
+
+
+def problems(group: GroupView) -> Iterator[Text]:
+    """What keeps members from reading, a line each."""
+    for member in group.members:
+        for says in member.problems:
+            yield named(f"{member.name}: {says}", BAD)
 
 
 def held(member: MemberView) -> Iterator[str]:

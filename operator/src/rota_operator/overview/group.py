@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
 from rota_operator.overview.history import History
+from rota_operator.overview.problems import problems_of
 from rota_operator.overview.reports import Reporter, key_of, partition_view
 from rota_operator.overview.view import GroupView, Holding, MemberView, PartitionView
 from rota_proto.coordinator.v1 import admin_pb2
@@ -134,6 +135,7 @@ class Group:
             in_flight=sum(each.in_flight for each in report.partitions),
             suspended=member.suspended,
             last_error=member.last_error,
+            problems=problems_of(report),
         )
 
     def _partitions(self, now_ms: int) -> list[PartitionView]:

@@ -72,6 +72,8 @@ class MemberView:
     in_flight: int | None = None
     suspended: bool | None = None
     last_error: str = ""
+    # What keeps it, or a partition that it has, from being read now: one sentence each.
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What is told to Fleet. Made for each report; what is not known is left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.counts import Counts
@@ -15,11 +15,19 @@ STATES = {name.removeprefix("MEMBER_STATE_").capitalize(): number for name, numb
 class Reports:
     """Of one sidecar."""
 
-    def __init__(self, sidecar: str, delivering: Delivering, members: Members, counts: Counts) -> None:
+    def __init__(
+        self,
+        sidecar: str,
+        delivering: Delivering,
+        members: Members,
+        counts: Counts,
+        problems: Callable[[], Sequence[str]],
+    ) -> None:
         self._sidecar = sidecar
         self._delivering = delivering
         self._members = members
         self._counts = counts
+        self._problems = problems
 
     def made(
         self, facts: Iterable[tuple[Partition, Facts]], answers: Sequence[pb.OrderAnswer]
@@ -47,6 +55,7 @@ class Reports:
             last_revoke_seconds=counts.last_revoke_s,
             suspended=self._delivering.config.suspended,
             last_error=counts.last_problem,
+            problems=self._problems(),
         )
 
 

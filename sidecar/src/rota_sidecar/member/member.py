@@ -50,6 +50,11 @@ class Member:
         return self._core.interests.watched(leads=self._core.identity.leads)
 
     @property
+    def missing(self) -> Sequence[str]:
+        """The topics that it subscribes to and that do not exist, as far as it has looked."""
+        return self._core.interests.missing
+
+    @property
     def alarm(self) -> Alarm | None:
         """When it wants a Tick. Ask after every step."""
         return liveness.alarm(self._core)

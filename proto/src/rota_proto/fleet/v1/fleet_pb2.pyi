@@ -102,6 +102,7 @@ class MemberReport(_message.Message):
     LAST_REVOKE_SECONDS_FIELD_NUMBER: _builtins.int
     SUSPENDED_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -113,6 +114,10 @@ class MemberReport(_message.Message):
     last_revoke_seconds: _builtins.float
     suspended: _builtins.bool
     last_error: _builtins.str
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is wrong with the sidecar now, beside its partitions: one sentence each."""
+
     def __init__(
         self,
         *,
@@ -126,10 +131,11 @@ class MemberReport(_message.Message):
         last_revoke_seconds: _builtins.float = ...,
         suspended: _builtins.bool = ...,
         last_error: _builtins.str = ...,
+        problems: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "problems", b"problems", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015

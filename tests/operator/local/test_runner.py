@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,21 +201,38 @@ def test_who_looks_sees_members_partitions_and_lag_and_may_scale(laptop: Laptop)
     laptop.fill(process, RECORDS)
     three = {f"orders-{number}": 2 for number in range(3)}
     process.wait_until(lambda: laptop.owners() == three, within_s=WITHIN_S)
+    # A report from before the records says that there is no lag.
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
     process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
     laptop.scale(2)
     process.wait_until(lambda: laptop.owners() == {"orders-0": 3, "orders-1": 3}, within_s=WITHIN_S)
     process.wait_until(lambda: "orders-2: gone" in process.log.read_text(), within_s=WITHIN_S)
+    # Reports of the sidecars and the coordinator's description come on streams of their own, in any order.
+    process.wait_until(lambda: has_settled(laptop.group()), within_s=WITHIN_S)
     group = laptop.group()
     assert [each["name"] for each in group["members"]] == ["orders-0", "orders-1"]
     assert [each["end"] for each in group["partitions"]] == [RECORDS // 6] * 6
     said = [moment["sentence"] for moment in reversed(group["history"])]
     assert said.index("orders is scaled from 3 to 2") < said.index("orders-2: gone")
-    rebalances = [moment for moment in group["history"] if moment["kind"] == "rebalance"]
-    assert all(moment["pause_ms"] is not None for moment in rebalances)
-    assert any("orders-2 left" in moment["sentence"] for moment in rebalances)
+    assert all(moment["pause_ms"] is not None for moment in rebalances(group))
+    assert any("orders-2 left" in moment["sentence"] for moment in rebalances(group))
     process.stop()
     assert process.exit_code == 0
     assert len(laptop.done) == RECORDS
+
+
+def rebalances(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [moment for moment in group["history"] if moment["kind"] == "rebalance"]
+
+
+def has_settled(group: Mapping[str, Any]) -> bool:
+    """Whether the last rebalance is over, and shown as over, and every partition's end is known."""
+    return (
+        group["state"] == "Stable"
+        and {each["state"] for each in group["members"]} == {"Stable"}
+        and all(each["end"] is not None for each in group["partitions"])
+        and all(moment["pause_ms"] is not None for moment in rebalances(group))
+    )
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -91,6 +91,14 @@ def test_the_application_of_the_guide_runs(tmp_path: Path) -> None:
             env=os.environ | {"ROTA_SIDECAR": f"unix://{tmp_path / SOCKET}"},
             stdout=asyncio.subprocess.PIPE,
         )
+        try:
+            await told_by(talk, process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def told_by(talk: Talk, process: asyncio.subprocess.Process) -> None:
         heard = talk.deliveries
         await heard.until(lambda: heard.credit == 1_000)
         heard.there.tell(told(1, do.Kind.ASSIGNED, P0))

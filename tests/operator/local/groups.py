@@ -36,12 +36,17 @@ class Groups:
         *mode: str,
         containers: list[str] | None = None,
         kind: str = "Deployment",
+        program: Path = APP,
     ) -> None:
         """A group, and its workload of one application; `containers` are others, which end at once."""
         target = {"name": name, "kind": kind}
         given = {"bootstrapServers": [ROTA], "replicas": 1, "scaleTargetRef": target, **spec}
         given.setdefault("membership", {"sessionTimeoutSeconds": 6, "heartbeatIntervalSeconds": 1})
-        app = {"name": "app", "image": "app:1", "command": ["python", str(APP), str(self.notes(name)), *mode]}
+        app = {
+            "name": "app",
+            "image": "app:1",
+            "command": ["python", str(program), str(self.notes(name)), *mode],
+        }
         others = [{"name": each, "image": "app:1", "command": ["false"]} for each in containers or []]
         labels = {"app": name}
         documents = [
@@ -110,12 +115,14 @@ class Groups:
             return group_offsets(channel, group_id, topic, 1)[0]
 
     @contextmanager
-    def running(self, *files: Path) -> Iterator[Process]:
-        """`rota up` with these."""
+    def running(self, *files: Path, kafka: str = "") -> Iterator[Process]:
+        """`rota up` with these; with `kafka` on these brokers."""
         address = self.folder / ".rota" / "address"
         address.unlink(missing_ok=True)
         command = [sys.executable, "-m", "rota_operator", "local", f"--home={self.folder / '.rota'}"]
         flags = ["--listen=127.0.0.1:0", "--page=127.0.0.1:0", *(f"--file={file}" for file in files)]
+        if kafka:
+            flags.append(f"--kafka={kafka}")
         process = Process.start("local", [*command, *flags], log=self.folder / "local.log")
         try:
             process.wait_until(address.exists, within_s=WITHIN_S)

@@ -61,7 +61,7 @@ def lines(found: GroupView, height: int = 50, said: Sequence[str] = ()) -> list[
 def test_members_have_their_partitions_and_what_is_unknown_is_no_number() -> None:
     found = lines(group())
     assert found[0] == "shop.orders Stable generation 4, cooperative-sticky, 2 of 3 replicas"
-    assert found[1] == "lag –, –, arriving 99.5/s, done –, rebalances 1"
+    assert found[1] == "lag – uncommitted, first of them – old, arriving 99.5/s, done –, rebalances 1"
     assert found[3] == "orders-0 Stable orders 0,3 2 1,234 30.2/s 7"
     assert found[4] == "orders-1 Unknown none – – – –"
     assert any(
@@ -83,6 +83,11 @@ def test_partitions_say_who_has_them_and_how_far_behind_they_are() -> None:
     found = lines(group([owned, PartitionView("orders", 1, None)]))
     assert "orders-0 orders-0 9 12,000 11,991 4.2 s 1.0/s" in found
     assert "orders-1 nobody – – – – –" in found
+
+
+def test_a_rebalance_on_kafka_has_no_generation() -> None:
+    found = lines(group(history=[Moment(0, Kind.REBALANCE, "orders-0 came", moved=2)]))
+    assert any(line.endswith(" rebalance: orders-0 came, 2 partitions moved") for line in found)
 
 
 def test_where_there_is_no_room_those_that_are_unknown_or_behind_come_first() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
-from rota_operator.overview.group import PARTITIONS_SHOWN
+from rota_operator.overview.description import DescribedMember, Description, description_of
+from rota_operator.overview.group import OTHER_CLIENT, PARTITIONS_SHOWN
 from rota_operator.overview.history import MOMENTS_MAX
+from rota_operator.overview.offsets import KNOWN_MS, PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.reports import SILENT_AFTER_MS
 from rota_operator.overview.view import GroupView, Kind, MemberView, PartitionView, ReplicaView, WorkloadView
@@ -63,7 +65,7 @@ class Place:
             members=described,
         )
         told = admin.WatchGroupResponse(group=group, reason=reason)
-        self.overview.hear_description(told, self.now_ms)
+        self.overview.hear_description(description_of(told), self.now_ms)
 
     def report(self, name: str, *partitions: pb.PartitionReport, done: int = 0, generation: int = 1) -> None:
         """A sidecar speaks."""
@@ -72,6 +74,19 @@ class Place:
         )
         told = pb.SidecarReport(group_id=GROUP, sidecar=name, member=member, partitions=partitions)
         self.overview.hear_report(told, self.now_ms)
+
+    def on_kafka(self, state: str, members: Mapping[str, Numbers]) -> None:
+        """A broker describes the group: without a generation, and assignments of stable groups alone."""
+        described = [
+            DescribedMember(f"{name}-id", name, frozenset(Partition("orders", number) for number in numbers))
+            for name, numbers in members.items()
+        ]
+        self.overview.hear_description(Description(GROUP, state, None, "range", described), self.now_ms)
+
+    def offsets(self, *partitions: PartitionOffsets) -> None:
+        """The engine reports offsets, from partition 0 on."""
+        found = {Partition("orders", number): each for number, each in enumerate(partitions)}
+        self.overview.hear_offsets(GROUP, found, self.now_ms)
 
     @property
     def group(self) -> GroupView:
@@ -124,34 +139,98 @@ def test_members_have_what_they_were_assigned(place: Place) -> None:
     assert place.group.lag_records is None
 
 
-def test_owners_say_how_far_behind_they_are(place: Place) -> None:
+def test_the_engine_says_how_far_behind_the_group_is_and_sidecars_what_they_do(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
-    place.report("orders-0", known(0, first_unresolved_timestamp_ms=place.now_ms - 4_500), done=7)
-    place.report("orders-1", known(1, position=120, committed=120))
-    assert place.partition(0).lag_records == 30
-    assert place.partition(0).lag_seconds == 4.5
+    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms - 4_500), PartitionOffsets(120, 0, 120))
+    # Sidecars of exactly-once groups know nothing of commits; what one claims of them is not looked at.
+    place.report("orders-0", known(0, committed=3, end=2_000, in_flight=4), done=7)
+    place.report("orders-1", known(1, committed=None, position=120))
+    first = place.partition(0)
+    assert (first.owner, first.committed, first.start, first.end) == ("orders-0", 90, 0, 120)
+    assert (first.lag_records, first.lag_seconds) == (30, 4.5)
+    assert (first.position, first.in_flight, first.arrival_rate) == (100, 4, 2.5)
     assert (place.partition(1).lag_records, place.partition(1).lag_seconds) == (0, 0.0)
     assert (place.group.lag_records, place.group.lag_seconds) == (30, 4.5)
     assert place.group.arrival_rate == 5.0
     assert place.member("orders-0").records_done == 7
 
 
-def test_what_retention_has_taken_is_no_lag(place: Place) -> None:
-    place.report("orders-0", known(0, committed=5, start=100))
-    assert place.partition(0).lag_records == 20
+@pytest.mark.parametrize(
+    ("offsets", "records", "seconds"),
+    [
+        pytest.param(PartitionOffsets(90, 0, 120, 998_000), 30, 2.0, id="uncommitted"),
+        pytest.param(PartitionOffsets(120, 0, 120), 0, 0.0, id="all-is-committed"),
+        pytest.param(PartitionOffsets(5, 100, 120, 999_000), 20, 1.0, id="retention-has-deleted-some"),
+        pytest.param(PartitionOffsets(130, 0, 120), 0, 0.0, id="committed-beyond-the-end"),
+        pytest.param(PartitionOffsets(119, 0, 120, markers_only=True), 1, 0.0, id="a-control-marker-alone"),
+        pytest.param(PartitionOffsets(90, 0, 120, 1_000_500), 30, 0.0, id="a-producer-whose-clock-is-ahead"),
+        pytest.param(PartitionOffsets(90, 0, 120), 30, None, id="timestamp-not-read-yet"),
+        pytest.param(PartitionOffsets(None, 0, 120), None, None, id="nothing-committed"),
+        pytest.param(PartitionOffsets(90, None, 120), None, None, id="start-unknown"),
+        pytest.param(PartitionOffsets(90, 0, None), None, None, id="end-unknown"),
+    ],
+)
+def test_lag_in_records_and_in_seconds_are_about_the_same_uncommitted_records(
+    place: Place, offsets: PartitionOffsets, records: int | None, seconds: float | None
+) -> None:
+    assert (offsets.lag_records, offsets.lag_seconds(place.now_ms)) == (records, seconds)
 
 
-@pytest.mark.parametrize("missing", ["committed", "start", "end"])
-def test_a_part_that_is_missing_makes_the_sum_unknown(place: Place, missing: str) -> None:
-    place.report("orders-0", known(0), known(1, **{missing: None}))
-    assert place.partition(1).lag_records is None
+def test_a_part_that_is_missing_makes_the_sum_unknown(place: Place) -> None:
+    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms), PartitionOffsets(None, 0, 120))
+    assert place.partition(0).lag_records == 30
+    assert (place.group.lag_records, place.group.lag_seconds) == (None, None)
+
+
+def test_without_members_and_during_a_rebalance_the_lag_is_known(place: Place) -> None:
+    place.describe(EMPTY, 3, {})
+    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms - 1_000))
+    assert (place.group.lag_records, place.group.lag_seconds, place.group.unowned) == (30, 1.0, 1)
+    place.describe(PREPARING, 3, {"orders-0": []})
+    assert (place.group.state, place.group.lag_records) == ("PreparingRebalance", 30)
+
+
+def test_offsets_that_the_engine_has_not_confirmed_lately_are_unknown(place: Place) -> None:
+    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms))
+    place.now_ms += KNOWN_MS
+    assert place.partition(0).end == 120
+    place.now_ms += 1
+    assert place.partition(0) == PartitionView("orders", 0, None)
     assert place.group.lag_records is None
 
 
-def test_a_time_that_was_not_read_yet_is_unknown(place: Place) -> None:
-    place.report("orders-0", known(0, position=100, end=120))
-    assert place.partition(0).lag_seconds is None
-    assert place.group.lag_seconds is None
+def test_a_group_on_kafka_has_its_state_and_owners_from_the_broker(place: Place) -> None:
+    place.on_kafka("Stable", {"orders-0": [0], "console": [1]})
+    place.report("orders-0", known(0), generation=4)
+    assert (place.group.state, place.group.strategy, place.group.generation) == ("Stable", "range", 4)
+    assert [each.owner for each in place.group.partitions] == ["orders-0", "console"]
+    assert (place.member("console").state, place.member("console").partitions) == (
+        OTHER_CLIENT,
+        ("orders-1",),
+    )
+    assert place.member("orders-1").state == "Unknown"
+    assert place.group.unowned == 0
+
+
+def test_without_a_generation_a_rebalance_is_a_round_or_other_owners(place: Place) -> None:
+    for _ in range(2):
+        place.on_kafka("Stable", {"orders-0": [0, 1]})
+    assert place.group.rebalances == 1
+    place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
+    assert (place.group.rebalances, place.group.history[0].sentence) == (2, "orders-1 came")
+    place.on_kafka("PreparingRebalance", {"orders-0": [], "orders-1": []})
+    place.now_ms += 400
+    place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
+    assert (place.group.rebalances, place.group.history[0].pause_ms) == (3, 400)
+    place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
+    assert place.group.rebalances == 3
+
+
+def test_what_a_sidecar_claims_gives_way_to_what_the_coordinator_says(place: Place) -> None:
+    place.report("orders-0", known(0), generation=1)
+    place.describe(STABLE, 2, {"orders-1": [0]})
+    assert (place.partition(0).owner, place.partition(0).in_flight) == ("orders-1", None)
+    assert place.member("orders-0").partitions == ()
 
 
 def test_who_is_silent_is_unknown_and_so_is_what_it_has(place: Place) -> None:
@@ -209,7 +288,7 @@ def test_a_rebalance_says_why_how_long_and_how_much(place: Place) -> None:
 def test_while_a_group_rebalances_its_owners_stay_shown(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0, 1]})
     place.describe(PREPARING, 1, {"orders-0": []})
-    assert place.group.state == "Preparing rebalance"
+    assert place.group.state == "PreparingRebalance"
     assert place.partition(1).owner == "orders-0"
 
 
@@ -280,7 +359,7 @@ def test_two_members_of_one_name_are_told_apart(place: Place) -> None:
         for number, member_id in enumerate(["first", "second"])
     ]
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=twice)
-    place.overview.hear_description(admin.WatchGroupResponse(group=group), place.now_ms)
+    place.overview.hear_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
     assert [each.owner for each in place.group.partitions] == ["orders-0", "orders-0 (second)"]
 
 
@@ -294,7 +373,7 @@ def test_history_and_partitions_have_an_end(place: Place) -> None:
         place.overview.happened(GROUP, Kind.PROCESS, str(number), place.now_ms)
     assert len(place.group.history) == MOMENTS_MAX
     assert place.group.history[0].sentence == str(MOMENTS_MAX + 4)
-    place.report("orders-0", *(known(number) for number in range(PARTITIONS_SHOWN + 3)))
+    place.offsets(*(PartitionOffsets(90, 0, 120, place.now_ms) for _ in range(PARTITIONS_SHOWN + 3)))
     assert len(place.group.partitions) == PARTITIONS_SHOWN
     assert place.group.partitions_left_out == 3
     assert place.group.lag_records == 30 * (PARTITIONS_SHOWN + 3)
@@ -325,5 +404,5 @@ def test_an_assignment_that_cannot_be_read_hides_no_other(place: Place) -> None:
         admin.DescribedMember(member_id="b", client_id="orders-0", assignment=assignment([0])),
     ]
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=members)
-    place.overview.hear_description(admin.WatchGroupResponse(group=group), place.now_ms)
+    place.overview.hear_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
     assert place.partition(0).owner == "orders-0"

@@ -31,6 +31,19 @@ def describe_group(kafka: Kafka, group: str, *what: str) -> list[Row]:
     return rows(done.stdout)
 
 
+def describe_groups(kafka: Kafka, groups: Sequence[str]) -> list[Row]:
+    """The same of several groups, in one run."""
+    named = [word for group in groups for word in ("--group", group)]
+    command = _command(GROUPS, "--bootstrap-server", kafka.bootstrap, "--describe", *named)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S)
+    if done.returncode != 0:
+        raise ProcessFailed(f"{GROUPS} ended with code {done.returncode}: {done.stdout} {done.stderr}")
+    # Each group has a table of its own, and one without members a sentence before it.
+    lines = [line for line in done.stdout.splitlines() if line.split(" ")[0] in {"GROUP", *groups}]
+    heads = [line for line in lines if line.startswith("GROUP ")]
+    return rows("\n".join([*heads[:1], *(line for line in lines if line not in heads)]))
+
+
 def rows(table: str) -> list[Row]:
     """The lines of a table below its head."""
     head, *lines = [line for line in table.splitlines() if line.strip()]

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import Description
+from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import Holding, Kind, View, WorkloadView
-from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 # What is shown grows older by itself: it is looked at anew at least so often.
@@ -44,10 +46,19 @@ class Board:
         self._overview.hear_report(report, self._wall_ms())
         self.changed()
 
-    def describe(self, told: WatchGroupResponse) -> None:
-        """A coordinator describes a group."""
-        self._overview.hear_description(told, self._wall_ms())
+    def describe(self, found: Description) -> None:
+        """Show the description of a group by its coordinator or broker."""
+        self._overview.hear_description(found, self._wall_ms())
         self.changed()
+
+    def measured(self, group_id: str, found: Mapping[Partition, PartitionOffsets]) -> None:
+        """Show the offsets of a group by its engine."""
+        self._overview.hear_offsets(group_id, found, self._wall_ms())
+        self.changed()
+
+    def owned(self, group_id: str) -> frozenset[Partition]:
+        """Partitions of a group that have an owner."""
+        return self._overview.owned(group_id)
 
     def coordinator_is_away(self, group_id: str) -> None:
         """Nobody describes this group for now."""

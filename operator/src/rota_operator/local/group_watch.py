@@ -6,7 +6,8 @@ from collections.abc import Callable
 import grpc
 import grpc.aio
 
-from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest, WatchGroupResponse
+from rota_operator.overview.description import Description, description_of
+from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2 import NONE
 
@@ -17,7 +18,7 @@ AGAIN_S = 0.2
 async def watch(
     channel: grpc.aio.Channel,
     group_id: str,
-    describe: Callable[[WatchGroupResponse], None],
+    describe: Callable[[Description], None],
     is_away: Callable[[str], None],
 ) -> None:
     """For ever; whoever has enough cancels it."""
@@ -25,7 +26,7 @@ async def watch(
         try:
             async for told in AdminStub(channel).WatchGroup(WatchGroupRequest(group_id=group_id)):
                 if told.group.error_code == NONE:
-                    describe(told)
+                    describe(description_of(told))
         except grpc.aio.AioRpcError:
             # It starts, or is started again; processes tell about that.
             pass

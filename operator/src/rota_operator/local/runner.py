@@ -28,10 +28,10 @@ from rota_operator.local.commands import (
     sidecar_command,
 )
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
-from rota_operator.local.group_watch import watch
 from rota_operator.local.processes import Command, Processes, Told, ask_its_page
 from rota_operator.local.resetting import Resetting
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
+from rota_operator.local.watching import GroupWatches, is_coordinated_here, missing_library
 from rota_operator.manifests.documents import Document, InvalidManifest, documents
 from rota_operator.manifests.resources import Group, Manifests, Workload, gather
 from rota_operator.overview.overview import Overview
@@ -114,11 +114,13 @@ Show = Callable[["Runner"], Coroutine[Any, Any, None]]
 
 
 class Runner:
-    """To be made on a running loop."""
+    """To be made on a running loop. Raises CannotRun."""
 
     def __init__(
         self, manifests: Manifests, place: Place, say: Callable[[str], None], wall_ms: Callable[[], int]
     ) -> None:
+        if missing := missing_library(manifests.groups.values(), place):
+            raise CannotRun(missing)
         self._manifests = manifests
         self.place = place
         self._say = say
@@ -151,18 +153,13 @@ class Runner:
             settings.write_bytes(settings_of(group.spec))
         async with serving_fleet(self._fleet) as address, self._channel() as channel:
             self.place = replace(self.place, fleet=address)
-            coordinated = [
-                group for group in self._manifests.groups.values() if is_coordinated_here(group, self.place)
-            ]
+            groups = list(self._manifests.groups.values())
             if self._has_coordinator:
                 self._coordinator.want(1)
             for workload in self.workloads:
                 workload.start()
-            watches = [
-                watch(channel, group.group_id, self.board.describe, self.board.coordinator_is_away)
-                for group in coordinated
-            ]
-            looking = [asyncio.ensure_future(each) for each in watches]
+            watches = GroupWatches(self.place, channel, self.board, self._say)
+            looking = [asyncio.ensure_future(watches.run(groups))]
             showing = [asyncio.ensure_future(show(self)) for show in shows]
             try:
                 await self._run_until(ends, looking, showing)
@@ -324,11 +321,6 @@ async def ended(tasks: Tasks) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
-
-
-def is_coordinated_here(group: Group, place: Place) -> bool:
-    """Whether the coordinator beside us knows it."""
-    return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not place.kafka)
 
 
 def has_records_elsewhere(group: Group) -> bool:

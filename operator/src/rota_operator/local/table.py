@@ -21,7 +21,7 @@ HEIGHT_OF_THE_REST = 22
 PARTITIONS_SHOWN_MIN = 4
 UNKNOWN = "–"
 GOOD, BUSY, BAD, SOFT = "green", "yellow", "red", "dim"
-MOODS = {"Stable": GOOD, "Up": GOOD, "Unknown": BAD, "Stopped": BAD, "Dead": BAD}
+MOODS = {"Stable": GOOD, "Up": GOOD, "Other client": SOFT, "Unknown": BAD, "Stopped": BAD, "Dead": BAD}
 
 
 class Terminal:
@@ -84,8 +84,8 @@ def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
     first.append(f", {group.strategy}" if group.strategy else "")
     first.append("".join(f", {running(each)}" for each in workloads))
     sums = [
-        f"lag {count(group.lag_records)}",
-        seconds(group.lag_seconds),
+        f"lag {count(group.lag_records)} uncommitted",
+        f"first of them {seconds(group.lag_seconds)} old",
         f"arriving {rate(group.arrival_rate)}",
         f"done {rate(group.done_rate)}",
         f"rebalances {group.rebalances}",
@@ -130,7 +130,7 @@ def held(member: MemberView) -> Iterator[str]:
 
 def partitions(group: GroupView, rows: int) -> Table:
     """How far behind each is; those that are furthest behind come first, where there is no room for all."""
-    table = made("partition", "owner", ">committed", ">end", ">lag", ">lag, time", ">arriving")
+    table = made("partition", "owner", ">committed", ">end", ">uncommitted", ">age of first", ">arriving")
     chosen = list(group.partitions)
     if len(chosen) > rows:
         # What is unknown is what somebody should look at.
@@ -170,7 +170,9 @@ def spoken(moment: Moment) -> str:
         return moment.sentence
     pause = "" if moment.pause_ms is None else f", paused {moment.pause_ms} ms"
     moved = f"{moment.moved} partitions moved"
-    return f"generation {moment.generation}: {moment.sentence}{pause}, {moved}"
+    # Kafka's brokers report no generation.
+    what = "rebalance" if moment.generation is None else f"generation {moment.generation}"
+    return f"{what}: {moment.sentence}{pause}, {moved}"
 
 
 def named(text: str, style: str = "") -> Text:

@@ -1,22 +1,35 @@
-"""One group: what its coordinator says of it, and what its members' sidecars report, put together."""
+"""
+One group: the facts of its coordinator or broker, merged with what its members' sidecars report.
+
+State, generation, members, owners, committed and end offsets are the engine's. Reports add what sidecars alone know: the
+member's own state, position, records in flight, rates, last error.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import (
+    STABLE,
+    UNKNOWN,
+    Description,
+    names_of,
+    owners_in,
+    with_names,
+)
 from rota_operator.overview.history import History
+from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, PartitionOffsets
 from rota_operator.overview.problems import problems_of
-from rota_operator.overview.reports import Reporter, key_of, partition_view
+from rota_operator.overview.reports import Reporter, key_of
 from rota_operator.overview.view import GroupView, Holding, MemberView, PartitionView
-from rota_proto.coordinator.v1 import admin_pb2
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 Number = TypeVar("Number", int, float)
 # More than people look at; the rest is counted.
 PARTITIONS_SHOWN = 2_000
-UNKNOWN = "Unknown"
-STATE = "GROUP_STATE_"
+# A member without a sidecar of ours: its client reports nothing here.
+OTHER_CLIENT = "Other client"
 MEMBER_STATE = "MEMBER_STATE_"
 
 
@@ -24,7 +37,7 @@ MEMBER_STATE = "MEMBER_STATE_"
 class Described:
     """A group as its coordinator has described it last."""
 
-    state: admin_pb2.GroupState.ValueType = admin_pb2.GROUP_STATE_UNSPECIFIED
+    state: str = UNKNOWN
     generation: int | None = None
     strategy: str = ""
     # By the names of the members.
@@ -44,20 +57,20 @@ class Group:
         # The names of members by their ids, also of those that have gone since the last round was over.
         self._called: dict[str, str] = {}
         self._reporters: dict[str, Reporter] = {}
+        self._offsets = KnownOffsets()
         self._seen: set[Partition] = set()
 
-    def hear_description(self, told: admin_pb2.WatchGroupResponse, at_ms: int) -> None:
-        """Its coordinator describes it."""
-        group = told.group
-        names = names_of(group.members)
+    def hear_description(self, found: Description, at_ms: int) -> None:
+        """Take over the engine's description."""
+        names = names_of(found.members)
         member_ids = {name: member_id for member_id, name in names.items()}
         owners = self._described.owners
         self._called |= names
-        reason = with_names(told.reason, self._called)
+        reason = with_names(found.reason, self._called)
         self.history.members(frozenset(member_ids), at_ms)
-        if group.state == admin_pb2.GROUP_STATE_STABLE:
-            owners = owners_in(group.members, names)
-            self.history.stable(group.generation_id, owners, at_ms, reason)
+        if found.state == STABLE:
+            owners = owners_in(found.members, names)
+            self.history.stable(found.generation, owners, at_ms, reason)
             self._called = dict(names)
         elif not member_ids:
             owners = {}
@@ -65,7 +78,17 @@ class Group:
         else:
             self.history.rebalancing(at_ms, reason)
         self._seen |= owners.keys()
-        self._described = Described(group.state, group.generation_id, group.protocol_name, member_ids, owners)
+        self._described = Described(found.state, found.generation, found.strategy, member_ids, owners)
+
+    def hear_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+        """Take over the engine's offsets: all partitions that the group has to do with."""
+        self._offsets.hear(found, now_ms)
+        self._seen |= found.keys()
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """Partitions with an owner, by the engine's description."""
+        return frozenset(self._described.owners)
 
     def coordinator_is_away(self) -> None:
         """Nothing that it has said need be true any more."""
@@ -92,13 +115,16 @@ class Group:
     def view(self, now_ms: int, replicas: Sequence[str]) -> GroupView:
         """Now; the replicas are those of its workload."""
         described = self._described
-        partitions = self._partitions(now_ms)
-        members = tuple(self._member(name, now_ms) for name in self._names(replicas))
+        owners = self._owners(now_ms)
+        partitions = self._partitions(owners, now_ms)
+        members = tuple(
+            self._member(name, owners, name in replicas, now_ms) for name in self._names(replicas)
+        )
         return GroupView(
             group_id=self.group_id,
             name=self._name,
-            state=_word(admin_pb2.GroupState.Name(described.state), STATE),
-            generation=described.generation,
+            state=described.state,
+            generation=self._generation(now_ms),
             strategy=described.strategy,
             members=members,
             partitions=tuple(partitions[:PARTITIONS_SHOWN]),
@@ -116,20 +142,42 @@ class Group:
         """Its replicas, and whoever else is a member."""
         return [*replicas, *sorted(self._described.member_ids.keys() - set(replicas))]
 
-    def _member(self, name: str, now_ms: int) -> MemberView:
+    def _generation(self, now_ms: int) -> int | None:
+        """The engine's; Kafka's brokers report none, and then it is the newest that a sidecar is in."""
+        described = self._described
+        if described.generation is not None or described.state == UNKNOWN:
+            return described.generation
+        reports = (reporter.known(now_ms) for reporter in self._reporters.values())
+        return max((each.member.generation_id for each in reports if each is not None), default=None)
+
+    def _owners(self, now_ms: int) -> Mapping[Partition, str]:
+        """The engine's; while it describes nothing, those that say so themselves, the newest generation first."""
+        if self._described.state != UNKNOWN:
+            return self._described.owners
+        found: dict[Partition, tuple[int, str]] = {}
+        for name, holding in self.holdings(now_ms).items():
+            for partition in holding.partitions:
+                # A member that a newer generation has replaced may not know it yet.
+                if partition not in found or found[partition][0] < holding.generation:
+                    found[partition] = holding.generation, name
+        return {partition: name for partition, (_, name) in found.items()}
+
+    def _member(
+        self, name: str, owners: Mapping[Partition, str], is_replica: bool, now_ms: int
+    ) -> MemberView:
         reporter = self._reporters.get(name)
         report = None if reporter is None else reporter.known(now_ms)
         member_id = self._described.member_ids.get(name)
+        held = tuple(each.text for each in sorted(owners) if owners[each] == name)
         if reporter is None or report is None:
-            held = sorted(partition for partition, owner in self._described.owners.items() if owner == name)
-            return MemberView(name, member_id, UNKNOWN, None, tuple(each.text for each in held))
+            return MemberView(name, member_id, UNKNOWN if is_replica else OTHER_CLIENT, None, held)
         member = report.member
         return MemberView(
             name=name,
-            member_id=member.member_id or member_id,
+            member_id=member_id or member.member_id,
             state=_word(pb.MemberState.Name(member.state), MEMBER_STATE),
             generation=member.generation_id,
-            partitions=tuple(key_of(each).text for each in report.partitions),
+            partitions=held,
             records_done=member.records_done,
             done_rate=reporter.done_rate(now_ms),
             in_flight=sum(each.in_flight for each in report.partitions),
@@ -138,51 +186,49 @@ class Group:
             problems=problems_of(report),
         )
 
-    def _partitions(self, now_ms: int) -> list[PartitionView]:
-        found: dict[Partition, tuple[int, PartitionView]] = {}
-        for name, reporter in self._reporters.items():
-            report = reporter.known(now_ms)
-            for each in () if report is None else report.partitions:
-                generation = 0 if report is None else report.member.generation_id
-                key = key_of(each)
-                # Who has been overtaken by a generation may not know it yet.
-                if key not in found or found[key][0] < generation:
-                    found[key] = generation, partition_view(name, each, now_ms)
+    def _partitions(self, owners: Mapping[Partition, str], now_ms: int) -> list[PartitionView]:
+        offsets = self._offsets.known(now_ms)
+        reports = {
+            (name, key_of(each)): each
+            for name, reporter in self._reporters.items()
+            if (report := reporter.known(now_ms)) is not None
+            for each in report.partitions
+        }
         return [
-            found[key][1]
-            if key in found
-            else PartitionView(key.topic, key.number, self._described.owners.get(key))
-            for key in sorted(self._seen)
+            _partition_view(
+                each, owner, offsets.get(each, UNKNOWN_OFFSETS), reports.get((owner or "", each)), now_ms
+            )
+            for each in sorted(self._seen)
+            for owner in (owners.get(each),)
         ]
 
 
-def names_of(members: Iterable[admin_pb2.DescribedMember]) -> Mapping[str, str]:
-    """By the members' ids. Sidecars say the name of their replica; for a while there may be two that say the same."""
-    found: dict[str, str] = {}
-    for member in members:
-        name = member.client_id or member.member_id
-        found[member.member_id] = f"{name} ({member.member_id})" if name in found.values() else name
-    return found
-
-
-def with_names(reason: str, names: Mapping[str, str]) -> str:
-    """As the coordinator says it, with the members' names for their ids: those are long, and shown nowhere else."""
-    for member_id, name in names.items():
-        reason = reason.replace(member_id, name)
-    return reason
-
-
-def owners_in(
-    members: Iterable[admin_pb2.DescribedMember], names: Mapping[str, str]
-) -> Mapping[Partition, str]:
-    """Who has what; of what another kind of client was assigned nothing is known."""
-    found = {}
-    for member in members:
-        try:
-            found.update(dict.fromkeys(partitions_of(member.assignment), names[member.member_id]))
-        except Unreadable:
-            continue
-    return found
+def _partition_view(
+    partition: Partition,
+    owner: str | None,
+    offsets: PartitionOffsets,
+    report: pb.PartitionReport | None,
+    now_ms: int,
+) -> PartitionView:
+    """The engine's facts, and what the owner's sidecar adds."""
+    view = PartitionView(
+        topic=partition.topic,
+        partition=partition.number,
+        owner=owner,
+        committed=offsets.committed,
+        start=offsets.start,
+        end=offsets.end,
+        lag_records=offsets.lag_records,
+        lag_seconds=offsets.lag_seconds(now_ms),
+    )
+    if report is None:
+        return view
+    return replace(
+        view,
+        position=report.position if report.HasField("position") else None,
+        arrival_rate=report.arrival_rate if report.HasField("arrival_rate") else None,
+        in_flight=report.in_flight,
+    )
 
 
 def _word(name: str, prefix: str) -> str:

@@ -54,9 +54,15 @@ class History:
             self._since_ms = at_ms
         self._opened(reason)
 
-    def stable(self, generation: int, owners: Owners, at_ms: int, reason: str) -> None:
-        """Everybody has what is theirs; `at_ms` is when that was told."""
-        if generation == self._generation:
+    def stable(self, generation: int | None, owners: Owners, at_ms: int, reason: str) -> None:
+        """
+        The group is stable, as was seen at `at_ms`. Without a generation (Kafka's brokers report none) a rebalance is a
+        round that was seen, or other members or owners.
+        """
+        is_same = generation == self._generation
+        if generation is None:
+            is_same = self._since_ms is None and not self._why and owners == self._owners
+        if is_same:
             self._since_ms = None
             return
         self._opened(reason)

@@ -3,9 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import Description
 from rota_operator.overview.group import Group
+from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.view import Holding, Kind, Moment, View, WorkloadView
-from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 
@@ -21,10 +23,20 @@ class Overview:
         if (group := self._groups.get(report.group_id)) is not None:
             group.hear_report(report, now_ms)
 
-    def hear_description(self, told: WatchGroupResponse, now_ms: int) -> None:
-        """A group's coordinator describes it."""
-        if (group := self._groups.get(told.group.group_id)) is not None:
-            group.hear_description(told, now_ms)
+    def hear_description(self, found: Description, now_ms: int) -> None:
+        """Take over the description of a group by its coordinator or broker."""
+        if (group := self._groups.get(found.group_id)) is not None:
+            group.hear_description(found, now_ms)
+
+    def hear_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+        """Take over committed offsets and log ends of a group's partitions, as its engine reports them."""
+        if (group := self._groups.get(group_id)) is not None:
+            group.hear_offsets(found, now_ms)
+
+    def owned(self, group_id: str) -> frozenset[Partition]:
+        """Partitions of a group that have an owner."""
+        group = self._groups.get(group_id)
+        return frozenset() if group is None else group.owned
 
     def coordinator_is_away(self, group_id: str) -> None:
         """Nobody describes this group for now."""

@@ -4,7 +4,6 @@ from collections import deque
 from typing import NamedTuple
 
 from rota_operator.overview.assignment import Partition
-from rota_operator.overview.view import PartitionView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 # A sidecar reports each second. Who has said nothing for so long is not known any more.
@@ -54,39 +53,6 @@ class Reporter:
         if over_ms < RATE_OVER_MS_MIN:
             return None
         return (last.records_done - first.records_done) * 1000 / over_ms
-
-
-def partition_view(owner: str, report: pb.PartitionReport, now_ms: int) -> PartitionView:
-    """What its owner says."""
-    lag = lag_records(report)
-    return PartitionView(
-        topic=report.topic,
-        partition=report.partition,
-        owner=owner,
-        position=report.position if report.HasField("position") else None,
-        committed=report.committed if report.HasField("committed") else None,
-        end=report.end if report.HasField("end") else None,
-        lag_records=lag,
-        lag_seconds=lag_seconds(report, now_ms),
-        arrival_rate=report.arrival_rate if report.HasField("arrival_rate") else None,
-        in_flight=report.in_flight,
-    )
-
-
-def lag_records(report: pb.PartitionReport) -> int | None:
-    """What is not committed; what retention has taken cannot be read any more, and is no lag."""
-    if not (report.HasField("committed") and report.HasField("start") and report.HasField("end")):
-        return None
-    return max(0, report.end - max(report.committed, report.start))
-
-
-def lag_seconds(report: pb.PartitionReport, now_ms: int) -> float | None:
-    """How old the first record is that is not done. Where none is named it is none only if all was read."""
-    if report.HasField("first_unresolved_timestamp_ms"):
-        return max(0.0, (now_ms - report.first_unresolved_timestamp_ms) / 1000)
-    if report.HasField("position") and report.HasField("end"):
-        return 0.0 if report.position >= report.end and not report.in_flight else None
-    return None
 
 
 def key_of(report: pb.PartitionReport) -> Partition:

@@ -48,12 +48,16 @@ class PartitionView:
     owner: str | None
     position: int | None = None
     committed: int | None = None
+    # Of the log; under read_committed the last stable offset.
     end: int | None = None
+    # Uncommitted records, and the age of the first of them.
     lag_records: int | None = None
     lag_seconds: float | None = None
     # Records a second that come.
     arrival_rate: float | None = None
     in_flight: int | None = None
+    # Of the log.
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

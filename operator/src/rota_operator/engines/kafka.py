@@ -1,0 +1,257 @@
+"""Kafka's brokers as the engine of a group, through confluent-kafka. Loaded only when a group lives there."""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._group import ConsumerGroupDescription
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from typing_extensions import override
+
+from rota_operator.engines.port import Groups, Range, Records, Unavailable
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import UNKNOWN, DescribedMember, Description
+
+CALL_S = 2.0
+# How long timestamps are read for at a time; partitions that did not answer by then are asked for again at the next look.
+READ_S = 1.5
+READ_WAIT_S = 0.1
+READ_AT_ONCE = 500
+# Only the first record of each partition is wanted.
+FETCH_BYTES = 16 * 1024
+# confluent-kafka has left these two without types.
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+NO_GROUP = KafkaError.GROUP_ID_NOT_FOUND
+STATES: dict[object, str] = {
+    ConsumerGroupState.EMPTY: "Empty",
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+}
+MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+Answer = TypeVar("Answer")
+Config = Mapping[str, Any]
+
+
+class Reader:
+    """
+    A consumer of librdkafka that joins no group, with a thread of its own, because its calls block.
+
+    The group in its settings is the one whose committed offsets it can be asked for.
+    """
+
+    def __init__(self, group_id: str, config: Config) -> None:
+        self._config = {
+            **config,
+            "log_level": 0,
+            "group.id": group_id,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
+        self._thread = ThreadPoolExecutor(1, "kafka-reader")
+        self._consumer: Consumer | None = None
+
+    async def ask(self, question: Callable[[Consumer], Answer]) -> Answer:
+        """Ask in the thread. Raises Unavailable."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
+        except KafkaException as error:
+            raise Unavailable(sentence(error)) from None
+
+    def _ask(self, question: Callable[[Consumer], Answer]) -> Answer:
+        if self._consumer is None:
+            self._consumer = Consumer(self._config)
+        return question(self._consumer)
+
+    async def close(self) -> None:
+        """Close the consumer and end the thread."""
+        if self._consumer is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._consumer.close)
+        self._thread.shutdown()
+
+
+class KafkaGroups(Groups):
+    """
+    One group of a cluster, and its committed offsets.
+
+    Those are asked of a consumer: librdkafka's administration client crashes the process (2.16) when a broker answers that it
+    does not coordinate the group.
+    """
+
+    def __init__(self, group_id: str, config: Config) -> None:
+        self._group_id = group_id
+        self._admin = AdminClient({**config, "log_level": 0})
+        # Else it waits for offsets that are part of an open transaction; what counts is what is committed now.
+        self._reader = Reader(group_id, {**config, "isolation.level": "read_uncommitted"})
+
+    async def describe(self) -> Description:
+        """A group that does not exist is Dead. Raises Unavailable."""
+        group_id = self._group_id
+        found = await answered(
+            self._admin.describe_consumer_groups([group_id], request_timeout=CALL_S)[group_id], NO_GROUP
+        )
+        if found is None:
+            return Description(group_id, "Dead", None, "", ())
+        return description_of(found)
+
+    @override
+    async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        asked = [TopicPartition(*each) for each in partitions]
+        if not asked:
+            return {}
+        found = await self._reader.ask(lambda consumer: consumer.committed(asked, timeout=CALL_S))
+        return {
+            Partition(each.topic, each.partition): each.offset
+            for each in found
+            if each.offset >= 0 and each.error is None
+        }
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._reader.close()
+
+
+class KafkaRecords(Records):
+    """Topics of a cluster, read at one isolation level."""
+
+    def __init__(self, config: Config, *, read_committed: bool) -> None:
+        self._admin = AdminClient({**config, "log_level": 0})
+        self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        reading = {
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": FETCH_BYTES,
+            "fetch.wait.max.ms": 100,
+        }
+        # librdkafka requires a group, and uses it for commits only.
+        self._reader = Reader("rota-operator", {**config, **reading})
+
+    @override
+    async def partitions(self, topics: Collection[str], pattern: str = "") -> Collection[Partition]:
+        if not topics and not pattern:
+            return ()
+        names = {*topics, *await self._matching(pattern)}
+        if not names:
+            return ()
+        asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=CALL_S)
+        found = await asyncio.gather(*(answered(each, *MISSING) for each in asked.values()))
+        return [
+            Partition(topic.name, each.id)
+            for topic in found
+            if topic is not None
+            for each in topic.partitions
+        ]
+
+    async def _matching(self, pattern: str) -> Collection[str]:
+        """Topics whose whole name matches, without Kafka's own."""
+        if not pattern:
+            return ()
+        found = await self._reader.ask(lambda consumer: consumer.list_topics(timeout=CALL_S))
+        return [name for name in found.topics if not name.startswith("__") and re.fullmatch(pattern, name)]
+
+    @override
+    async def ranges(self, partitions: Collection[Partition]) -> Mapping[Partition, Range]:
+        # The start first: records that are deleted between the two calls must not put it behind the end.
+        starts = await self._at(partitions, EARLIEST)
+        ends = await self._at(partitions, LATEST)
+        return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
+
+    async def _at(self, partitions: Iterable[Partition], which: OffsetSpec) -> dict[Partition, int]:
+        asked = {TopicPartition(*each): which for each in partitions}
+        if not asked:
+            return {}
+        answers = self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=CALL_S)
+        found = await asyncio.gather(*(answered(each, *MISSING) for each in answers.values()))
+        return {
+            Partition(place.topic, place.partition): info.offset
+            for place, info in zip(answers, found, strict=True)
+            if info is not None
+        }
+
+    @override
+    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
+        if not offsets:
+            return {}
+        clock = asyncio.get_running_loop().time
+        return await self._reader.ask(lambda consumer: first_timestamps(consumer, offsets, clock))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._reader.close()
+
+
+def first_timestamps(
+    consumer: Consumer, offsets: Mapping[Partition, int], clock: Callable[[], float]
+) -> dict[Partition, int | None]:
+    """Read the first record at or after each offset, within READ_S."""
+    until_s = clock() + READ_S
+    found: dict[Partition, int | None] = {}
+    left = set(offsets)
+    consumer.assign([TopicPartition(*each, offset) for each, offset in offsets.items()])
+    try:
+        while left and clock() < until_s:
+            for message in consumer.consume(READ_AT_ONCE, READ_WAIT_S):
+                here = Partition(message.topic() or "", message.partition() or 0)
+                if here not in left:
+                    continue
+                error = message.error()
+                if error is None:
+                    found[here] = message.timestamp()[1]
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    found[here] = None
+                # Another error, such as an offset that retention has just deleted: asked again at the next look.
+                left.discard(here)
+    finally:
+        consumer.unassign()
+    return found
+
+
+def description_of(found: ConsumerGroupDescription) -> Description:
+    """Translate a broker's answer."""
+    return Description(
+        group_id=found.group_id,
+        state=STATES.get(found.state, UNKNOWN),
+        generation=None,
+        strategy=found.partition_assignor,
+        members=[
+            DescribedMember(
+                each.member_id,
+                each.client_id,
+                frozenset(
+                    Partition(place.topic, place.partition) for place in each.assignment.topic_partitions
+                ),
+            )
+            for each in found.members or ()
+        ],
+    )
+
+
+async def answered(answer: "Future[Answer]", *absent: int) -> Answer | None:
+    """Await an answer of librdkafka; None for the errors that say that the thing does not exist. Raises Unavailable."""
+    try:
+        return await asyncio.wrap_future(answer)
+    except KafkaException as error:
+        if error.args[0].code() in absent:
+            return None
+        raise Unavailable(sentence(error)) from None
+
+
+def sentence(error: KafkaException) -> str:
+    """What librdkafka reports."""
+    return f"Kafka's brokers did not answer ({error.args[0].name()})"

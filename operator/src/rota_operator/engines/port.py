@@ -1,0 +1,53 @@
+"""Port between the watch of a group and its engines. Groups and records may live in two systems, so there are two halves."""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from rota_operator.overview.assignment import Partition
+
+
+class Unavailable(Exception):
+    """The engine gave no answer, or an error: one sentence. A later call may succeed."""
+
+
+class Range(NamedTuple):
+    """Offsets of the first record in the log and of the one after the last; `end` is what the group's isolation lets it read."""
+
+    start: int
+    end: int
+
+
+class Groups(Protocol):
+    """Committed offsets, from the group's coordinator."""
+
+    async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """
+        Committed offsets of these partitions, as far as there are any, and of others that the engine lists by itself.
+
+        Raises Unavailable.
+        """
+        ...
+
+
+class Records(Protocol):
+    """Topics and their records."""
+
+    async def partitions(self, topics: Collection[str], pattern: str = "") -> Collection[Partition]:
+        """
+        All partitions of these topics and of those whose whole name matches the pattern; topics that do not exist are left out.
+
+        Raises Unavailable.
+        """
+        ...
+
+    async def ranges(self, partitions: Collection[Partition]) -> Mapping[Partition, Range]:
+        """Log start and end of these partitions. Raises Unavailable."""
+        ...
+
+    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
+        """
+        Timestamps in ms of the first records at or after these offsets; None where the log has only control markers there.
+
+        Partitions that did not answer in time are left out. Raises Unavailable.
+        """
+        ...

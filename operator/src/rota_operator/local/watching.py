@@ -1,0 +1,118 @@
+"""
+Watches all groups at their engines for as long as the runner runs: descriptions and offsets go to the board.
+
+A group coordinated by the coordinator beside the runner is described by a stream; its records are in the embedded log or in
+Kafka. A group on Kafka's brokers is polled there.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from rota_operator.engines.port import Groups, Records
+from rota_operator.engines.rota import RotaGroups, RotaRecords
+from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
+from rota_operator.local.board import Board
+from rota_operator.local.commands import Place
+from rota_operator.local.group_watch import watch
+from rota_operator.manifests.resources import Group
+from rota_operator.plan.settings import ISOLATION
+
+if TYPE_CHECKING:
+    from rota_operator.engines.kafka import KafkaGroups
+
+LIBRARY = "confluent_kafka"
+NO_LIBRARY = (
+    "groups on Kafka are watched with confluent-kafka, which is not installed: install rota-operator[kafka]"
+)
+Watch = Coroutine[Any, Any, None]
+
+
+class GroupWatches:
+    """Watches of the groups of one runner. To be made on a running loop."""
+
+    def __init__(
+        self, place: Place, channel: grpc.aio.Channel, board: Board, complain: Callable[[str], None]
+    ) -> None:
+        self._place = place
+        self._channel = channel
+        self._board = board
+        self._complain = complain
+        self._clients = AsyncExitStack()
+
+    async def run(self, groups: Iterable[Group]) -> None:
+        """Until cancelled."""
+        groups = list(groups)
+        if any(is_on_kafka(group, self._place) for group in groups):
+            # Loading the library takes a while.
+            await asyncio.to_thread(importlib.import_module, "rota_operator.engines.kafka")
+        async with self._clients, asyncio.TaskGroup() as tasks:
+            for group in groups:
+                for each in self._watches(group):
+                    tasks.create_task(each)
+
+    def _watches(self, group: Group) -> Iterator[Watch]:
+        board, group_id = self._board, group.group_id
+        groups: Groups
+        if is_coordinated_here(group, self._place):
+            groups = RotaGroups(self._channel)
+            yield watch(self._channel, group_id, board.describe, board.coordinator_is_away)
+        else:
+            from rota_operator.engines.kafka import KafkaGroups
+
+            groups = kafka = KafkaGroups(group_id, {"bootstrap.servers": servers_of(group, self._place)})
+            self._clients.push_async_callback(kafka.close)
+            describe = partial(self._describe, kafka)
+            yield repeat(describe, lambda _: board.coordinator_is_away(group_id))
+        owned = partial(board.owned, group_id)
+        subscription = Subscription(group.spec.topics, group.spec.topic_pattern)
+        offsets = OffsetWatch(group_id, subscription, groups, self._records(group), owned)
+        yield repeat(partial(self._look, offsets, group_id), partial(self._offsets_are_unknown, group_id))
+
+    def _records(self, group: Group) -> Records:
+        read_committed = group.spec.config.get(ISOLATION) == "read_committed"
+        if not is_on_kafka(group, self._place):
+            return RotaRecords(self._channel, read_committed=read_committed)
+        from rota_operator.engines.kafka import KafkaRecords
+
+        config = {"bootstrap.servers": servers_of(group, self._place)}
+        records = KafkaRecords(config, read_committed=read_committed)
+        self._clients.push_async_callback(records.close)
+        return records
+
+    def _offsets_are_unknown(self, group_id: str, reason: str) -> None:
+        self._complain(f"the lag of group {group_id} is unknown: {reason}; see whether the servers run")
+
+    async def _describe(self, groups: "KafkaGroups") -> None:
+        self._board.describe(await groups.describe())
+
+    async def _look(self, offsets: OffsetWatch, group_id: str) -> None:
+        self._board.measured(group_id, await offsets.look())
+
+
+def is_coordinated_here(group: Group, place: Place) -> bool:
+    """Whether the coordinator beside the runner coordinates the group."""
+    return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not place.kafka)
+
+
+def is_on_kafka(group: Group, place: Place) -> bool:
+    """Whether the group's records are in Kafka."""
+    return bool(place.kafka) or not group.spec.speaks_rota
+
+
+def servers_of(group: Group, place: Place) -> str:
+    """Kafka's brokers of the group."""
+    return place.kafka if group.spec.speaks_rota else ",".join(group.spec.bootstrap_servers)
+
+
+def missing_library(groups: Iterable[Group], place: Place) -> str:
+    """What to install, in a sentence; empty: nothing is missing."""
+    if importlib.util.find_spec(LIBRARY) is None and any(is_on_kafka(group, place) for group in groups):
+        return NO_LIBRARY
+    return ""

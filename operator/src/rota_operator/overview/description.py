@@ -1,0 +1,86 @@
+"""A group's description: its coordinator's or broker's answer, in the form that the overview merges."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
+from rota_proto.coordinator.v1 import admin_pb2
+from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
+
+# Kafka's names of a classic group's states.
+UNKNOWN, STABLE = "Unknown", "Stable"
+STATES = {
+    admin_pb2.GROUP_STATE_EMPTY: "Empty",
+    admin_pb2.GROUP_STATE_PREPARING_REBALANCE: "PreparingRebalance",
+    admin_pb2.GROUP_STATE_COMPLETING_REBALANCE: "CompletingRebalance",
+    admin_pb2.GROUP_STATE_STABLE: STABLE,
+    admin_pb2.GROUP_STATE_DEAD: "Dead",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """One member; `partitions` is empty unless the group is stable, or where another client's assignment is unreadable."""
+
+    member_id: str
+    client_id: str
+    partitions: frozenset[Partition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One group at one moment."""
+
+    group_id: str
+    state: str
+    # None: Kafka's brokers do not report it.
+    generation: int | None
+    strategy: str
+    members: Sequence[DescribedMember]
+    # What opened the last rebalance; empty: the engine does not report it.
+    reason: str = ""
+
+
+def description_of(told: WatchGroupResponse) -> Description:
+    """Translate an answer of Rota's coordinator."""
+    group = told.group
+    return Description(
+        group_id=group.group_id,
+        state=STATES.get(group.state, UNKNOWN),
+        generation=group.generation_id,
+        strategy=group.protocol_name,
+        members=[
+            DescribedMember(each.member_id, each.client_id, _readable(each.assignment))
+            for each in group.members
+        ],
+        reason=told.reason,
+    )
+
+
+def _readable(assignment: bytes) -> frozenset[Partition]:
+    try:
+        return partitions_of(assignment)
+    except Unreadable:
+        # Another kind of client, with a format of its own.
+        return frozenset()
+
+
+def names_of(members: Iterable[DescribedMember]) -> Mapping[str, str]:
+    """Names by member id: the client id, which sidecars set to their replica's name; a repeated one gets its member id added."""
+    found: dict[str, str] = {}
+    for member in members:
+        name = member.client_id or member.member_id
+        found[member.member_id] = f"{name} ({member.member_id})" if name in found.values() else name
+    return found
+
+
+def with_names(reason: str, names: Mapping[str, str]) -> str:
+    """Replace member ids in the coordinator's text by the members' names."""
+    for member_id, name in names.items():
+        reason = reason.replace(member_id, name)
+    return reason
+
+
+def owners_in(members: Iterable[DescribedMember], names: Mapping[str, str]) -> Mapping[Partition, str]:
+    """Owners' names by partition."""
+    return {partition: names[member.member_id] for member in members for partition in member.partitions}

@@ -1,20 +1,22 @@
 """
 How long a leader needs for a plan: from what members said to who gets what, and from their bytes to ours.
 
-The claim: a leader in Python decides in less time than Kafka's Java client, and in tens of milliseconds where nothing
+The claim: a leader in Python decides in no more time than Kafka's Java client, and in tens of milliseconds where nothing
 changes. The goal is 50 ms for a million partitions of two thousand members at rest. `core` is from subscriptions that
-were read to a plan; `wire` from the bytes of all members to the bytes of all assignments. Java's figures stand beside
-it as they were published for the same shapes (warm, without reading or writing bytes): they are from another run.
+were read to a plan, whose lists are not opened yet; `opened` the same to finished lists of all members; `wire` from the
+bytes of all members to the bytes of all assignments. Beside `opened` and `wire` stand Kafka's Java classes, in the same
+run on the same groups, warm. Beside `core` stand figures that were published for the same shapes, from another run.
 """
 
 import gc
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from benchmarks.peers import page
-from benchmarks.peers.shapes import RACKS, RANDOM, SHAPES, STEPS, UNIFORM, Shape
+from benchmarks.peers.java_assignors import JavaAssignors, java_assignors
+from benchmarks.peers.shapes import RACKED, RACKS, RANDOM, SHAPES, STEPS, TWO_RACKED, UNIFORM, Shape
 from rota_sidecar.assignors.model import Assignor, Group, Plan, Subscriber, Topic
 from rota_sidecar.assignors.range import Range
 from rota_sidecar.assignors.round_robin import RoundRobin
@@ -22,16 +24,24 @@ from rota_sidecar.assignors.sticky import CooperativeSticky
 from rota_sidecar.consumer_protocol.alike import Alike
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.consumer_protocol.offers import Offer, metadata_for, subscriber_of
+from rota_sidecar.consumer_protocol.wire import Heads
 
 REPEATS = 5
+# On the wire Java takes seconds where members have something: one warm run then.
+JAVA_RUNS, JAVA_SLOW_RUNS = 5, 1
+HEAP = "6g"
 GENERATION = 3
 STEADY_GOAL_MS = page.at_most(50)
+JAVA_GOAL = page.at_most(1)
+# Kafka's sticky classes take minutes for others.
+BESIDE_JAVA = (UNIFORM, RACKED)
 WITHOUT_MEMORY: Mapping[str, tuple[Assignor, Mapping[Shape, str]]] = {
     "range": (
         Range(),
         {
             UNIFORM: "client 705, coordinator 98, prototype 2.0",
             RANDOM: "client 32, coordinator 2.5, prototype 8.6",
+            TWO_RACKED: "",
         },
     ),
     "roundrobin": (RoundRobin(), {UNIFORM: "client 588, prototype 4.3", RANDOM: "client 46, prototype 8.2"}),
@@ -82,13 +92,48 @@ def read(strategy: str, said: Blobs) -> dict[str, Subscriber]:
 def wire(assignor: Assignor, said: Blobs, topics: Mapping[str, Topic]) -> Sequence[bytes]:
     """The whole way of a leader."""
     plan = assignor.assign(Group(read(assignor.name, said), topics))
-    heads: dict[str, bytes] = {}
+    heads = Heads()
     return [encode_assignment(Assignment(lists), heads) for lists in plan.values()]
 
 
-def both_ways(assignor: Assignor, said: Blobs, topics: Mapping[str, Topic]) -> tuple[float, float]:
-    group = Group(read(assignor.name, said), topics)
-    return median_ms(lambda: assignor.assign(group)), median_ms(lambda: wire(assignor, said, topics))
+def opened(assignor: Assignor, group: Group) -> Sequence[Mapping[str, Sequence[int]]]:
+    """Finished lists of all members, as Java's assignors give them."""
+    return [dict(lists.items()) for lists in assignor.assign(group).values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One group: what it is called, what its members say, and what others published."""
+
+    what: str
+    assignor: Assignor
+    said: Blobs
+    topics: Mapping[str, Topic]
+    published: str = ""
+    goal: page.Goal | None = None
+
+    def lines(self, java: JavaAssignors | None) -> Sequence[page.Line]:
+        """`core`, `opened` and `wire`; beside Java if it is given."""
+        name, group = self.assignor.name, Group(read(self.assignor.name, self.said), self.topics)
+        core = median_ms(lambda: self.assignor.assign(group))
+        lists = median_ms(lambda: opened(self.assignor, group))
+        whole = median_ms(lambda: wire(self.assignor, self.said, self.topics))
+        published = f"published, ms: {self.published}" if self.published else ""
+        goal = page.judged(self.goal, core) if self.goal else ""
+        fresh = not any(each.owned for each in group.members.values())
+        runs = JAVA_RUNS if fresh else JAVA_SLOW_RUNS
+        return [
+            page.Line(f"{self.what}, core", f"{core:,.1f} ms", published, goal=goal),
+            beside(f"{self.what}, opened", lists, java.opened_ms(name, group, JAVA_RUNS) if java else None),
+            beside(f"{self.what}, wire", whole, java.wire_ms(name, group, runs) if java else None),
+        ]
+
+
+def beside(what: str, ours: float, theirs: float | None) -> page.Line:
+    if theirs is None:
+        return page.Line(what, f"{ours:,.1f} ms")
+    ratio = ours / theirs
+    return page.Line(what, f"{ours:,.1f} ms", f"Java {theirs:,.1f} ms", ratio, page.judged(JAVA_GOAL, ratio))
 
 
 def steps(assignor: Assignor, shape: Shape, topics: Mapping[str, Topic]) -> Mapping[str, Blobs]:
@@ -105,46 +150,35 @@ def steps(assignor: Assignor, shape: Shape, topics: Mapping[str, Topic]) -> Mapp
     return dict(zip(STEPS, (full, now, left, {**now, **newcomer}), strict=True))
 
 
-def line(what: str, ms: float, published: str, goal: page.Goal | None = None) -> page.Line:
-    beside = f"published, ms: {published}" if published else ""
-    return page.Line(what, f"{ms:,.1f} ms", beside, goal=page.judged(goal, ms) if goal else "")
-
-
-def sticky_lines(shape: Shape) -> Sequence[page.Line]:
-    assignor, topics, lines = CooperativeSticky(), shape.all_topics(), []
-    for step, said in steps(assignor, shape, topics).items():
-        core, whole = both_ways(assignor, said, topics)
-        goal = STEADY_GOAL_MS if step == "steady" and shape is UNIFORM else None
-        lines.append(line(f"{shape.described()}: {step}, core", core, shape.published.get(step, ""), goal))
-        lines.append(line(f"{shape.described()}: {step}, wire", whole, ""))
-    return lines
-
-
-def other_lines(name: str, shape: Shape, published: str) -> Sequence[page.Line]:
-    assignor, topics = WITHOUT_MEMORY[name][0], shape.all_topics()
-    core, whole = both_ways(assignor, blobs(name, offers(shape, {})), topics)
-    return [
-        line(f"{name}, {shape.described()}: core", core, published),
-        line(f"{name}, {shape.described()}: wire", whole, ""),
-    ]
+def measured(shapes: Callable[[Shape], Shape]) -> Iterator[tuple[Measured, bool]]:
+    """All groups, each with whether Java is to plan it too."""
+    for shape in SHAPES:
+        assignor, topics, smaller = CooperativeSticky(), shapes(shape).all_topics(), shapes(shape)
+        for step, said in steps(assignor, smaller, topics).items():
+            goal = STEADY_GOAL_MS if step == "steady" and smaller is UNIFORM else None
+            what, published = f"{smaller.described()}: {step}", smaller.published.get(step, "")
+            yield Measured(what, assignor, said, topics, published, goal), shape in BESIDE_JAVA
+    for name, (without_memory, published_by_shape) in WITHOUT_MEMORY.items():
+        for shape, published in published_by_shape.items():
+            smaller = shapes(shape)
+            said, topics = blobs(name, offers(smaller, {})), smaller.all_topics()
+            known = published if smaller is shape else ""
+            yield Measured(f"{name}, {smaller.described()}", without_memory, said, topics, known), True
 
 
 def main() -> None:
     """Print the table."""
     explanation = (
-        f"a leader's work, time on a core; medians of {REPEATS}; cooperative-sticky where no other strategy is named; beside it what was "
-        "published for such shapes, from another run on another day: Kafka's Java client, Kafka's coordinator, and a "
-        "prototype with numpy on arrays"
+        f"a leader's work, CPU time; medians of {REPEATS}; cooperative-sticky where no other strategy is named; beside finished "
+        "lists and bytes Kafka's Java classes in the same run (the time of all threads of a warm JVM); beside plans "
+        "what was published for such shapes on another day: Kafka's Java client, Kafka's coordinator, and a prototype "
+        "with numpy on arrays"
     )
     result = page.Page("assignors", explanation, quick="with a tenth of the topics and of the members")
     lines: list[page.Line] = []
-    for shape in SHAPES:
-        lines += sticky_lines(shape.smaller() if result.quick else shape)
-    for name, (_, published) in WITHOUT_MEMORY.items():
-        for shape, figures in published.items():
-            lines += other_lines(
-                name, shape.smaller() if result.quick else shape, "" if result.quick else figures
-            )
+    with java_assignors(HEAP) as java:
+        for each, with_java in measured(Shape.smaller if result.quick else lambda shape: shape):
+            lines += each.lines(java if with_java else None)
     result.show(lines)
 
 

@@ -1,13 +1,13 @@
 // Kafka's assignors on groups that come as lines on standard input; benchmarks/peers/java_assignors.py writes them.
 //
-//   group STRATEGY RUNS           begins a group: planned once, and RUNS times more on the clock
+//   group STRATEGY RUNS WHAT      begins a group; WHAT is `opened`, from subscriptions to lists, or `wire`, from bytes to bytes
 //   topic NAME RACKS,RACKS,…      one RACKS for each partition: racks joined by +, or -
 //   topics NAME NAME …            a subscription; members name it by its number
 //   member ID RACK GENERATION SUBSCRIPTION TOPIC:0,1,2 TOPIC:3 …
 //   end
 //
-// Answers `given ID TOPIC:0,1,2 …` for each member when RUNS is 0, else `opened MS …` and `wire MS …`; then `end`.
-// A time is that of all threads of the process, garbage collection included.
+// Answers `given ID TOPIC:0,1,2 …` for each member when RUNS is 0, else `ms MS`, the mean of the runs after a first one,
+// which is cold; then `end`. The time is that of all threads of the process, garbage collection included.
 
 import com.sun.management.OperatingSystemMXBean;
 import java.io.*;
@@ -26,14 +26,16 @@ public class Assignors {
 
     final String strategy;
     final int runs;
+    final boolean onWire;
     final List<PartitionInfo> partitions = new ArrayList<>();
     final Map<String, Node> nodes = new LinkedHashMap<>();
     final List<List<String>> subscriptions = new ArrayList<>();
     final Map<String, Subscription> members = new LinkedHashMap<>();
 
-    Assignors(String strategy, int runs) {
+    Assignors(String strategy, int runs, boolean onWire) {
         this.strategy = strategy;
         this.runs = runs;
+        this.onWire = onWire;
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -43,7 +45,7 @@ public class Assignors {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
             switch (words[0]) {
-                case "group": group = new Assignors(words[1], Integer.parseInt(words[2])); break;
+                case "group": group = new Assignors(words[1], Integer.parseInt(words[2]), words[3].equals("wire")); break;
                 case "topic": group.topic(words[1], words[2].split(",")); break;
                 case "topics": group.subscriptions.add(Arrays.asList(words).subList(1, words.length)); break;
                 case "member": group.member(words); break;
@@ -93,10 +95,14 @@ public class Assignors {
             give(assignor().assign(cluster, new GroupSubscription(members)));
             return;
         }
+        if (!onWire) {
+            OUT.println("ms" + timed(() -> assignor().assign(cluster, new GroupSubscription(members))));
+            return;
+        }
         Map<String, ByteBuffer> blobs = new LinkedHashMap<>();
         members.forEach((id, said) -> blobs.put(id, ConsumerProtocol.serializeSubscription(said)));
-        OUT.println("opened" + timed(() -> assignor().assign(cluster, new GroupSubscription(members))));
-        OUT.println("wire" + timed(() -> wire(cluster, blobs)));
+        members.clear();
+        OUT.println("ms" + timed(() -> wire(cluster, blobs)));
     }
 
     List<ByteBuffer> wire(Cluster cluster, Map<String, ByteBuffer> blobs) {
@@ -108,17 +114,18 @@ public class Assignors {
         return written;
     }
 
-    /** The first run is cold and does not count. */
+    /** The mean of so many runs, and of more until there is something to measure: the clock ticks in 10 ms. */
     String timed(java.util.function.Supplier<Object> work) {
-        StringBuilder found = new StringBuilder();
-        for (int run = 0; run <= runs; run++) {
-            System.gc();
-            long began = PROCESS.getProcessCpuTime();
-            Object kept = work.get();
-            long took = PROCESS.getProcessCpuTime() - began;
-            if (run > 0 && kept != null) found.append(' ').append(took / 1e6);
+        Object kept = work.get();
+        System.gc();
+        long began = PROCESS.getProcessCpuTime(), took = 0;
+        int done = 0;
+        while (done < runs || took < 300_000_000) {
+            kept = work.get();
+            done++;
+            took = PROCESS.getProcessCpuTime() - began;
         }
-        return found.toString();
+        return kept == null ? "" : " " + took / 1e6 / done;
     }
 
     void give(GroupAssignment plan) {

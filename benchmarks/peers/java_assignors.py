@@ -1,7 +1,7 @@
 """Kafka's own Java assignors on the same groups, in one JVM. Used by the benchmark, and by tests that compare plans."""
 
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,15 +31,23 @@ class JavaAssignors:
             for words in answer
         }
 
-    def times_ms(self, strategy: str, group: Group, runs: int) -> Mapping[str, Sequence[float]]:
-        """CPU time of each run: `opened` from subscriptions to finished lists, `wire` from bytes to bytes."""
-        return {words[0]: list(map(float, words[1:])) for words in self._ask(strategy, group, runs)}
+    def opened_ms(self, strategy: str, group: Group, runs: int) -> float:
+        """CPU time from subscriptions to finished lists, the mean of the runs."""
+        return self._mean_ms(strategy, group, runs, "opened")
 
-    def _ask(self, strategy: str, group: Group, runs: int) -> list[list[str]]:
+    def wire_ms(self, strategy: str, group: Group, runs: int) -> float:
+        """CPU time from the members' bytes to the bytes of all assignments, the mean of the runs."""
+        return self._mean_ms(strategy, group, runs, "wire")
+
+    def _mean_ms(self, strategy: str, group: Group, runs: int, what: str) -> float:
+        ((_, ms),) = self._ask(strategy, group, runs, what)
+        return float(ms)
+
+    def _ask(self, strategy: str, group: Group, runs: int, what: str = "opened") -> list[list[str]]:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise AssertionError("the JVM was started without pipes")
-        stdin.writelines(f"{line}\n" for line in _lines(strategy, group, runs))
+        stdin.writelines(f"{line}\n" for line in _lines(f"group {strategy} {runs} {what}", group))
         stdin.flush()
         answer: list[list[str]] = []
         for line in stdout:
@@ -62,8 +70,8 @@ def java_assignors(heap: str = "1g") -> Iterator[JavaAssignors]:
             process.kill()
 
 
-def _lines(strategy: str, group: Group, runs: int) -> Iterator[str]:
-    yield f"group {strategy} {runs}"
+def _lines(first: str, group: Group) -> Iterator[str]:
+    yield first
     for name, topic in group.topics.items():
         if topic.partitions:
             yield f"topic {name} {','.join(_racks(topic))}"

@@ -118,6 +118,16 @@ RANDOM = Shape(
     _random(10),
     published=_rows(" | | |", "46 | | 14 | 15", "9.3 | | 1.9 | 2.7"),
 )
+RACKED = Shape(
+    "two of three racks",
+    50,
+    2000,
+    2000,
+    _everything,
+    racks=True,
+    published=_rows("432 | 475 | |", " | | |", "10.5 | 2.5 | |"),
+)
+TWO_RACKED = Shape("two of three racks", 2, 2000, 2000, _everything, racks=True)
 SHAPES = (
     UNIFORM,
     Shape(
@@ -161,13 +171,5 @@ SHAPES = (
         _staircase,
         published=_rows("5,572 | | 112 |", "19 | | 8 |", "12 | | 1.7 |"),
     ),
-    Shape(
-        "two of three racks",
-        50,
-        2000,
-        2000,
-        _everything,
-        racks=True,
-        published=_rows("432 | 475 | |", " | | |", "10.5 | 2.5 | |"),
-    ),
+    RACKED,
 )

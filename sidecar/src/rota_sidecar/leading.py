@@ -25,7 +25,7 @@ from rota_sidecar.consumer_protocol.user_data import (
     fingerprint_of_plan,
     fingerprint_of_topics,
 )
-from rota_sidecar.consumer_protocol.wire import Malformed
+from rota_sidecar.consumer_protocol.wire import Heads, Malformed
 from rota_sidecar.engines.port import Coordination, Refused, Topics
 from rota_sidecar.member.actions import Lead
 from rota_sidecar.member.events import Led
@@ -123,7 +123,7 @@ def led(
     plan = plan_for(members, topics, strategy)
     planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
     givers = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
-    heads: dict[str, bytes] = {}
+    heads = Heads()
     # Members that say the same share one list: each is read once.
     prints: dict[int, bytes] = {}
     assignments = []

@@ -15,7 +15,7 @@ from rota_sidecar.consumer_protocol.subscription import (
     encode_subscription,
 )
 from rota_sidecar.consumer_protocol.user_data import encode_sticky_data
-from rota_sidecar.consumer_protocol.wire import Malformed
+from rota_sidecar.consumer_protocol.wire import Heads, Malformed
 from tests.sidecar.consumer_protocol.words import lists
 
 EXAMPLES = settings(max_examples=80, derandomize=True, deadline=None)
@@ -53,7 +53,7 @@ def test_claims_of_sticky_are_read_as_if_each_were_alone(group: Sequence[Subscri
 @EXAMPLES
 @given(GROUP)
 def test_what_comes_back_goes_out_as_it_came(group: Sequence[Subscription]) -> None:
-    alike, heads = Alike(), dict[str, bytes]()
+    alike, heads = Alike(), Heads()
     for subscription in group:
         owned = decode_subscription(encode_subscription(subscription), alike).owned
         assert encode_assignment(Assignment(owned), heads) == encode_assignment(

@@ -4,8 +4,9 @@ Kafka's `range`: each topic for itself is cut into consecutive pieces, one for e
 Where racks matter, partitions go first to members near a replica, as far as everybody's share allows.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 
 from typing_extensions import override
 
@@ -68,8 +69,26 @@ class Pieces(Mapping[str, Sequence[int]]):
         return sum(len(self._alike[key]) for key in self._pieces)
 
     @override
+    def items(self) -> "Items":
+        return Items(self)
+
+    def alike(self) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
+        """Topics of which the member has the same partitions, and those."""
+        return ((self._alike[key], piece) for key, piece in self._pieces.items())
+
+    @override
     def __repr__(self) -> str:
         return f"Pieces({dict(self)})"
+
+
+class Items(ItemsView[str, Sequence[int]]):
+    """What `items` gives: a topic at a time, without looking it up."""
+
+    _mapping: Pieces
+
+    @override
+    def __iter__(self) -> Iterator[tuple[str, Sequence[int]]]:
+        return chain.from_iterable(zip(names, repeat(piece)) for names, piece in self._mapping.alike())
 
 
 def _cut(members: Sequence[int], size: int) -> Iterator[tuple[int, range]]:
@@ -109,8 +128,8 @@ class _Room:
     def room(self, member: int) -> int:
         return self._each + (self._more > 0) - len(self.given[member])
 
-    def near(self, member: int, number: int) -> bool:
-        return is_near(self._subscribers[member].rack, self._racks[number])
+    def near(self, rack: str, number: int) -> bool:
+        return is_near(rack, self._racks[number])
 
     def give(self, member: int, number: int) -> None:
         del self.free[number]
@@ -119,10 +138,17 @@ class _Room:
 
     def fill(self, only_near: bool) -> None:
         """Each member in order takes the first that are free, or near."""
+        # Members of one rack take theirs in ascending order: none has to look at what those before it have seen.
+        left: dict[str, Iterator[int]] = {}
         for member in self.members:
-            wanted = [number for number in self.free if not only_near or self.near(member, number)]
-            for number in wanted[: max(self.room(member), 0)]:
-                self.give(member, number)
+            rack = self._subscribers[member].rack if only_near else ""
+            if rack not in left:
+                left[rack] = iter([number for number in self.free if self.near(rack, number)])
+            more = self.room(member)
+            while more > 0 and (number := next(left[rack], None)) is not None:
+                if number in self.free:
+                    self.give(member, number)
+                    more -= 1
 
 
 def _near(group: Group, roll: Roll, alike: Mapping[Alike, Iterable[str]]) -> Plan:
@@ -130,7 +156,7 @@ def _near(group: Group, roll: Roll, alike: Mapping[Alike, Iterable[str]]) -> Pla
     for names in alike.values():
         rooms = {name: _Room(group, roll, roll.table.index[name]) for name in names}
         if len(rooms) > 1:
-            _give_together(list(rooms.values()))
+            _give_together(list(rooms.values()), [each.rack for each in roll.subscribers])
         elif any(_topic_needs_racks(group, roll, roll.table.index[name]) for name in rooms):
             for room in rooms.values():
                 room.fill(only_near=True)
@@ -142,14 +168,20 @@ def _near(group: Group, roll: Roll, alike: Mapping[Alike, Iterable[str]]) -> Pla
     return {name: found[member] for member, name in enumerate(roll.ids)}
 
 
-def _give_together(rooms: Sequence[_Room]) -> None:
+def _give_together(rooms: Sequence[_Room], racks: Sequence[str]) -> None:
     """The same number of all topics to the first who is near all of them: who joins topics needs them together."""
-    left = dict.fromkeys(rooms[0].members)
+    # By rack the places of those who have room in all topics, in order; the room of a member never grows again.
+    waiting: dict[str, deque[int]] = defaultdict(deque)
+    members = rooms[0].members
+    for place, member in enumerate(members):
+        waiting[racks[member]].append(place)
     for number in list(rooms[0].free):
-        for member in left:
-            if all(room.near(member, number) and room.room(member) > 0 for room in rooms):
-                for room in rooms:
-                    room.give(member, number)
-                if any(room.room(member) <= 0 for room in rooms):
-                    del left[member]
-                break
+        first = []
+        for rack, places in waiting.items():
+            if all(room.near(rack, number) for room in rooms):
+                while places and any(room.room(members[places[0]]) <= 0 for room in rooms):
+                    places.popleft()
+                first += [places[0]] if places else []
+        if first:
+            for room in rooms:
+                room.give(members[min(first)], number)

@@ -15,10 +15,20 @@ from rota_sidecar.assignors.model import Group, Subscriber
 from rota_sidecar.assignors.near import Racks, matters, racks_of
 
 
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Some topics in sorted order: members that have a partition of each of the same ones share it."""
+
+    names: tuple[str, ...]
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    smallest: int
+
+
 class Table:
     """The topics that take part. Partition p of topic t has the flat number offsets[t] + p."""
 
-    __slots__ = ("index", "names", "offsets", "sizes", "total")
+    __slots__ = ("_singles", "index", "latest", "names", "offsets", "sizes", "total")
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.names = tuple(sorted(sizes))
@@ -26,6 +36,22 @@ class Table:
         self.offsets = tuple(accumulate(self.sizes, initial=0))
         self.total = self.offsets[-1]
         self.index = {name: number for number, name in enumerate(self.names)}
+        # Of the member whose partitions were looked at last: its topics, if it has one partition of each.
+        self.latest: Topics | None = None
+        self._singles: list[tuple[int]] = []
+
+    @property
+    def singles(self) -> Sequence[tuple[int]]:
+        """By its number each partition as the only one of its topic; members share these."""
+        if not self._singles:
+            self._singles = [(number,) for number in range(max(self.sizes, default=0))]
+        return self._singles
+
+    def topics(self, numbers: Sequence[int]) -> "Topics":
+        """Topics by their numbers."""
+        sizes = tuple(map(self.sizes.__getitem__, numbers))
+        names = tuple(map(self.names.__getitem__, numbers))
+        return Topics(names, tuple(map(self.offsets.__getitem__, numbers)), sizes, min(sizes))
 
     def topic_of(self, flat: int) -> int:
         return bisect_right(self.offsets, flat) - 1

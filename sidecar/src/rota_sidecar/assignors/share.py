@@ -4,11 +4,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from itertools import repeat
-from operator import sub
+from operator import lt, sub
 
 from typing_extensions import override
 
-from rota_sidecar.assignors.roll import Table
+from rota_sidecar.assignors.roll import Table, Topics
 
 Flats = Sequence[int]
 
@@ -43,8 +43,46 @@ class Share(Mapping[str, Sequence[int]]):
     def items(self) -> "Items":
         return Items(self)
 
+    def one_of_each(self) -> tuple[tuple[str, ...], list[int]] | None:
+        """Topics and a partition of each, if the member has no two partitions of one topic. Looks at no topic singly."""
+        for topics in self._candidates():
+            found = self._one_of(topics)
+            if found is not None:
+                self._table.latest = topics
+                return topics.names, found
+        return None
+
+    def _candidates(self) -> Iterator[Topics]:
+        """The topics of another member, and those of this one if each has one partition."""
+        table = self._table
+        if table.latest is not None:
+            yield table.latest
+        # With more partitions than topics some are of one topic; they stand side by side, mostly already the first.
+        if 0 < len(self.flats) <= len(table.names) and self.flats[-1] >= table.offsets[len(self.flats) - 1]:
+            topic = table.topic_of(self.flats[0])
+            if len(self.flats) == 1 or self.flats[1] >= table.offsets[topic + 1]:
+                found = list(map(table.topic_of, self.flats))
+                if len(set(found)) == len(found):
+                    yield table.topics(found)
+
+    def _one_of(self, topics: Topics) -> list[int] | None:
+        """The partitions, if there is one of each of these topics."""
+        if len(topics.names) != len(self.flats):
+            return None
+        numbers = list(map(sub, self.flats, topics.offsets))
+        if min(numbers) >= 0 and (max(numbers) < topics.smallest or all(map(lt, numbers, topics.sizes))):
+            return numbers
+        return None
+
     def opened(self) -> Iterator[tuple[str, Sequence[int]]]:
         """All topics one after the other, which is faster than to look each of them up."""
+        single = self.one_of_each()
+        if single is not None:
+            names, numbers = single
+            return zip(names, map(self._table.singles.__getitem__, numbers), strict=True)
+        return self._opened()
+
+    def _opened(self) -> Iterator[tuple[str, Sequence[int]]]:
         flats, offsets, names = array("i", self.flats), self._table.offsets, self._table.names
         at, count, topic = 0, len(flats), -1
         while at < count:

@@ -16,11 +16,11 @@ class Assignment:
     user_data: bytes = b""
 
 
-def encode_assignment(assignment: Assignment, heads: dict[str, bytes] | None = None) -> bytes:
+def encode_assignment(assignment: Assignment, heads: wire.Heads | None = None) -> bytes:
     """
     Version 3, which looks like version 0: those between added nothing to assignments.
 
-    Who encodes many gives them all the same `heads`, an empty one at first: names are written once then.
+    Who encodes many gives them all the same `heads`, a new one at first: names are written once then.
     """
     listed = wire.partitions(assignment.partitions, heads)
     return b"".join((wire.int16(VERSION), listed, wire.blob(assignment.user_data)))

@@ -11,6 +11,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 from rota_sidecar.assignors.lists import Lists
+from rota_sidecar.assignors.range import Pieces
+from rota_sidecar.assignors.share import Share
 from rota_sidecar.consumer_protocol.alike import Alike
 
 TEXT_BYTES_MAX = 32_767
@@ -153,17 +155,67 @@ def texts(values: Sequence[str]) -> bytes:
     return _INT32.pack(len(values)) + b"".join(map(text, values))
 
 
-def partitions(by_topic: Mapping[str, Sequence[int]], heads: dict[str, bytes] | None = None) -> bytes:
+class Heads:
+    """Names as they stand before the partitions of a topic: written once for all members of a round."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, bytes] = {}
+        # By identity; the names are kept, so that no others get theirs.
+        self._by_names: dict[int, tuple[Sequence[str], list[bytes]]] = {}
+        self._singles: list[bytes] = []
+
+    def of(self, name: str) -> bytes:
+        return self._by_name.get(name) or self._by_name.setdefault(name, text(name))
+
+    def all_of(self, names: Sequence[str]) -> list[bytes]:
+        """Of names that are asked for again and again as the same object."""
+        found = self._by_names.get(id(names))
+        if found is None:
+            found = self._by_names[id(names)] = names, list(map(self.of, names))
+        return found[1]
+
+    def singles(self, most: int) -> Sequence[bytes]:
+        """By its number each partition as the only one of its topic."""
+        self._singles += [_ONE.pack(1, number) for number in range(len(self._singles), most + 1)]
+        return self._singles
+
+
+def partitions(by_topic: Mapping[str, Sequence[int]], heads: Heads | None = None) -> bytes:
     """Numbers by topic; a topic without any is left out. `heads` remembers names that are written often."""
-    if isinstance(by_topic, Lists) and by_topic.written:
-        return by_topic.written
-    heads = {} if heads is None else heads
+    heads = Heads() if heads is None else heads
+    match by_topic:
+        case Lists() if by_topic.written:
+            return by_topic.written
+        case Pieces():
+            return _pieces(by_topic, heads)
+        case Share() if (single := by_topic.one_of_each()) is not None:
+            names, numbers = single
+            parts = [_INT32.pack(len(names))] * (2 * len(names) + 1)
+            parts[1::2] = heads.all_of(names)
+            parts[2::2] = map(heads.singles(max(numbers)).__getitem__, numbers)
+            return b"".join(parts)
+        case _:
+            return _one_by_one(by_topic, heads)
+
+
+def _pieces(pieces: Pieces, heads: Heads) -> bytes:
+    parts, count = [b""], 0
+    for names, numbers in pieces.alike():
+        # What a member has of these topics is the same: it stands between their names, and behind the last.
+        body = _body(numbers)
+        parts += [body.join(heads.all_of(names)), body]
+        count += len(names)
+    parts[0] = _INT32.pack(count)
+    return b"".join(parts)
+
+
+def _one_by_one(by_topic: Mapping[str, Sequence[int]], heads: Heads) -> bytes:
     parts, topic = [b""], ""
     try:
         for topic, numbers in by_topic.items():
             body = _body(numbers)
             if body:
-                parts.append((heads.get(topic) or heads.setdefault(topic, text(topic))) + body)
+                parts.append(heads.of(topic) + body)
     except (OverflowError, struct.error):
         raise Malformed(f"{topic} has a partition above {INT32_MAX}, which Kafka cannot name") from None
     parts[0] = _INT32.pack(len(parts) - 1)

@@ -7,9 +7,10 @@ from google.protobuf.message import Message
 from rota_coordinator.group.answers import Request
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record
+from rota_proto.coordinator.v1.records_pb2 import OffsetPending, Record
 from tests.simulation.history import Commit, History, Ticket, number_in
 from tests.simulation.invariants import Violation
+from tests.simulation.transactions import TOPIC_OF_PRODUCERS
 
 # These say nothing of what was written: after the second one not even the coordinator knows.
 UNDECIDED = (pb.NONE, pb.NOT_COORDINATOR)
@@ -102,12 +103,19 @@ def commit_of(request: Request, history: History) -> Commit | None:
     """The commit that a request carries; every one has its number in its metadata."""
     if not isinstance(request, pb.CommitOffsetsRequest | admin.AlterOffsetsRequest):
         return None
-    metadata = [each.metadata for topic in request.topics for each in topic.partitions]
+    metadata = [
+        each.metadata
+        for topic in request.topics
+        if topic.name != TOPIC_OF_PRODUCERS
+        for each in topic.partitions
+    ]
     return history.commits[number_in(metadata[0])] if metadata else None
 
 
 def group_named(record: Record) -> str:
     """The group that a record is about."""
     body = getattr(record, record.WhichOneof("record") or "")
+    if isinstance(body, OffsetPending):
+        body = body.offset
     name: str = body.group_id
     return name

@@ -1,7 +1,7 @@
 """What must hold in every run, each rule under its name. Who finds one broken raises Violation, which ends the run."""
 
 INVARIANTS = {
-    # Safety, at every step or over all that was said and written (history.py, watch.py).
+    # Safety, at every step or over all that was said and written (history.py, transactions.py, watch.py).
     "S1": "in one generation a partition has at most one owner: as it is written, and as members are told",
     "S2": "a member owns what it was given until it gives it up or its session is over by its own clock, counted "
     "from the last heartbeat that the group saw; the times of two members never overlap",
@@ -20,6 +20,8 @@ INVARIANTS = {
     "S13": "what is done for one group changes no other one",
     "S14": "members, ids that were handed out, records of one decision and a compacted log stay within bounds",
     "S17": "a group changes its state along Kafka's table only, and what it holds fits its state",
+    "S18": "of the commits of a partition the one that was written last counts, if it is plain or of a transaction that was "
+    "committed, whichever transaction ended last; what an aborted one brought counts never",
     # Liveness, at every step.
     "L2": "nobody is given up for a silence in which the coordinator stood still, up to one session of it; who leaves "
     "is replaced within a second, who dies within a session, a heartbeat and a second",

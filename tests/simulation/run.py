@@ -11,6 +11,8 @@ from tests.simulation.invariants import Violation
 from tests.simulation.loop import VirtualLoop, run
 from tests.simulation.member import HEARTBEAT_MS, JOIN_S, REBALANCE_MS
 from tests.simulation.plan import LATE_S, SESSION_S, DeliveryPlan, Plan
+from tests.simulation.producers import RATE as PRODUCERS_RATE
+from tests.simulation.producers import Producers
 from tests.simulation.world import World
 
 STEPS = 5_000
@@ -45,7 +47,7 @@ def simulate(seed: int, steps: int = STEPS, *, delivers: bool = False) -> Outcom
     plan = Plan.draw(chance, steps)
     world = World(loop, plan, chance, DeliveryPlan.draw(random.Random(-seed)) if delivers else None)
     try:
-        run(loop, _run(world))
+        run(loop, _run(world, random.Random(f"producers of {seed}")))
     except Exception as broken:
         broken.add_note(
             f"again: .venv/bin/python -m tests.simulation {seed}{' --deliver' if delivers else ''}"
@@ -54,7 +56,7 @@ def simulate(seed: int, steps: int = STEPS, *, delivers: bool = False) -> Outcom
     return Outcome(world.steps, loop.now_s, world.fired + world.situations.met, world.trace)
 
 
-async def _run(world: World) -> None:
+async def _run(world: World, producing: random.Random) -> None:
     plan = world.plan
     for host in world.hosts:
         host.start()
@@ -63,6 +65,9 @@ async def _run(world: World) -> None:
         crew.start(number)
     if plan.strangers:
         Stranger(world, crew).start()
+    # Drawn from chance of their own, so that seeds without producers keep their course.
+    if producing.random() < PRODUCERS_RATE and world.deliveries is None:
+        Producers(world, producing).start()
     nemesis = Nemesis(world, crew)
     while world.steps < plan.steps:
         await asyncio.sleep(world.chance.expovariate(1 / plan.calm_s))

@@ -70,6 +70,7 @@ SITUATIONS = (
     "a partition is handed over in good order",
     "a round closes without those who did not come",
     "a verdict comes after its tenure",
+    "a transaction ends while another one holds an offset of its partition",
     "a write comes too late for its epoch",
     "a write of a dead process lands",
     "an application does not let go in time",

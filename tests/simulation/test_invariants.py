@@ -6,6 +6,7 @@ import pytest
 
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.groups import Groups
+from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Barrier, Group, State
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import (
@@ -13,7 +14,9 @@ from rota_proto.coordinator.v1.records_pb2 import (
     GroupMember,
     GroupRecord,
     OffsetCommitted,
+    OffsetPending,
     OffsetRemoved,
+    ProducerEnded,
     Record,
 )
 from tests.conformance.members import assignment
@@ -22,6 +25,7 @@ from tests.simulation.history import Commit, History, Ticket
 from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.run import check_shares
 from tests.simulation.situations import Look
+from tests.simulation.transactions import TOPIC_OF_PRODUCERS, TransactionalHistory
 from tests.simulation.watch import Heard, Mirror, check_bounds, check_change, check_patience, check_shape
 from tests.simulation.zoo import LIVENESS
 
@@ -56,6 +60,16 @@ def offset(partition: int, value: int, number: int) -> Record:
             group_id="g", partition=partition, offset=value, metadata=str(number)
         )
     )
+
+
+def pending(producer_id: int, value: int) -> Record:
+    """A commit of partition 0 in a producer's transaction."""
+    held = OffsetCommitted(group_id="g", topic=TOPIC_OF_PRODUCERS, offset=value)
+    return Record(offset_pending=OffsetPending(offset=held, producer_id=producer_id))
+
+
+def ended(producer_id: int, *, committed: bool = True) -> Record:
+    return Record(producer_ended=ProducerEnded(group_id="g", producer_id=producer_id, committed=committed))
 
 
 def committed(told: History, member_id: str, generation: int, value: int) -> Commit:
@@ -318,6 +332,25 @@ def a_compacted_log_is_long() -> None:
     mirror.compacted(records)
 
 
+def the_later_commit_of_two_transactions_is_lost() -> None:
+    told, read = TransactionalHistory(), Offsets()
+    records = [pending(1, 11), pending(2, 22), ended(1), ended(2)]
+    for record in records:
+        told.wrote(record)
+    for record in records[:-1]:
+        read.replay(record)
+    told.check(read)
+
+
+def an_aborted_offset_is_committed() -> None:
+    told, read = TransactionalHistory(), Offsets()
+    for record in (pending(1, 11), ended(1, committed=False)):
+        told.wrote(record)
+    for record in (pending(1, 11), ended(1)):
+        read.replay(record)
+    told.check(read)
+
+
 def an_empty_group_has_a_round() -> None:
     empty = Group("g", GroupConfig(), 1)
     empty.barrier = Barrier(deadline_ms=0, open_until_ms=0)
@@ -376,6 +409,8 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S14", a_compacted_log_is_long),
     ("S17", an_empty_group_has_a_round),
     ("S17", an_empty_group_is_stable_at_once),
+    ("S18", the_later_commit_of_two_transactions_is_lost),
+    ("S18", an_aborted_offset_is_committed),
 )
 
 

@@ -59,7 +59,7 @@ class Mirror:
             anew.replay(record)
         if anew.snapshot() != self.groups.snapshot():
             raise Violation("S10", "the compacted log says something else than the whole one")
-        values = sum(len(offsets.committed) for offsets in anew.offsets.values())
+        values = sum(len(offsets_of(offsets)) for offsets in anew.offsets.values())
         if len(records) > 1 + 2 * len(anew.groups) + values:
             raise Violation("S14", f"a compacted log of {len(records)} records for {values} offsets")
         self.groups = anew
@@ -173,8 +173,13 @@ def identities(group: Group) -> tuple[object, ...]:
 
 
 def offsets_of(offsets: Offsets) -> dict[object, object]:
-    """What is committed, without its place in a log that may have been compacted."""
-    return {partition: stored.offset for partition, stored in offsets.committed.items()}
+    """What is committed, and what transactions hold, without its position in a log that may have been compacted."""
+    held = {
+        (producer_id, partition): (each.offset, each.producer_epoch)
+        for producer_id, pending in offsets.pending.items()
+        for partition, each in pending.items()
+    }
+    return held | {partition: stored.offset for partition, stored in offsets.committed.items()}
 
 
 def check_shape(group: Group) -> None:

@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.hashing import slot_of
+from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.slots.table import SLOTS
-from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, Record
+from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.claims import group_named
 from tests.simulation.disk import Disk
 from tests.simulation.history import History
@@ -25,6 +26,7 @@ from tests.simulation.network import Network
 from tests.simulation.plan import DeliveryPlan, Plan
 from tests.simulation.shared_disk import Leases
 from tests.simulation.situations import Situations
+from tests.simulation.transactions import TOPIC_OF_PRODUCERS, TransactionalHistory
 from tests.simulation.watch import Mirror
 
 
@@ -43,6 +45,9 @@ class World:
         self.situations = Situations()
         own_words = not plan.copy_rate and not (plan.statics and "double" in plan.acts)
         self.histories = {group_id: History(own_words=own_words) for group_id in plan.groups}
+        self.transactions = {
+            group_id: TransactionalHistory(met=self.situations.met) for group_id in plan.groups
+        }
         self.config = GroupConfig(
             session_timeout_ms_min=100,
             initial_rebalance_delay_ms=plan.initial_delay_ms,
@@ -99,10 +104,17 @@ class World:
 
     def wrote(self, slot: int, epoch: int, records: Sequence[Record]) -> None:
         """Of the disk: records are durable."""
+        transactional: dict[str, None] = {}
         for record in records:
             self.step("write", record)
-            self.histories[group_named(record)].wrote(record, self.loop.now_s)
+            group_id = group_named(record)
+            if self.transactions[group_id].wrote(record):
+                transactional[group_id] = None
+            else:
+                self.histories[group_id].wrote(record, self.loop.now_s)
         self.mirrors[slot].wrote(epoch, records)
+        for group_id in transactional:
+            self._check_transactions(group_id, self.mirrors[slot].groups)
 
     def compacted(self, slot: int) -> None:
         """Of the disk: the log is another one."""
@@ -117,11 +129,16 @@ class World:
             for record in self.disk.logs.get(slot, []):
                 read.replay(record)
         for group_id, history in self.histories.items():
-            offsets = read.offsets.get(group_id)
-            committed: list[OffsetCommitted] = (
-                [] if offsets is None else [stored.offset for stored in offsets.committed.values()]
+            offsets = read.offsets.get(group_id, Offsets())
+            history.check_log(
+                stored.offset
+                for where, stored in offsets.committed.items()
+                if where.topic != TOPIC_OF_PRODUCERS
             )
-            history.check_log(committed)
+            self._check_transactions(group_id, read)
+
+    def _check_transactions(self, group_id: str, read: Groups) -> None:
+        self.transactions[group_id].check(read.offsets.get(group_id, Offsets()))
 
     def _after_turn(self, process: Process, by_timer: bool) -> None:
         if isinstance(process.owner, Coordinator):

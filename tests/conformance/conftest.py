@@ -1,11 +1,13 @@
-"""Puts down, at the end of a run, how many cases passed on which coordinator, and shows the table."""
+"""The broker that all tests here share, and the table of the cases that passed on each coordinator."""
 
 from collections import Counter
 
 import pytest
 
 from tests.conformance import table
-from tests.conformance.driver import CORE, KAFKA, ROTA, SIDECAR_KAFKA, SIDECAR_ROTA
+from tests.conformance.brokers import prepare
+from tests.conformance.driver import CORE, DEFAULT, KAFKA, ROTA, SIDECAR_KAFKA, SIDECAR_ROTA
+from tests.support.kafka import Kafka
 
 TESTS = {
     "test_core": CORE,
@@ -15,6 +17,13 @@ TESTS = {
     "test_sidecar_on_rota": SIDECAR_ROTA,
     "test_sidecar_on_kafka": SIDECAR_KAFKA,
 }
+
+
+@pytest.fixture(scope="session")
+def prepared(kafka: Kafka) -> Kafka:
+    """The shared broker, which has the default settings, with the cases' topics. Each test process makes them once."""
+    prepare(kafka, DEFAULT)
+    return kafka
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

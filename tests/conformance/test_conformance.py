@@ -161,13 +161,6 @@ def flags(settings: Settings) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def prepared(kafka: Kafka) -> Kafka:
-    """The shared broker, which has the default settings, with the cases' topics."""
-    prepare(kafka, DEFAULT)
-    return kafka
-
-
-@pytest.fixture(scope="module")
 def sidecar_on_kafka_results(prepared: Kafka) -> Results:
     """What became of a member's cases on the shared broker, asked through the adapter."""
     way = sidecar.on_kafka(prepared.bootstrap)

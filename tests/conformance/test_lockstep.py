@@ -6,7 +6,6 @@ import random
 import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.brokers import prepare
 from tests.conformance.cases_topics import until_committed
 from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT, PRODUCERS
@@ -52,6 +51,5 @@ async def compare(core: CoreDriver, broker: KafkaDriver, chance: random.Random) 
         await until_committed(broker, group, await fetch(core, group, *range(PARTITIONS)))
 
 
-def test_commits_and_transactions_read_the_same_beside_a_broker(kafka: Kafka, seed: int) -> None:
-    prepare(kafka, DEFAULT)
-    asyncio.run(run(kafka.bootstrap, seed))
+def test_commits_and_transactions_read_the_same_beside_a_broker(prepared: Kafka, seed: int) -> None:
+    asyncio.run(run(prepared.bootstrap, seed))

@@ -16,7 +16,7 @@ from tests.conformance.members import (
     subscription,
     topic_offsets,
 )
-from tests.conformance.registry import case
+from tests.conformance.registry import KAFKA_ONLY, case
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 RANGE = {"range": subscription()}
@@ -81,6 +81,12 @@ async def a_protocol_type_is_required(driver: Driver) -> None:
 async def a_protocol_is_required(driver: Driver) -> None:
     member = Member(driver, new_group(), protocols={})
     assert (await join_error(member)).error_code == pb.INCONSISTENT_GROUP_PROTOCOL
+
+
+@case("9b", on=KAFKA_ONLY)
+async def a_protocol_may_be_unnamed(driver: Driver) -> None:
+    member = Member(driver, new_group(), protocols={"": subscription()})
+    assert (await member.joined(await member.send_second_join())).protocol_name == ""
 
 
 @case("10")

@@ -56,7 +56,7 @@ class Effects:
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[Call, Message]] = field(default_factory=list)
-    # Calls whose place a newer call of the same member took, or whose member is gone.
+    # Calls whose place a newer call of the same member took.
     superseded: list[Call] = field(default_factory=list)
     notices: list[RebalanceNotice] = field(default_factory=list)
     # Members that are in no group any more, as (group id, member id): nobody has to be told on their behalf.

@@ -30,7 +30,7 @@ class Producers:
         self._offset = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start committing."""
         self.process.spawn(self._live())
 
     async def _live(self) -> None:

@@ -315,7 +315,7 @@ HINTS = {
     "who waits is forgotten with its member": 72,
     "verdicts of any tenure count": 85,
     "does not say what it keeps": 87,
-    "reads do not wait for writes": 101,
+    "reads do not wait for writes": 115,
 }
 # Rules that only come true in the end are broken by these.
 LIVENESS = {

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota import errors
 from rota.stores import SqlStore, StoreError, StoreFenced
 from rota.testing import Group
 
-P0 = rota.TopicPartition("orders", 0)
+P0, P1 = rota.TopicPartition("orders", 0), rota.TopicPartition("orders", 1)
 WAIT_MS = 10_000
 
 
@@ -63,3 +64,28 @@ def test_an_owner_who_comes_late_is_stopped_by_the_fence(tmp_path: Path) -> None
         late.positions[P0] = 1
         with pytest.raises(StoreFenced), store.transaction(late) as tx:
             tx.save({P0: 1})
+
+
+def test_the_loop_of_the_guide_says_nothing_wrong_when_a_rebalance_takes_a_partition_before_its_commit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: list[object] = []
+    with Group(partitions=2) as group, closing(sqlite3.connect(tmp_path / "results.db")) as connection:
+        for partition in (0, 1):
+            group.send("orders", b"0", partition=partition)
+        store = SqlStore(connection)
+        store.create_tables()
+        consumer = group.consumer(enable_auto_commit=False)
+        listener = store.listener(consumer)
+        consumer.subscribe("orders", listener=listener)
+        work(store, consumer, listener, 2)
+        group.take_away(P1)
+        group.expire()
+        consumer.commit_async(callback=lambda _, error: refused.append(error))
+        while not refused:
+            consumer.poll(timeout_ms=10)
+        group.send("orders", b"1", partition=0)
+        work(store, consumer, listener, 1)
+        assert store.stored_offsets("test") == {P0: 2, P1: 1}
+    assert [type(error) for error in refused] == [errors.IllegalGeneration]
+    assert "refuses a verdict" not in caplog.text

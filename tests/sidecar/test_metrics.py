@@ -1,6 +1,7 @@
 """What is counted and shown: lag, its age, the time in the application's hands; unknown is absent, never zero."""
 
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 
@@ -12,8 +13,8 @@ from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.events import Bounds
 from rota_sidecar.delivery.views import PartitionView
-from rota_sidecar.ends import WEIGHT, Seen, after
-from rota_sidecar.facts import Facts, is_done, newest, timestamp_ms
+from rota_sidecar.ends import WEIGHT, Ends, Seen, after
+from rota_sidecar.facts import Facts, facts_of, is_done, newest, timestamp_ms
 from rota_sidecar.hands import Hands
 from rota_sidecar.ledger.batches import Batch, Handover, Piece
 from rota_sidecar.ledger.rules import Verdict
@@ -22,10 +23,11 @@ from rota_sidecar.member.partitions import Partition, Tenure
 from rota_sidecar.membership import StateChanged
 from rota_sidecar.metrics import Metrics
 from rota_sidecar.repacking import Repacking
+from rota_sidecar.uncommitted import BATCHES_MAX, Uncommitted
 
 ORDERS_0 = Partition("orders", 0)
 TENURE = Tenure(1, "m", 1, 1)
-NOTHING = Facts(None, None, None, None, None, is_done=False, rate=None, in_hand=0, problem="")
+NOTHING = Facts(None, None, None, None, None, None, is_done=False, rate=None, in_hand=0, problem="")
 LABELS = '{group="g",partition="0",topic="orders"}'
 
 
@@ -53,12 +55,76 @@ def test_lag_is_counted_from_the_commit_or_the_start_and_is_never_below_zero(
     assert page(facts).get(f"rota_lag_records{LABELS}") == lag
 
 
-def test_lag_in_seconds_is_the_age_of_the_first_record_that_is_not_done() -> None:
+def test_lag_in_seconds_is_the_age_of_the_first_uncommitted_record() -> None:
     shown = f"rota_lag_seconds{LABELS}"
-    assert page(NOTHING._replace(unresolved_ms=40_000))[shown] == 60
-    assert page(NOTHING._replace(unresolved_ms=140_000))[shown] == 0, "by its producer's clock"
-    assert page(NOTHING._replace(is_done=True))[shown] == 0
-    assert shown not in page(NOTHING), "what was not read yet may be of any age"
+    lagging = NOTHING._replace(committed=5, start=0, end=9)
+    assert page(lagging._replace(uncommitted_ms=40_000, unresolved_ms=90_000))[shown] == 60
+    assert page(lagging._replace(uncommitted_ms=140_000))[shown] == 0, "by its producer's clock"
+    assert page(lagging._replace(uncommitted_ms=40_000, is_done=True))[shown] == 60, "done, and not committed"
+    assert page(lagging._replace(is_done=True))[shown] == 0, "a control marker alone"
+    assert page(lagging._replace(committed=9, uncommitted_ms=40_000))[shown] == 0, "all is committed"
+    assert shown not in page(lagging), "what was not read yet may be of any age"
+    assert shown not in page(NOTHING._replace(uncommitted_ms=40_000)), "nobody knows what is committed"
+
+
+def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are() -> None:
+    uncommitted = Uncommitted()
+    uncommitted.decided([timed(0, 10, 1_000), timed(10, 20, 2_000)], 0, 0)
+    uncommitted.decided([timed(0, 10, 1_000)], 0, 0)
+    assert [uncommitted.first_ms(ORDERS_0, offset) for offset in (0, 9, 10, 19)] == [
+        1_000,
+        1_000,
+        2_000,
+        2_000,
+    ]
+    assert uncommitted.first_ms(ORDERS_0, 20) is None, "nothing was delivered behind it"
+    uncommitted.decided([timed(3, 6, 500, ledger=2)], 0, 0)
+    assert uncommitted.first_ms(ORDERS_0, 3) == 500, "after a seek it begins anew"
+    uncommitted.keep([])
+    assert uncommitted.first_ms(ORDERS_0, 3) is None
+
+
+def test_of_too_many_uncommitted_batches_the_last_that_is_remembered_stands_for_later_ones() -> None:
+    uncommitted = Uncommitted()
+    uncommitted.decided([timed(each, each + 1, each) for each in range(BATCHES_MAX + 5)], 0, 0)
+    assert uncommitted.first_ms(ORDERS_0, 7) == 7
+    assert uncommitted.first_ms(ORDERS_0, BATCHES_MAX + 3) == BATCHES_MAX - 1
+
+
+@pytest.mark.parametrize(
+    ("committed", "unresolved", "shown_ms"),
+    [
+        pytest.param(0, 0, 1_500, id="nothing-is-done-behind-the-commit"),
+        pytest.param(0, 4, 1_000, id="some-is-done-and-not-committed"),
+        pytest.param(0, None, 1_000, id="all-is-done-and-nothing-is-committed"),
+        pytest.param(10, None, None, id="all-is-committed"),
+        pytest.param(None, 4, None, id="nobody-knows-what-is-committed"),
+    ],
+)
+def test_the_first_uncommitted_record_is_seldom_the_first_that_is_not_done(
+    committed: int | None, unresolved: int | None, shown_ms: int | None
+) -> None:
+    batch = Batch(0, 10, 1, log_pb2.RecordBatch(base_timestamp_ms=1_500, max_timestamp_ms=1_500))
+    first = None if unresolved is None else (batch, unresolved)
+    seen = view(position=10, committed=committed, first_unresolved=first, bounds=Bounds(0, 10))
+    uncommitted = Uncommitted()
+    uncommitted.decided([timed(0, 10, 1_000)], 0, 0)
+    ((_, found),) = facts_of({ORDERS_0: seen}, cast("Ends", NeverLooked()), Repacking(), uncommitted)
+    assert found.uncommitted_ms == shown_ms
+
+
+class NeverLooked:
+    """In place of `Ends`."""
+
+    def seen(self, partition: Partition) -> Seen | None:
+        """Nothing."""
+
+
+def timed(first: int, end: int, timestamp_ms: int, ledger: int = 1) -> do.Deliver:
+    """A batch with its time, as it is handed over."""
+    content = log_pb2.RecordBatch(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
+    batch = Batch(first, end - first, 1, content)
+    return do.Deliver(ledger, ORDERS_0, TENURE, Handover(1, [Piece(batch, first, end)]))
 
 
 def test_nothing_is_left_only_when_that_was_seen() -> None:

@@ -47,7 +47,7 @@ class Records(Protocol):
         """The first offsets at or after a time; NO_OFFSET where no record is that late."""
         ...
 
-    def timestamps(self, offsets: Offsets) -> dict[TopicPartition, int]:
+    def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
         """Of the first records at or after these offsets; left out where there is none."""
         ...
 

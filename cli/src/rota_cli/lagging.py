@@ -19,14 +19,14 @@ class PartitionLag:
 
     @property
     def records(self) -> int | None:
-        """How many records are still to be read."""
+        """Number of uncommitted records."""
         if self.committed is None or self.there is None:
             return None
         return lag_of(self.committed, self.there)
 
     @property
-    def next_unread(self) -> int | None:
-        """Where the first record lies that is still to be read, if there is one."""
+    def first_uncommitted(self) -> int | None:
+        """Offset from which on records are uncommitted; None when there are none."""
         if not self.records or self.committed is None or self.there is None:
             return None
         return max(self.committed, self.there.start)
@@ -67,20 +67,20 @@ def lags(
 
 
 def total(found: Sequence[PartitionLag]) -> int | None:
-    """Of the partitions of which it is known; None when it is of none of them."""
+    """Sum over all partitions; None when one of them is unknown: the sum would say that there is less."""
     known = [lag.records for lag in found if lag.records is not None]
-    return sum(known) if known or not found else None
+    return sum(known) if len(known) == len(found) else None
 
 
 def spoken_sum(group_id: str, found: Sequence[PartitionLag], oldest_s: float | None) -> str:
     """The whole group in a sentence."""
-    records = total(found)
-    if records is None:
+    known = [lag.records for lag in found if lag.records is not None]
+    if found and not known:
         return f"how far group {group_id} is behind is not known: it has committed nothing in its topics yet"
-    said = f"group {group_id} is {many(records, 'record')} behind"
+    said = f"group {group_id} is {many(sum(known), 'record')} behind"
     if oldest_s is not None:
         said += f", the first of them is {oldest_s:.1f} s old"
-    unknown = sum(lag.records is None for lag in found)
+    unknown = len(found) - len(known)
     if unknown:
         verb = "s are" if unknown > 1 else " is"
         said += f"; {unknown} partition{verb} not counted: without a commit, or without a topic"

@@ -97,5 +97,5 @@ class Range:
 
 
 def lag_of(committed: int, there: Range) -> int:
-    """How many records are still to be read."""
+    """Number of uncommitted records; what retention has deleted does not count."""
     return max(there.end - max(committed, there.start), 0)

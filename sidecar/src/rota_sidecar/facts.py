@@ -10,6 +10,7 @@ from rota_sidecar.ends import Ends, Seen
 from rota_sidecar.ledger.batches import Batch
 from rota_sidecar.member.partitions import Partition
 from rota_sidecar.repacking import Repacking, content_of
+from rota_sidecar.uncommitted import Uncommitted
 
 
 class Facts(NamedTuple):
@@ -21,7 +22,9 @@ class Facts(NamedTuple):
     end: int | None
     # Of the first record that is not done, where there is one.
     unresolved_ms: int | None
-    # It is known that there is none.
+    # Of the first uncommitted record, where one was read.
+    uncommitted_ms: int | None
+    # It is known that all was read and is done.
     is_done: bool
     rate: float | None
     in_hand: int
@@ -30,22 +33,26 @@ class Facts(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records after the commit."""
+        """Uncommitted records."""
         if self.committed is None or self.start is None or self.end is None:
             return None
         return max(0, self.end - max(self.committed, self.start))
 
     def lag_s(self, now_s: float) -> float | None:
-        """How old the first record is that is not done; 0 when there is none."""
-        if self.unresolved_ms is not None:
-            return max(0.0, now_s - self.unresolved_ms / 1000)
-        return 0.0 if self.is_done else None
+        """Age of the first uncommitted record; 0 when there is none."""
+        if self.lag is None:
+            return None
+        if self.lag and self.uncommitted_ms is not None:
+            return max(0.0, now_s - self.uncommitted_ms / 1000)
+        # Without a record of which the application was told, control markers alone are uncommitted.
+        return 0.0 if self.lag == 0 or self.is_done else None
 
 
 def facts_of(
-    views: Mapping[Partition, PartitionView], ends: Ends, repacking: Repacking
+    views: Mapping[Partition, PartitionView], ends: Ends, repacking: Repacking, uncommitted: Uncommitted
 ) -> Iterator[tuple[Partition, Facts]]:
     """One after the other, in order."""
+    uncommitted.keep(views)
     for partition, view in sorted(views.items()):
         seen = ends.seen(partition)
         bounds = newest(view, seen)
@@ -60,12 +67,25 @@ def facts_of(
                 start=None if bounds is None else bounds.start,
                 end=None if bounds is None else bounds.end,
                 unresolved_ms=unresolved_ms,
+                uncommitted_ms=_uncommitted_ms(partition, view, unresolved_ms, uncommitted),
                 is_done=is_done(view, bounds),
                 rate=None if seen is None else seen.rate,
                 in_hand=view.in_hand,
                 problem=view.problem,
             ),
         )
+
+
+def _uncommitted_ms(
+    partition: Partition, view: PartitionView, unresolved_ms: int | None, uncommitted: Uncommitted
+) -> int | None:
+    if view.committed is None:
+        return None
+    delivered_ms = uncommitted.first_ms(partition, view.committed)
+    unresolved = view.position if view.first_unresolved is None else view.first_unresolved[1]
+    # Nothing behind the commit is done yet, or was delivered: then the first record that is not done is the first uncommitted one.
+    is_same = delivered_ms is None or unresolved is None or unresolved <= view.committed
+    return unresolved_ms if is_same else delivered_ms
 
 
 def newest(view: PartitionView, seen: Seen | None) -> Bounds | None:

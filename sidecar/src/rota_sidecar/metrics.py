@@ -66,10 +66,14 @@ class Metrics(Collector):
 
     def _of_partitions(self, facts: Mapping[Partition, Facts]) -> Iterator[Metric]:
         records = GaugeMetricFamily(
-            "rota_lag_records", "Records between the commit and the end.", labels=OF_PARTITION
+            "rota_lag_records",
+            "Uncommitted records: from the committed offset to the end.",
+            labels=OF_PARTITION,
         )
         seconds = GaugeMetricFamily(
-            "rota_lag_seconds", "Age of the first record that is not done.", labels=OF_PARTITION
+            "rota_lag_seconds",
+            "Age of the first uncommitted record; 0 when there is none.",
+            labels=OF_PARTITION,
         )
         progress = GaugeMetricFamily(
             "rota_last_progress_timestamp_seconds",

@@ -37,6 +37,7 @@ from rota_sidecar.options.serving import delivery_config
 from rota_sidecar.readiness import missing
 from rota_sidecar.repacking import Repacking
 from rota_sidecar.state_file import StateFileError
+from rota_sidecar.uncommitted import Uncommitted
 
 if TYPE_CHECKING:
     from rota_sidecar.fleet.client import FleetClient
@@ -61,7 +62,8 @@ class Serving:
         self._options = options
         self._journal = journal
         self._counts = Counts(adapters.wall_s)
-        observers = (Witness(journal), self._counts)
+        self._uncommitted = Uncommitted()
+        observers = (Witness(journal), self._counts, self._uncommitted)
         self._delivering = Delivering(delivery_config(options), observers, options.leave_timeout_ms)
         self._repacking = Repacking()
         self._means = self._all_means()
@@ -197,7 +199,7 @@ class Serving:
         return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
 
     def _facts(self) -> Iterable[tuple[Partition, Facts]]:
-        return facts_of(self._delivering.delivery.partitions, self._ends, self._repacking)
+        return facts_of(self._delivering.delivery.partitions, self._ends, self._repacking, self._uncommitted)
 
     def _problems(self) -> Sequence[str]:
         """What is wrong now, and concerns no partition that it has."""

@@ -100,14 +100,28 @@ def offsets(servers: Servers, group: GroupName, output: OutputOption = Output.TA
 
 @groups.command()
 @with_flags
-def lag(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
-    """How far a group is behind, by partition: in records, and in the age of the first that is still to be read."""
+def lag(
+    servers: Servers,
+    group: GroupName,
+    read_committed: Annotated[
+        bool,
+        typer.Option("--read-committed", help="Count up to the last stable offset, for groups that read so."),
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Uncommitted records of a group, by partition: how many there are, and the age of the first of them."""
     with servers.open() as cluster:
-        found = measured(cluster, existing(cluster, group))
-        unread = {each.partition: each.next_unread for each in found if each.next_unread is not None}
-        timestamps = cluster.records.timestamps(unread)
+        found = measured(cluster, existing(cluster, group), read_committed=read_committed)
+        firsts = {
+            each.partition: each.first_uncommitted for each in found if each.first_uncommitted is not None
+        }
+        timestamps = cluster.records.timestamps(firsts, read_committed=read_committed)
     now_ms = clocks().now_ms()
-    ages = {partition: max(now_ms - time_ms, 0) / 1000 for partition, time_ms in timestamps.items()}
+    # Where control markers alone are uncommitted, there is no record that could have an age.
+    ages = {
+        partition: max(now_ms - timestamps[partition], 0) / 1000 if partition in timestamps else 0.0
+        for partition in firsts
+    }
     oldest = max(ages.values(), default=None)
     rows = [_lag_row(each, ages.get(each.partition)) for each in found]
     if output is Output.TABLE:
@@ -117,7 +131,7 @@ def lag(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE)
     whole: Row = {
         "group": group,
         "lag_records": total(found),
-        "lag_seconds": oldest if total(found) else total(found),
+        "lag_seconds": None if total(found) is None else oldest or 0.0,
         "unknown_partitions": sum(each.records is None for each in found),
         "partitions": rows,
     }
@@ -143,8 +157,8 @@ def delete(
             say(f"deleted {name}")
 
 
-def measured(cluster: Cluster, group: Group) -> list[PartitionLag]:
-    """How far the group is. What is committed is read first: what is written meanwhile counts as not read."""
+def measured(cluster: Cluster, group: Group, *, read_committed: bool = False) -> list[PartitionLag]:
+    """How far the group is. Commits are read first: what is written meanwhile counts as uncommitted."""
     committed = cluster.groups.offsets(group.group)
     wanted = topics_of(group, committed)
     there = [
@@ -153,7 +167,7 @@ def measured(cluster: Cluster, group: Group) -> list[PartitionLag]:
         if topic.name in wanted
         for number in range(topic.partitions)
     ]
-    return lags(group, committed, cluster.records.ranges(there))
+    return lags(group, committed, cluster.records.ranges(there, read_committed=read_committed))
 
 
 def group_row(group: Group) -> Row:

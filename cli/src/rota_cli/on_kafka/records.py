@@ -94,11 +94,11 @@ class KafkaRecords(Records):
         }
 
     @override
-    def timestamps(self, offsets: Offsets) -> dict[TopicPartition, int]:
+    def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
         if not offsets:
             return {}
         found: dict[TopicPartition, int] = {}
-        consumer = self._consumer(offsets, read_committed=False)
+        consumer = self._consumer(offsets, read_committed=read_committed)
         left = set(offsets)
         deadline_s = self._brokers.clocks.steady_s() + self._brokers.access.timeout_s
         while left:

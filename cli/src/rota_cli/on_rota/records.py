@@ -112,17 +112,19 @@ class RotaRecords(Records):
         return self._reader().offsets_at(asked, timestamp_ms) if asked else {}
 
     @override
-    def timestamps(self, offsets: Offsets) -> dict[TopicPartition, int]:
+    def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         places = dict(offsets)
         while places:
             # Of each the next batch only; what does not fit into an answer comes with the next one.
-            for part in self._reader().fetch(places, max_wait_ms=0, partition_max_bytes=1):
+            reader = self._reader(read_committed=read_committed)
+            for part in reader.fetch(places, max_wait_ms=0, partition_max_bytes=1):
+                end = part.last_stable_offset if read_committed else part.high_watermark
                 here = TopicPartition(part.topic, part.partition)
                 first = next(iter(part), None)
                 if first is not None:
                     found[here] = first.timestamp_ms
-                if first is not None or part.next_offset >= part.high_watermark:
+                if first is not None or part.next_offset >= end:
                     del places[here]
                 else:
                     places[here] = part.next_offset

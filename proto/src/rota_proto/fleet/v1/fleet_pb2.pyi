@@ -166,7 +166,7 @@ class PartitionReport(_message.Message):
     start: _builtins.int
     end: _builtins.int
     first_unresolved_timestamp_ms: _builtins.int
-    """Of the first record without a verdict; absent when there is none."""
+    """Of the first record without a verdict; absent when there is none. Lag counts uncommitted records instead."""
     arrival_rate: _builtins.float
     """Records a second."""
     in_flight: _builtins.int

@@ -25,7 +25,7 @@ CONSUMER = (REPO / "docs/guide/consumer-service.md").read_text()
 HTTP = (REPO / "docs/guide/http-delivery.md").read_text()
 PROSE = re.sub(r"```.*?```", "", CONSUMER, flags=re.DOTALL)
 # Of gRPC's words and Kafka's, and those for nothing.
-UNTOLD = {"REBALANCE_EVENT_KIND_UNSPECIFIED", "ORDERING_UNSPECIFIED"}
+UNTOLD = {"REBALANCE_EVENT_KIND_UNSPECIFIED", "ORDERING_UNSPECIFIED", "PARTITION_ERROR_KIND_UNSPECIFIED"}
 
 
 def fields_of(message: Descriptor) -> set[str]:

@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from typing_extensions import override
 
 from rota_sidecar.assignors.model import Group, Plan
-from rota_sidecar.assignors.near import is_near, matters, racks_of
+from rota_sidecar.assignors.near import Racks, is_near, matters, racks_of
 from rota_sidecar.assignors.order import in_order
 from rota_sidecar.assignors.roll import Roll, call_roll
 
@@ -120,7 +120,7 @@ class _Room:
     def __init__(self, group: Group, roll: Roll, topic: int) -> None:
         self._subscribers = roll.subscribers
         self.members = roll.classes[roll.class_of[topic]].members
-        self._racks = racks_of(group.topics[roll.table.names[topic]])
+        self.racks = racks_of(group.topics[roll.table.names[topic]])
         self._each, self._more = divmod(roll.table.sizes[topic], len(self.members))
         self.free = dict.fromkeys(range(roll.table.sizes[topic]))
         self.given: dict[int, list[int]] = defaultdict(list)
@@ -129,7 +129,7 @@ class _Room:
         return self._each + (self._more > 0) - len(self.given[member])
 
     def near(self, rack: str, number: int) -> bool:
-        return is_near(rack, self._racks[number])
+        return is_near(rack, self.racks[number])
 
     def give(self, member: int, number: int) -> None:
         del self.free[number]
@@ -175,13 +175,21 @@ def _give_together(rooms: Sequence[_Room], racks: Sequence[str]) -> None:
     members = rooms[0].members
     for place, member in enumerate(members):
         waiting[racks[member]].append(place)
+    near: dict[tuple[Racks, ...], list[deque[int]]] = {}
     for number in list(rooms[0].free):
-        first = []
-        for rack, places in waiting.items():
-            if all(room.near(rack, number) for room in rooms):
-                while places and any(room.room(members[places[0]]) <= 0 for room in rooms):
-                    places.popleft()
-                first += [places[0]] if places else []
+        replicas = tuple(room.racks[number] for room in rooms)
+        if replicas not in near:
+            near[replicas] = [
+                waiting[rack] for rack in waiting if all(is_near(rack, each) for each in replicas)
+            ]
+        first = [places[0] for places in near[replicas] if _wait(places, members, rooms)]
         if first:
             for room in rooms:
                 room.give(members[min(first)], number)
+
+
+def _wait(places: deque[int], members: Sequence[int], rooms: Sequence[_Room]) -> bool:
+    """Drop those at the front who have no room any more; says whether a member is left."""
+    while places and any(room.room(members[places[0]]) <= 0 for room in rooms):
+        places.popleft()
+    return bool(places)

@@ -21,6 +21,7 @@ INT32_MAX = 2**31 - 1
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ONE = struct.Struct(">ii")
+_NO_TOPICS = _INT32.pack(0)
 _SWAPPED = sys.byteorder == "little"
 
 
@@ -93,6 +94,9 @@ class Reader:
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
         """Numbers by topic. What a topic has in several places is put together."""
+        if self._data.startswith(_NO_TOPICS, self._at):
+            self._at += len(_NO_TOPICS)
+            return {}
         known = self._alike.lists(self._data, self._at) if self._alike else None
         if known is not None:
             self._at += known[0]

@@ -312,7 +312,13 @@ def place_at(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[Pl
         # Those of an earlier run name what does not answer any more.
         for name in ("address", "page"):
             (home / name).unlink(missing_ok=True)
-        yield Place(Path(sys.executable), address, home, Path(sockets), page=free_address(page), kafka=kafka)
+        try:
+            yield Place(
+                Path(sys.executable), address, home, Path(sockets), page=free_address(page), kafka=kafka
+            )
+        finally:
+            # Commands would ask for what has ended.
+            (home / "page").unlink(missing_ok=True)
 
 
 async def ended(tasks: Tasks) -> None:

@@ -107,11 +107,11 @@ class Listening:
         self.is_frozen = False
 
     def _signal(self, number: signal.Signals) -> None:
-        """To its sidecar, which is in a session of its own, and to itself."""
+        """To itself, and then to its sidecar, which is in a session of its own: a consumer would notice that it is gone."""
         tasks = Path(f"/proc/{self._process.pid}/task")
         sidecars = [int(pid) for file in tasks.glob("*/children") for pid in file.read_text().split()]
         assert sidecars
-        for pid in (*sidecars, self._process.pid):
+        for pid in (self._process.pid, *sidecars):
             os.kill(pid, number)
 
     def close(self) -> None:

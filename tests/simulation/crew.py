@@ -67,6 +67,15 @@ class Crew:
                 # Of a sidecar alone, whose pod starts it again at once.
                 self.world.loop.outside(self.world.chance.uniform(0.1, 1), self.start, number)
 
+    def kill_leaders(self) -> list[int]:
+        """Kill those that lead; a static one loses its folder too, and comes back by its instance id alone."""
+        leaders = [number for number, member in self.members.items() if member.core.identity.leads]
+        for number in leaders:
+            self.kill(number)
+            if number < self.world.plan.statics:
+                self._volumes.pop(number, None)
+        return leaders
+
     def restart(self, member: object) -> None:
         """Its sidecar crashes and is back at once, if it is one of these."""
         for number, each in list(self.members.items()):

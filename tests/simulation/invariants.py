@@ -31,6 +31,8 @@ INVARIANTS = {
     "L3": "where nothing happens there is no new generation, and for one change there are three at most",
     "L4": "members with the same subscription have equal shares, within one partition",
     "L5": "where a group is whole its commits rise, partition by partition, within a few heartbeats",
+    "L7": "every partition that exists has an owner in time: also one that was added, while its group ran or while its "
+    "leader was away",
     "L6": "every request is answered, or its connection ended",
 }
 

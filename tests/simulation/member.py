@@ -31,6 +31,7 @@ REQUEST_S = 4.0
 REBALANCE_MS = 2 * SESSION_MS
 JOIN_S = REBALANCE_MS / 1000 + 5
 DRAIN_S = 4.0
+TOPICS_REFRESH_S = 1.0
 # A supervisor starts what has failed again, after a while.
 RESTART_S = 2.0
 
@@ -102,7 +103,18 @@ class SimulatedMember:
 
     async def _live(self) -> None:
         self.feed(on.Start(self.volume.get(self.name)))
+        if self.world.has_grown:
+            self.watch_topics()
         await self.app.run()
+
+    def watch_topics(self) -> None:
+        """Look at the topic from now on."""
+        self.process.spawn(self._look_at_topics())
+
+    async def _look_at_topics(self) -> None:
+        while not self.has_ended:
+            self.feed(on.TopicsSeen({TOPIC: self.world.partitions}))
+            await asyncio.sleep(TOPICS_REFRESH_S)
 
     def kill(self) -> None:
         """SIGKILL: nobody is told."""
@@ -251,7 +263,7 @@ class SimulatedMember:
     def _lead(self, order: do.Lead) -> None:
         members = leading.read(order)
         incarnation = leading.incarnation_for(order, members, self._now_ms())
-        topics = {TOPIC: Topic(self.world.plan.partitions)}
+        topics = {TOPIC: Topic(self.world.partitions)}
         self.feed(leading.led(order, members, topics, STRATEGIES[order.strategy], incarnation))
 
     def _noticed(self, notice: Notice) -> None:

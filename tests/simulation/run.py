@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.simulation.crew import Crew, Nemesis, Stranger
 from tests.simulation.invariants import Violation
 from tests.simulation.loop import VirtualLoop, run
-from tests.simulation.member import HEARTBEAT_MS, JOIN_S, REBALANCE_MS
+from tests.simulation.member import HEARTBEAT_MS, JOIN_S, REBALANCE_MS, TOPICS_REFRESH_S
 from tests.simulation.plan import LATE_S, SESSION_S, DeliveryPlan, Plan
 from tests.simulation.producers import RATE as PRODUCERS_RATE
 from tests.simulation.producers import Producers
@@ -77,6 +77,7 @@ async def _run(world: World, producing: random.Random) -> None:
     await stay_whole(world)
     await outlive_the_coordinator(world)
     await lose_members(world, crew)
+    await grow(world, crew)
     await end(world, crew)
 
 
@@ -127,7 +128,7 @@ def is_whole(world: World, crew: Crew) -> bool:
         stable = all(member.stable for member in members)
         generations = {member.generation for member in members}
         whole = counted and stable and generations == {history.group.generation_id}
-        if not whole or owned != list(range(world.plan.partitions)):
+        if not whole or owned != list(range(world.partitions)):
             return False
         check_shares(group_id, [len(member.owned) for member in members])
     return world.leases.are_equal() or len(world.hosts) == 1
@@ -146,7 +147,7 @@ async def commits_rise(world: World) -> bool:
     return all(
         history.acknowledgements[partition] > old[partition]
         for history, old in zip(world.histories.values(), before, strict=True)
-        for partition in range(world.plan.partitions)
+        for partition in range(world.partitions)
     )
 
 
@@ -181,9 +182,7 @@ async def outlive_the_coordinator(world: World) -> None:
 
 async def lose_members(world: World, crew: Crew) -> None:
     """L2 and L3: one that leaves is replaced at once, one that dies when its session is over; each in few rounds."""
-    plan = world.plan
-    # What a round takes anyway: its window, and the writing of it.
-    round_s = 2 * plan.coalesce_ms / 1000 + 10 * plan.latency_s
+    plan, round_s = world.plan, round_seconds(world)
     if len(crew.members) > len(plan.groups):
         crew.leave(min(crew.members))
         await replaced(world, crew, 1 + round_s)
@@ -197,17 +196,54 @@ async def lose_members(world: World, crew: Crew) -> None:
         world.on_revoke = None
 
 
+def round_seconds(world: World) -> float:
+    """What a round takes anyway: its window, and the writing of it."""
+    return 2 * world.plan.coalesce_ms / 1000 + 10 * world.plan.latency_s
+
+
+async def grow(world: World, crew: Crew) -> None:
+    """L7 and L3: a partition that is added gets an owner, also while the leader is away; each in few rounds."""
+    world.grow()
+    for member in crew.members.values():
+        member.watch_topics()
+    within_s = TOPICS_REFRESH_S + 1 + round_seconds(world)
+    await whole(
+        world,
+        crew,
+        within_s,
+        Violation("L7", f"a partition that was added has no owner after {within_s:.1f} s"),
+    )
+    leaders = crew.kill_leaders()
+    world.grow()
+    for number in leaders:
+        crew.start(number)
+    # A dynamic leader whose folder is lost is missed when its session is over.
+    within_s += SESSION_S + HEARTBEAT_MS / 1000 + round_seconds(world)
+    away = Violation(
+        "L7", f"a partition that was added while the leader was away has no owner after {within_s:.1f} s"
+    )
+    await whole(world, crew, within_s, away, 2 * ROUNDS_MAX)
+
+
 async def replaced(world: World, crew: Crew, within_s: float, rounds_max: int = ROUNDS_MAX) -> None:
     """The others have everything within this time, and few rounds."""
+    broken = Violation("L2", f"partitions of one who is gone have no owner after {within_s:.1f} s")
+    await whole(world, crew, within_s, broken, rounds_max)
+
+
+async def whole(
+    world: World, crew: Crew, within_s: float, broken: Violation, rounds_max: int = ROUNDS_MAX
+) -> None:
+    """Everything has an owner within this time, and few rounds; else that is broken."""
     before = [history.reserved[1] for history in world.histories.values()]
     began_s = world.loop.now_s
     while not is_whole(world, crew):
         if world.loop.now_s > began_s + within_s:
-            raise Violation("L2", f"partitions of one who is gone have no owner after {within_s:.1f} s")
+            raise broken
         await asyncio.sleep(LOOK_EVERY_S / 10)
     for history, generation in zip(world.histories.values(), before, strict=True):
         if history.reserved[1] > generation + rounds_max:
-            raise Violation("L3", f"{history.reserved[1] - generation} rounds for one member that was gone")
+            raise Violation("L3", f"{history.reserved[1] - generation} rounds for one change")
     await asyncio.sleep(SESSION_S)
 
 

@@ -63,6 +63,9 @@ class World:
         self.hosts = [Host(self, f"coordinator-{number}:7070") for number in range(plan.hosts)]
         self.steps = 0
         self.calm = False
+        # Of the topic of each group; members look at it from the first time that it grows.
+        self.partitions = plan.partitions
+        self.has_grown = False
         # Called once, by the next member that has to give something up.
         self.on_revoke: Callable[[object], object] | None = None
         self._trace = hashlib.blake2b(digest_size=16)
@@ -101,6 +104,12 @@ class World:
         self.disk.cut.clear()
         for host in self.hosts:
             host.heal()
+
+    def grow(self) -> None:
+        """Add a partition to the topic."""
+        self.partitions += 1
+        self.has_grown = True
+        self.step("the topic grows")
 
     def wrote(self, slot: int, epoch: int, records: Sequence[Record]) -> None:
         """Of the disk: records are durable."""

@@ -324,6 +324,7 @@ LIVENESS = {
     "L3": "stable groups are shaken up",
     "L5": "commits nothing",
     "L6": "who waits is forgotten with its member",
+    "L7": "nobody looks at topics that grow",
 }
 
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar import leading
 from rota_sidecar.consumer_protocol.offers import Offer, metadata_for
+from rota_sidecar.consumer_protocol.user_data import fingerprint_of_plan
 from rota_sidecar.member import actions as do
 from rota_sidecar.member import liveness, offsets, rounds
 from rota_sidecar.member.core import Core
@@ -68,8 +69,14 @@ def stays_with_a_lost_coordinator(self: Core, reason: str) -> None:
     self.pulse.not_heard(self.now_ms)
 
 
+def takes_what_it_sees_for_what_was_planned(self: Interests, fingerprint: bytes) -> None:
+    # As Kafka's consumer does, when a static leader comes back.
+    PLANNED(self, fingerprint if self.seen is None else fingerprint_of_plan(self.seen))
+
+
 # What is replaced, for those that only change a part of it.
 HEARD = Pulse.heard
+PLANNED = Interests.planned
 
 ZOO_MEMBERS: dict[str, Bug] = {
     "verdicts of any tenure count": replaced(Holdings, "split", verdicts_of_any_tenure_count),
@@ -81,6 +88,10 @@ ZOO_MEMBERS: dict[str, Bug] = {
     "never comes again": replaced(rounds, "_again", lambda core, data: ""),
     "keeps the newest incarnation it hears of": replaced(
         leading, "incarnation_for", keeps_the_newest_incarnation_it_hears_of
+    ),
+    "nobody looks at topics that grow": replaced(Interests, "_judge_plan", lambda self: None),
+    "a leader that comes back takes what it sees for what was planned": replaced(
+        Interests, "planned", takes_what_it_sees_for_what_was_planned
     ),
     "commits nothing": replaced(offsets, "_refusal", lambda core: pb.REBALANCE_IN_PROGRESS),
     "stays with a lost coordinator": replaced(Core, "lose_coordinator", stays_with_a_lost_coordinator),

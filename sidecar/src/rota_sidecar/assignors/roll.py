@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from operator import sub
 
 from rota_sidecar.assignors.model import Group, Subscriber
 from rota_sidecar.assignors.near import Racks, matters, racks_of
@@ -23,6 +24,8 @@ class Topics:
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
     smallest: int
+    # Distance of neighbouring offsets, where it is the same for all; else 0.
+    stride: int
 
 
 class Table:
@@ -51,7 +54,9 @@ class Table:
         """Topics by their numbers."""
         sizes = tuple(map(self.sizes.__getitem__, numbers))
         names = tuple(map(self.names.__getitem__, numbers))
-        return Topics(names, tuple(map(self.offsets.__getitem__, numbers)), sizes, min(sizes))
+        offsets = tuple(map(self.offsets.__getitem__, numbers))
+        strides = set(map(sub, offsets[1:], offsets))
+        return Topics(names, offsets, sizes, min(sizes), strides.pop() if len(strides) == 1 else 0)
 
     def topic_of(self, flat: int) -> int:
         return bisect_right(self.offsets, flat) - 1

@@ -69,6 +69,10 @@ class Share(Mapping[str, Sequence[int]]):
         """The partitions, if there is one of each of these topics."""
         if len(topics.names) != len(self.flats):
             return None
+        if isinstance(self.flats, range) and self.flats.step == topics.stride:
+            # The same number in each topic, as where members and partitions of every topic are equally many.
+            number = self.flats.start - topics.offsets[0]
+            return [number] * len(self.flats) if 0 <= number < topics.smallest else None
         numbers = list(map(sub, self.flats, topics.offsets))
         if min(numbers) >= 0 and (max(numbers) < topics.smallest or all(map(lt, numbers, topics.sizes))):
             return numbers

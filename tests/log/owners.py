@@ -54,17 +54,18 @@ class Owner:
 
     def freeze(self) -> None:
         """Its sidecar too, as a machine that is too slow would."""
-        os.killpg(self.process.pid, signal.SIGSTOP)
+        self.process.signal_with_children(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """If it has stopped."""
         if self.process.exit_code is None:
-            os.killpg(self.process.pid, signal.SIGCONT)
+            self.process.signal_with_children(signal.SIGCONT)
 
     def kill(self) -> None:
         """With its sidecar, in the midst of its work; another one begins where it was."""
         self.process.check_running()
-        self.process.kill()
+        self.process.signal_with_children(signal.SIGKILL)
+        self.process.wait(within_s=WITHIN_S)
         self.process = self._start()
 
     def kill_alone(self) -> None:

@@ -160,6 +160,17 @@ class Process:
         self._signal(signal.SIGKILL)
         self._child.wait()
 
+    def signal_with_children(self, which: signal.Signals) -> None:
+        """
+        Send a signal to it and then to each of its children, which may have sessions of their own.
+
+        A consumer's own sidecar has one. The process comes first: it would notice that its sidecar is gone.
+        """
+        tasks = Path(f"/proc/{self._child.pid}/task")
+        children = [int(pid) for file in tasks.glob("*/children") for pid in file.read_text().split()]
+        for pid in (self._child.pid, *children):
+            os.kill(pid, which)
+
     def end(self) -> None:
         """Kill it, if it still runs, and close what it was written to."""
         self.kill()

@@ -91,28 +91,20 @@ class Listening:
         """SIGKILL, with its sidecar."""
         self._is_to_run = False
         self._killed_ms = steady_ms()
-        self._signal(signal.SIGKILL)
+        self._process.signal_with_children(signal.SIGKILL)
         self._process.kill()
 
     def freeze(self) -> None:
         """SIGSTOP, with its sidecar; returns when it stands still."""
-        self._signal(signal.SIGSTOP)
+        self._process.signal_with_children(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
         self._frozen_ms, self._frozen_with = steady_ms(), self.held
         self.is_frozen = True
 
     def wake(self) -> None:
         """SIGCONT."""
-        self._signal(signal.SIGCONT)
+        self._process.signal_with_children(signal.SIGCONT)
         self.is_frozen = False
-
-    def _signal(self, number: signal.Signals) -> None:
-        """To itself, and then to its sidecar, which is in a session of its own: a consumer would notice that it is gone."""
-        tasks = Path(f"/proc/{self._process.pid}/task")
-        sidecars = [int(pid) for file in tasks.glob("*/children") for pid in file.read_text().split()]
-        assert sidecars
-        for pid in (self._process.pid, *sidecars):
-            os.kill(pid, number)
 
     def close(self) -> None:
         """End it whatever it does, if it runs."""

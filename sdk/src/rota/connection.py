@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 
 from rota import errors
-from rota.addresses import SCHEME
+from rota.addresses import SCHEME, is_loopback
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 
@@ -81,6 +81,7 @@ class Connection:
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
         self._credentials = credentials or Credentials()
+        _refuse_exposed_token(address, self._credentials)
         self._channel = self._open()
         self.log: LogAsyncStub = LogStub(self._channel)
         self.coordinator: CoordinatorAsyncStub = CoordinatorStub(self._channel)
@@ -113,6 +114,17 @@ class Connection:
     async def close(self) -> None:
         """Give up the channel, and what is still asked on it."""
         await self._channel.close()
+
+
+def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
+    """Raise InvalidArgument where the token would go to another machine in plain text."""
+    if credentials.token_file is None or credentials.ca_file is not None:
+        return
+    if not is_loopback(address.removeprefix(SCHEME)):
+        raise errors.InvalidArgument(
+            f"{address} is another machine, and everyone in between could read the token: "
+            "give credentials a ca_file, for TLS"
+        )
 
 
 def _content(file: Path | None) -> bytes | None:

@@ -4,7 +4,6 @@ Checks of the settings of a consumer's own sidecar, called by `Options`; each fa
 The sidecar checks its flags again. A value that it would refuse is refused here first, where the application gives it.
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from rota import errors
-from rota.addresses import address_of, is_rota
+from rota.addresses import address_of, is_loopback, is_rota
 
 if TYPE_CHECKING:
     from rota.consumer.options import Options
@@ -230,15 +229,6 @@ def is_address(text: str) -> bool:
         bool(bare) and not re.search(r"[\s/@]", bare) and (len(host) == len(bare) + 2 or ":" not in bare)
     )
     return has_host and port.isascii() and port.isdecimal() and 0 < int(port) <= PORT_MAX
-
-
-def is_loopback(address: str) -> bool:
-    """Whether what is sent to host:port stays on this machine."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def said(choices: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 The store of one machine: all slots and the embedded log in one SQLite file, served by one process.
 
 One thread writes, in the order of the calls (`sqlite_writer`); rows of the log are read through connections of their
-own (`sqlite_readers`). A lock on a file beside the database keeps a second process out, or waiting.
+own (`sqlite_readers`). A lock on the file itself keeps a second process out, whatever name that one knows the file by.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 class SqliteStore:
     """The embedded store; made by `open_store`."""
 
-    def __init__(self, path: Path, lock: IO[str], file: DatabaseFile) -> None:
+    def __init__(self, path: Path, lock: IO[bytes], file: DatabaseFile) -> None:
         self._path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
@@ -152,10 +152,11 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
     """Open the file, or make it; called in the event loop that will use it. Through SQLite's own VFS, or another."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(path.name + ".lock").open("w")
+        lock = path.open("ab")
     except OSError as broken:
         raise StoreError(f"{path} cannot be made ({broken}); name another file with --store") from broken
     try:
+        # Of the inode, and of another kind than SQLite's own locks, which are per process and end with any descriptor.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()

@@ -7,6 +7,8 @@ import pytest
 
 import rota
 from rota import errors
+from rota_cli.access import Access, check
+from rota_cli.on_rota.records import credentials_of
 
 # Reserved for documentation: no test can reach it.
 FAR = "rota://192.0.2.1:7070"
@@ -31,3 +33,18 @@ def test_a_token_for_another_machine_needs_tls(
     ) as refused:
         make(rota.Credentials(token_file=token))
     assert "token-nobody-sees" not in str(refused.value)
+
+
+def test_who_means_it_may_send_a_token_in_plain_text(tmp_path: Path) -> None:
+    """Topics connect when they are asked for something: nothing is sent here."""
+    token = tmp_path / "token"
+    token.write_text("token-nobody-sees")
+    rota.Topics(FAR, credentials=rota.Credentials(token_file=token, insecure=True)).close()
+
+
+def test_the_command_line_hands_its_flag_on(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("token-nobody-sees")
+    access = Access(FAR, "--bootstrap-servers", token_file=token, insecure=True)
+    check(access)
+    assert credentials_of(access).insecure

@@ -1,12 +1,11 @@
 """Who is asked, and as whom: the flags of every command that speaks to a server, once they are found to go together."""
 
-import ipaddress
 import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.addresses import SCHEME, address_of, is_rota
+from rota.addresses import SCHEME, address_of, is_loopback, is_rota
 from rota.errors import InvalidArgument
 from rota_cli.failures import NotFound, WrongUsage
 
@@ -42,6 +41,8 @@ class Access:
     token_file: Path | None = None
     login: Login | None = None
     timeout_s: float = 10.0
+    # Tokens and passwords may leave this machine without TLS.
+    insecure: bool = False
 
     @property
     def is_rota(self) -> bool:
@@ -89,9 +90,9 @@ def found_servers(given: str) -> tuple[str, str]:
         ) from None
 
 
-def check(access: Access, *, insecure: bool) -> None:
+def check(access: Access) -> None:
     """Raise WrongUsage or NotFound when that cannot be meant."""
-    wrong = _coordinator_problem(access) or _identity_problem(access) or _exposed(access, insecure=insecure)
+    wrong = _coordinator_problem(access) or _identity_problem(access) or _exposed(access)
     if wrong:
         raise WrongUsage(wrong)
     for file in (access.ca_file, access.certificate_file, access.key_file, access.token_file):
@@ -133,18 +134,18 @@ def _identity_problem(access: Access) -> str:
     return ""
 
 
-def _exposed(access: Access, *, insecure: bool) -> str:
+def _exposed(access: Access) -> str:
     """A secret that everybody between could read."""
     secret = "the token" if access.token_file is not None else ""
     if access.login is not None and access.login.mechanism == "PLAIN":
         secret = "the password"
-    if not secret or access.tls or insecure:
+    if not secret or access.tls or access.insecure:
         return ""
     far = [
         host
         for each in (access.servers, access.coordinator)
         for host in each.removeprefix(SCHEME).split(",")
-        if host and not _is_loopback(host)
+        if host and not is_loopback(host)
     ]
     if not far:
         return ""
@@ -152,14 +153,6 @@ def _exposed(access: Access, *, insecure: bool) -> str:
         f"{far[0]} is another machine, and everybody between could read {secret}: "
         "add --tls or --tls-ca, or --insecure if you mean it"
     )
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def login_of(mechanism: str, username_file: Path | None, password_file: Path | None) -> Login | None:

@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rota_cli.access import ADDRESS_FILE, Access, is_named
 from rota_cli.failures import Failure
@@ -27,15 +28,13 @@ class Fleet:
     def problems(self, within_s: float) -> dict[str, list[str]]:
         """By group, what keeps its sidecars and their partitions from being read now. Raises Failure."""
         try:
-            with DIRECT.open(f"{self.page}/api/state", timeout=within_s) as answer:
-                groups = json.load(answer)["groups"]
             return {
                 str(group["group_id"]): [
                     f"{member['name']} reports: {says}"
                     for member in group["members"]
                     for says in member["problems"]
                 ]
-                for group in groups
+                for group in self._state(within_s)["groups"]
             }
         # Another server may listen there by now.
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -44,11 +43,9 @@ class Fleet:
     def replicas(self, group: str) -> frozenset[str]:
         """The names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
         try:
-            with DIRECT.open(f"{self.page}/api/state", timeout=WITHIN_S) as answer:
-                workloads = json.load(answer)["workloads"]
             return frozenset(
                 str(replica["name"])
-                for workload in workloads
+                for workload in self._state(WITHIN_S)["workloads"]
                 if workload["group_id"] == group
                 for replica in workload["replicas"]
             )
@@ -71,6 +68,11 @@ class Fleet:
                 raise Failure(_said(refused.read())) from None
         except OSError as error:
             raise self._silent(error) from None
+
+    def _state(self, within_s: float) -> dict[str, list[dict[str, Any]]]:
+        with DIRECT.open(f"{self.page}/api/state", timeout=within_s) as answer:
+            state: dict[str, list[dict[str, Any]]] = json.load(answer)
+            return state
 
     def _silent(self, error: Exception) -> Failure:
         return Failure(

@@ -97,8 +97,9 @@ class Servers:
             self.token_file,
             login_of(self.sasl_mechanism, self.sasl_username_file, self.sasl_password_file),
             self.timeout,
+            self.insecure,
         )
-        check(access, insecure=self.insecure)
+        check(access)
         return access
 
     def open(self) -> Cluster:

@@ -64,7 +64,7 @@ class Call(Protocol[Request_contra, Given_co]):
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """
-    What a caller shows, and whom it trusts; all are files, which are read anew when they are needed.
+    What a caller shows, and whom it trusts; the files are read anew when they are needed.
 
     >>> Credentials(ca_file=Path("ca.crt"), token_file=Path("token"))    # doctest: +SKIP
     """
@@ -73,6 +73,8 @@ class Credentials:
     certificate_file: Path | None = None
     key_file: Path | None = None
     token_file: Path | None = None
+    # Send the token to other machines without TLS too.
+    insecure: bool = False
 
 
 class Connection:
@@ -118,12 +120,12 @@ class Connection:
 
 def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
     """Raise InvalidArgument where the token would go to another machine in plain text."""
-    if credentials.token_file is None or credentials.ca_file is not None:
+    if credentials.token_file is None or credentials.ca_file is not None or credentials.insecure:
         return
     if not is_loopback(address.removeprefix(SCHEME)):
         raise errors.InvalidArgument(
             f"{address} is another machine, and everyone in between could read the token: "
-            "give credentials a ca_file, for TLS"
+            "give credentials a ca_file, for TLS, or insecure=True if you mean it"
         )
 
 

@@ -36,14 +36,14 @@ class RotaRecords(Records):
     def _topics(self) -> rota.Topics:
         if self._opened is None:
             self._see_whether_it_is_there()
-            self._opened = rota.Topics(self._access.servers, credentials=self._credentials())
+            self._opened = rota.Topics(self._access.servers, credentials=credentials_of(self._access))
         return self._opened
 
     def _reader(self, *, read_committed: bool = False) -> rota.LogReader:
         if read_committed not in self._readers:
             self._see_whether_it_is_there()
             self._readers[read_committed] = rota.LogReader(
-                self._access.servers, credentials=self._credentials(), read_committed=read_committed
+                self._access.servers, credentials=credentials_of(self._access), read_committed=read_committed
             )
         return self._readers[read_committed]
 
@@ -51,15 +51,6 @@ class RotaRecords(Records):
         # The SDK asks again for half a minute when nobody answers, as an application should. A person waits as long
         # as --timeout says.
         self._server.ask(lambda channel: AdminStub(channel).DescribeSlots, DescribeSlotsRequest())
-
-    def _credentials(self) -> rota.Credentials:
-        access = self._access
-        return rota.Credentials(
-            ca_file=access.trusted,
-            certificate_file=access.certificate_file,
-            key_file=access.key_file,
-            token_file=access.token_file,
-        )
 
     @override
     def topics(self, names: Sequence[str] = ()) -> list[Topic]:
@@ -146,7 +137,7 @@ class RotaRecords(Records):
         within_ms = self._access.timeout_s * 1000
         return rota.Producer(
             self._access.servers,
-            credentials=self._credentials(),
+            credentials=credentials_of(self._access),
             on_delivery=on_delivery,
             max_block_ms=within_ms,
             request_timeout_ms=within_ms,
@@ -163,3 +154,14 @@ class RotaRecords(Records):
 
 def _topic(found: TopicDescription) -> Topic:
     return Topic(found.name, found.partitions, found.retention_ms, found.retention_bytes)
+
+
+def credentials_of(access: Access) -> rota.Credentials:
+    """The SDK's credentials for checked flags."""
+    return rota.Credentials(
+        ca_file=access.trusted,
+        certificate_file=access.certificate_file,
+        key_file=access.key_file,
+        token_file=access.token_file,
+        insecure=access.insecure,
+    )

@@ -167,6 +167,7 @@ def credential_faults(options: "Options", servers: str) -> Iterator[str]:
     is_encrypted = given.ca_file is not None or given.certificate_file is not None
     if (
         is_encrypted
+        or given.insecure
         or is_given(options, "tls")
         or is_given(options, "tls-ca")
         or is_given(options, "insecure")

@@ -169,9 +169,11 @@ def flags(options: Options, address: str, subscription: Subscription) -> Iterato
 
 
 def credential_flags(options: Options) -> Iterator[str]:
-    """Files only."""
+    """Files, and whether a token may go without TLS; never the token itself."""
     credentials = options.credentials
     assert credentials is not None
+    if credentials.insecure:
+        yield "--insecure"
     for flag, file in (
         ("--tls-ca", credentials.ca_file),
         ("--tls-cert", credentials.certificate_file),

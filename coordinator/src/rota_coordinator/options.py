@@ -130,7 +130,9 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Who may speak to the coordinator, and how."""
     parser.add_argument(
-        "--insecure", action="store_true", help="listen beyond loopback, to anybody, without TLS if need be"
+        "--insecure",
+        action="store_true",
+        help="listen beyond loopback, to anybody, without TLS if need be; reach PostgreSQL on another machine unverified",
     )
     for flag, meaning in (
         ("tls-cert", "the server's certificate, and those above it; read again when it changes"),

@@ -25,7 +25,7 @@ from rota_coordinator.server import make_server
 from rota_coordinator.service import Service, steady_clock_ms
 from rota_coordinator.sessions import Sessions
 from rota_coordinator.slot import Shell
-from rota_coordinator.store.port import LogStore, SharedStore, Store
+from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
 from rota_coordinator.topic_log import LogShell, TopicLog
 from rota_coordinator.watch import Watchers
 
@@ -164,8 +164,10 @@ async def open_store(options: argparse.Namespace) -> Opened:
         file = sqlite.open_store(Path(rest))
         return Opened(file, rows=file if options.log else None)
     # Loaded when asked for: a coordinator on SQLite needs no PostgreSQL client.
-    from rota_coordinator.store import postgres
+    from rota_coordinator.store import postgres, postgres_tls
 
+    if not options.insecure and (refused := postgres_tls.problem(options.store)):
+        raise StoreError(refused)
     store = await postgres.open_store(options.store, options.slot_lease_ms)
     return Opened(store, shared=store)
 

@@ -8,13 +8,14 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
+from tests.support.certificates import Issued
 from tests.support.place import HERE, LOOPBACK, Network, Place
 from tests.support.postgres.programs import Programs, prepare
 from tests.support.processes import Process, ProcessFailed, current_owner, free_port
@@ -29,12 +30,14 @@ GONE_S = 10
 class Postgres:
     """One server; it can be started again after `kill` and `stop`, with its data."""
 
-    def __init__(self, data: Path, *, place: Place, port: int, durable: bool, log: Path) -> None:
+    def __init__(
+        self, data: Path, *, place: Place, port: int, log: Path, settings: Mapping[str, str | Path]
+    ) -> None:
         self.log = log
         self._data = data
         self._place = place
         self._port = port
-        self._durable = durable
+        self._settings = settings
         self._process: Process | None = None
         self._owner = current_owner()
 
@@ -70,7 +73,7 @@ class Postgres:
             programs.path("postgres"),
             *("-D", self._data, "-h", self._place.address, "-p", str(self._port)),
             *("-c", "unix_socket_directories="),
-            *("-c", f"fsync={'on' if self._durable else 'off'}"),
+            *(f"--{name}={value}" for name, value in self._settings.items()),
         ]
         self._process = Process.start(
             "PostgreSQL", command, log=self.log, env=programs.environment, owner=self._owner
@@ -114,19 +117,26 @@ class Postgres:
 
 
 @contextmanager
-def running(*, durable: bool = False, network: Network = LOOPBACK) -> Iterator[Postgres]:
+def running(
+    *, durable: bool = False, network: Network = LOOPBACK, tls: Issued | None = None
+) -> Iterator[Postgres]:
     """
     A new, empty server; it ends with the block, and with this process.
 
     Without `durable` it leaves writing to the disk to the kernel: what was committed survives the end of the
-    server, though not of the machine.
+    server, though not of the machine. With `tls` it shows that certificate, and refuses plain text.
     """
     programs = prepare()
     place, port = network.place(), free_port()
     with workdir("postgres") as folder, network.forward(place.address, port, listen=port):
         data = folder / "data"
-        _initialize(programs, data, folder / "password")
-        server = Postgres(data, place=place, port=port, durable=durable, log=logs(folder) / "postgres.log")
+        _initialize(programs, data, folder / "password", "hostssl" if tls else "host")
+        settings: dict[str, str | Path] = {"fsync": "on" if durable else "off"}
+        if tls is not None:
+            tls.key.chmod(0o600)
+            settings |= {"ssl": "on", "ssl_cert_file": tls.certificate, "ssl_key_file": tls.key}
+        log = logs(folder) / "postgres.log"
+        server = Postgres(data, place=place, port=port, log=log, settings=settings)
         try:
             server.start()
             yield server
@@ -134,7 +144,7 @@ def running(*, durable: bool = False, network: Network = LOOPBACK) -> Iterator[P
             server.end()
 
 
-def _initialize(programs: Programs, data: Path, password: Path) -> None:
+def _initialize(programs: Programs, data: Path, password: Path, connections: str) -> None:
     password.write_text(PASSWORD)
     done = subprocess.run(
         [*programs.as_ordinary_user, programs.path("initdb"), "--no-sync", "--encoding=UTF8", "--locale=C",
@@ -144,8 +154,9 @@ def _initialize(programs: Programs, data: Path, password: Path) -> None:
     if done.returncode != 0:
         raise ProcessFailed(f"initdb ended with code {done.returncode}: {done.stderr.strip()}")
     # Pods connect from other addresses than 127.0.0.1. Where it listens is what keeps strangers out.
-    with (data / "pg_hba.conf").open("a") as rules:
-        rules.write("host all all all scram-sha-256\n")
+    (data / "pg_hba.conf").write_text(
+        f"{connections} all all all scram-sha-256\n{connections} replication all all scram-sha-256\n"
+    )
 
 
 def _dsn(address: str, port: int, database: str = "postgres") -> str:

@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from rota_coordinator.store.port import StoreError
+from rota_coordinator.store.postgres_tls import remedy
 
 Result = TypeVar("Result")
 Connection = psycopg.AsyncConnection[TupleRow]
@@ -154,7 +155,7 @@ class Line:
                 f"no answer within {CONNECT_S} s" if isinstance(broken, TimeoutError) else first_line(broken)
             )
             raise StoreError(
-                f"{self._server.name} cannot be reached ({problem}); start it, or name another with --store"
+                f"{self._server.name} cannot be reached ({problem}); {remedy(problem)}"
             ) from broken
 
     def _prepared(self, work: Work[Result]) -> Work[Result]:

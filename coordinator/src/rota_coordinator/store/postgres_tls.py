@@ -1,0 +1,62 @@
+"""
+Checks that a connection to PostgreSQL leaves the machine only where libpq verifies the server's certificate and name.
+
+`program` asks before it opens the store, because the password and every committed offset cross that connection.
+`postgres_line` asks for the remedy when a connection fails.
+"""
+
+import os
+from pathlib import Path
+
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+
+from rota_coordinator.options import is_loopback
+
+VERIFIED = "verify-full"
+
+
+def problem(dsn: str) -> str:
+    """Return why the address is refused without `--insecure`, in one sentence; empty when it is not."""
+    host = unverified_host(dsn)
+    if not host:
+        return ""
+    return (
+        f"--store: PostgreSQL at {host} is on another machine, and its certificate is not verified; add "
+        f"?sslmode={VERIFIED}&sslrootcert=FILE to the address, or --insecure if you mean it"
+    )
+
+
+def unverified_host(dsn: str) -> str:
+    """
+    Return the first host of the address that is reached over the network without `sslmode=verify-full`.
+
+    What the address omits comes from the PG* variables, as libpq resolves them. The hosts of a service file are not
+    looked up: they count as remote.
+    """
+    given = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
+    settings = {**from_variables(), **given}
+    if settings.get("sslmode") == VERIFIED:
+        return ""
+    if service := given.get("service"):
+        return f"service {service}"
+    names, addresses = (settings.get(key, "").split(",") for key in ("host", "hostaddr"))
+    return next((host for host in (addresses if any(addresses) else names) if not is_local(host)), "")
+
+
+def from_variables() -> dict[str, str]:
+    """libpq's defaults: the PG* variables, the service that PGSERVICE names, then what is compiled in."""
+    found = {option.keyword.decode(): option.val for option in pq.Conninfo.get_defaults()}
+    return {key: os.fsdecode(value) for key, value in found.items() if value is not None}
+
+
+def is_local(host: str) -> bool:
+    """Return whether the host is a Unix socket, which is also libpq's default, or a loopback address."""
+    return not host or host.startswith("@") or Path(host).is_absolute() or is_loopback(host)
+
+
+def remedy(failure: str) -> str:
+    """Return what to do about a connection that failed for this reason."""
+    if "certificate" in failure:
+        return "give its authority's certificate as sslrootcert=FILE, and as the host a name that its certificate has"
+    return "start it, or name another with --store"

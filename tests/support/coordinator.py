@@ -140,6 +140,11 @@ class Coordinator:
         self._process.stop()
         return self._process.exit_code
 
+    def ends(self) -> int:
+        """The exit code, once it ended by itself."""
+        assert self._process is not None
+        return self._process.wait(within_s=START_S)
+
     @property
     def log(self) -> Path:
         """What the running process has said."""

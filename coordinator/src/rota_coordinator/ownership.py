@@ -15,7 +15,7 @@ from typing_extensions import override
 from rota_coordinator.slot import Slot, SlotState
 from rota_coordinator.slots.share import Gift, heirs, share, targets
 from rota_coordinator.slots.table import Table, empty_rows
-from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError
+from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # A slot that is handed over waits no longer than this for its heir to look.
@@ -99,6 +99,8 @@ class Sole(Ownership):
                 try:
                     await slot.start()
                     self._complaints.well(f"slot {slot.number}")
+                except StoreTakenOver:
+                    raise  # ends the process: to claim the slot back would take it from the other one
                 except StoreError as error:
                     self._complaints.about(f"slot {slot.number}", error)
         return LOOK_MS / 1000

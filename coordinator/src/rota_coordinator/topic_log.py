@@ -21,7 +21,7 @@ from rota_coordinator.log.retention import new_start
 from rota_coordinator.overload import Refusal
 from rota_coordinator.ownership import Complaints
 from rota_coordinator.slot import Slot, SlotState
-from rota_coordinator.store.port import LOG_SLOT, LogStore, StoreError
+from rota_coordinator.store.port import LOG_SLOT, LogStore, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record
 from rota_proto.log.v1 import log_pb2
@@ -124,6 +124,8 @@ class TopicLog:
             try:
                 await self.start()
                 self._complaints.well("the log")
+            except StoreTakenOver:
+                raise  # ends the process, as for a slot
             except StoreError as error:
                 self._complaints.about("the log", error)
 
@@ -280,7 +282,9 @@ class TopicLog:
 
     def _dropped(self, work: "asyncio.Future[None]") -> None:
         error = None if work.cancelled() else work.exception()
-        if error is not None:
+        if isinstance(error, StoreTakenOver):
+            self._drop(str(error))
+        elif error is not None:
             self.shell.report(f"the log: {error}; what is too old stays until the next look")
 
     def _measure(self, length: int) -> None:

@@ -22,6 +22,10 @@ class SlotLost(StoreError):
     """Somebody claimed the slot later: nothing was appended, and nothing will be under this epoch."""
 
 
+class StoreTakenOver(SlotLost):
+    """Another process writes a store that one process at a time may write: this one writes nothing more, anywhere."""
+
+
 class LeaseLost(StoreError):
     """This process was silent for too long: whatever it owned may be another's by now."""
 

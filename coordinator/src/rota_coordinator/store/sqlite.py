@@ -63,10 +63,11 @@ class SqliteStore:
 
     def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         def work(connection: apsw.Connection) -> None:
-            self._writer.check(slot, epoch)
             data, checksum = batches.encode(snapshot)
             with connection:
                 connection.execute("DELETE FROM batches WHERE slot = ?", (slot,))
+                # Behind a statement that writes, so that no other process claims the slot before the end.
+                self._writer.check(connection, slot, epoch)
                 connection.execute("INSERT INTO batches VALUES (?, 1, ?, ?)", (slot, data, checksum))
 
         return self._do(work)

@@ -53,7 +53,12 @@ class DatabaseFile:
         """Something was not written."""
         if not isinstance(error, HARMLESS):
             self._trusted = False
-        elif self._connection is not None and self._connection.in_transaction:
+        else:
+            self.roll_back()
+
+    def roll_back(self) -> None:
+        """Undo what is not committed."""
+        if self._connection is not None and self._connection.in_transaction:
             try:
                 self._connection.execute("ROLLBACK")
             except apsw.Error:

@@ -10,6 +10,7 @@ import apsw
 from rota_coordinator.log.batch import Control, Header, Row
 from rota_coordinator.log.retention import Oldest
 from rota_coordinator.store import batches
+from rota_coordinator.store.port import LOG_SLOT
 
 COLUMNS = (
     "log_id, base_offset, count, base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, "
@@ -19,6 +20,8 @@ WIDTH = COLUMNS.count(",") + 1
 HEADER = slice(1, 10)
 # All but the last one, which is the checksum of these.
 CHECKED = struct.Struct(f"<{WIDTH - 1}q")
+# In a statement that writes anyway: one of its own would cost more, see `append_batches`.
+AT_EPOCH = "EXISTS (SELECT 1 FROM slots WHERE slot = ? AND epoch = ?)"
 APPENDED_MS, CODEC, BYTES, BYTES_UNTIL, LATEST_MS, PAYLOAD_ID, PAYLOAD_CHECKSUM, CHECKSUM, DATA = range(
     10, 19
 )
@@ -55,8 +58,8 @@ class RowWriter:
         self._ends.clear()
         self._next_payload_id = 0
 
-    def insert(self, connection: apsw.Connection, rows: Sequence[Row]) -> None:
-        """Append the rows to their logs."""
+    def insert(self, connection: apsw.Connection, rows: Sequence[Row], epoch: int) -> bool:
+        """Append the rows to their logs if LOG_SLOT is at the epoch in the file; whether it is."""
         if not self._next_payload_id:
             self._next_payload_id = (
                 connection.execute("SELECT coalesce(max(payload_id), 0) + 1 FROM payloads").get or 1
@@ -77,8 +80,14 @@ class RowWriter:
                 for payload_id, row in zip(payload_ids, some, strict=True)
                 for value in self._columns(connection, row, payload_id)
             ]
-            connection.execute(f"INSERT INTO payloads VALUES {places(2, len(some))}", payloads)
+            connection.execute(
+                f"INSERT INTO payloads SELECT * FROM (VALUES {places(2, len(some))}) WHERE {AT_EPOCH}",
+                [*payloads, LOG_SLOT, epoch],
+            )
+            if not connection.changes():
+                return False
             connection.execute(f"INSERT INTO headers VALUES {places(WIDTH, len(some))}", columns)
+        return True
 
     def _columns(self, connection: apsw.Connection, row: Row, payload_id: int) -> Columns:
         end = self._ends.get(row.log_id) or end_of(connection, row.log_id)

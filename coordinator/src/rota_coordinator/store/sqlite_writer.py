@@ -7,8 +7,7 @@ one flush.
 
 import asyncio
 import threading
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +15,9 @@ from typing import Any, NamedTuple
 import apsw
 
 from rota_coordinator.log.batch import Row
+from rota_coordinator.store import sqlite_fence
 from rota_coordinator.store.appends import Append, Outcome, lost, settle, settle_all
-from rota_coordinator.store.port import LOG_SLOT, SlotLost, StoreError
+from rota_coordinator.store.port import LOG_SLOT, SlotLost, StoreError, StoreTakenOver
 from rota_coordinator.store.sqlite_file import DatabaseFile
 from rota_coordinator.store.sqlite_rows import RowWriter
 from rota_coordinator.store.sqlite_work import (
@@ -84,8 +84,10 @@ class Writer:
         # Slots with a failed append. What was decided after it must not be written without it.
         self._broken: set[int] = set()
         connection = file.connection(flush=True)
-        # As they are in the file: they are raised by this thread only.
+        # As they are in the file, as far as this process knows; a transaction that finds another one writes nothing.
         self._epochs: dict[int, int] = epochs_of(connection)
+        # Set once a transaction found an epoch that this process did not raise: the file is another's from then on.
+        self._taken: StoreTakenOver | None = None
         self._rows = RowWriter()
         # Whether the next piece waits already.
         self._shrinking = False
@@ -120,17 +122,18 @@ class Writer:
         """Wait for the end, after it was put."""
         self._thread.join()
 
-    def check(self, slot: int, epoch: int) -> None:
-        """The slot is at that epoch, and whole; called in jobs."""
+    def check(self, connection: apsw.Connection, slot: int, epoch: int) -> None:
+        """The slot is at that epoch, here and in the file, and whole; called in jobs, within their transactions."""
         if slot in self._broken or self._epochs.get(slot) != epoch:
             raise lost(slot, epoch)
+        sqlite_fence.check(connection, str(self._path), {slot: epoch})
 
     def claim(self, connection: apsw.Connection, slot: int) -> int:
         """A new epoch; called in a job. With it the slot is whole again."""
         # Until it is known that this was written.
         self._broken.add(slot)
-        raised = "INSERT INTO slots VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
-        self._epochs[slot] = int(connection.execute(raised, (slot,)).get)
+        known = self._epochs.pop(slot, None)
+        self._epochs[slot] = sqlite_fence.claim(connection, str(self._path), slot, known)
         self._broken.discard(slot)
         return self._epochs[slot]
 
@@ -200,6 +203,8 @@ class Writer:
         return outcomes
 
     def _loss(self, part: Part) -> SlotLost | None:
+        if self._taken is not None:
+            return self._taken
         if part.slot in self._broken or self._epochs.get(part.slot) != part.epoch:
             return lost(part.slot, part.epoch)
         return None
@@ -209,14 +214,18 @@ class Writer:
             connection = self._file.connection(flush=commit.flush)
             batches = {slot: b"".join(data) for slot, data in commit.batches.items()}
             if not commit.rows:
-                append_batches(connection, batches)
+                sqlite_fence.append_batches(connection, str(self._path), self._epochs, batches)
                 return None
             connection.execute("BEGIN IMMEDIATE")
-            append_batches(connection, batches)
-            self._rows.insert(connection, commit.rows)
+            sqlite_fence.append_batches(connection, str(self._path), self._epochs, batches)
+            if not self._rows.insert(connection, commit.rows, self._epochs[LOG_SLOT]):
+                held = {LOG_SLOT: self._epochs[LOG_SLOT]}
+                raise sqlite_fence.taken_over(connection, str(self._path), held)
             connection.execute("COMMIT")
         except apsw.Error as broken:
             return self._failed(broken)
+        except StoreTakenOver as taken:
+            return self._give_up(taken)
         except StoreError as broken:
             return broken
         except Exception as broken:  # noqa: BLE001  a fault of ours; if the thread ended, all would wait for ever
@@ -230,15 +239,24 @@ class Writer:
         self._file.failed(error)
         return StoreError(f"{self._path} could not be written ({error}); see to the disk")
 
+    def _give_up(self, taken: StoreTakenOver) -> StoreTakenOver:
+        """Another coordinator writes the file: undo what is not committed, and write nothing more."""
+        self._taken = taken
+        self._file.roll_back()
+        return taken
+
     def _drop(self, drop: Drop) -> None:
         """Some of it; the rest when others had their turn."""
         error: StoreError | None = None
         try:
-            if LOG_SLOT in self._broken and not drop.begun:
+            if self._taken is not None:
+                raise self._taken
+            if LOG_SLOT not in self._epochs or (LOG_SLOT in self._broken and not drop.begun):
                 # Perhaps that these rows may go was what could not be written.
                 raise StoreError(f"log {drop.log_id} keeps its rows: slot {LOG_SLOT} is to be claimed first")
             connection = self._file.connection(flush=False)
             connection.execute("BEGIN IMMEDIATE")
+            sqlite_fence.check(connection, str(self._path), {LOG_SLOT: self._epochs[LOG_SLOT]})
             more = self._rows.drop(connection, drop.log_id, drop.before_offset)
             connection.execute("COMMIT")
             if more:
@@ -247,6 +265,8 @@ class Writer:
             self._shrink()
         except apsw.Error as broken:
             error = self._failed(broken)
+        except StoreTakenOver as taken:
+            error = self._give_up(taken)
         except StoreError as broken:
             error = broken
         finally:
@@ -278,9 +298,13 @@ class Writer:
     def _finish(self, job: Job) -> None:
         result, error = None, None
         try:
+            if self._taken is not None:
+                raise self._taken
             result = job.work(self._file.connection(flush=True))
         except apsw.Error as broken:
             error = self._failed(broken)
+        except StoreTakenOver as taken:
+            error = self._give_up(taken)
         except StoreError as broken:
             error = broken
         self._loop.call_soon_threadsafe(settle, job.done, result, error)
@@ -303,22 +327,3 @@ def pages_of(commit: Commit) -> int:
     """About how many pages it wrote."""
     pieces = len(commit.batches) + len(commit.rows)
     return PAGES_EACH * pieces + sum(map(bytes_of, commit.parts)) // PAGE_BYTES
-
-
-def append_batches(connection: apsw.Connection, data: Mapping[int, bytes]) -> None:
-    """
-    Append one batch to each of the slots.
-
-    One statement, and a transaction by itself if there is no other: this thread gives Python's lock away at each step
-    of a statement, and gets it back only when the loop's thread, which has much to do just then, next lets it go.
-    """
-    if not data:
-        return
-    values = [value for slot, batch in data.items() for value in (slot, batch, zlib.crc32(batch))]
-    connection.execute(
-        f"WITH new (slot, data, checksum) AS (VALUES {', '.join(['(?, ?, ?)'] * len(data))}) "
-        "INSERT INTO batches "
-        "SELECT slot, coalesce((SELECT max(sequence) FROM batches WHERE slot = new.slot), 0) + 1, data, checksum "
-        "FROM new",
-        values,
-    )

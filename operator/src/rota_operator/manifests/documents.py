@@ -23,8 +23,9 @@ class Wrong(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """As it is said, and as editors jump to it."""
-        return f"{self.file}:{self.line}: {self.sentence}"
+        """As it is said, and as editors jump to it; without the terminal's own commands, which names could hold."""
+        said = f"{self.file}:{self.line}: {self.sentence}"
+        return "".join(each if each.isprintable() else _escaped(each) for each in said)
 
 
 class InvalidManifest(Exception):
@@ -147,6 +148,10 @@ class _Reader:
 
     def _refuse(self, node: yaml.Node, sentence: str) -> Never:
         raise InvalidManifest([Wrong(self._file, _line(node), sentence)])
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def _line(node: yaml.Node) -> int:

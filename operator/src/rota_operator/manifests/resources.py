@@ -15,6 +15,9 @@ from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
 from rota_operator.spec.reading import InvalidSpec, Path, dotted, read_part, read_spec
 
 WORKLOADS = ("Deployment", "StatefulSet")
+# Kinds whose names become values of labels; and of files and sockets, whose paths cannot be long.
+LABELLED = (KIND, *WORKLOADS)
+LABEL_LENGTH_MAX = 63
 API_VERSIONS = {
     KIND: f"{GROUP}/{VERSION}",
     "Deployment": "apps/v1",
@@ -111,6 +114,10 @@ class _Gathering:
         if metadata.name is None:
             self._say(document, ("metadata", "name"), "metadata.name is missing: give it")
             return None
+        if document.kind in LABELLED and len(metadata.name) > LABEL_LENGTH_MAX:
+            too_long = f"metadata.name is too long for a label: give at most {LABEL_LENGTH_MAX} characters"
+            self._say(document, ("metadata", "name"), too_long)
+            return None
         name = Name(metadata.namespace, metadata.name)
         if (document.kind, name) in self._seen:
             self._say(
@@ -127,7 +134,7 @@ class _Gathering:
         elif kind in WORKLOADS:
             self._check_fields(document, "spec", "status")
             spec = read_part(WorkloadSpec, document.value.get("spec", {}), ("spec",))
-            self.workloads[name] = Workload(name, kind, spec, document)
+            self._add_workload(Workload(name, kind, spec, document))
         else:
             held = {
                 each: said
@@ -139,6 +146,16 @@ class _Gathering:
                 self.secrets[name] = self._secret(document, texts)
             else:
                 self.config_maps[name] = texts.data
+
+    def _add_workload(self, workload: Workload) -> None:
+        """Refuse a second one of that name: files, sockets and reports of replicas are told apart without kind and namespace."""
+        other = next((each for each in self.workloads.values() if each.name.name == workload.name.name), None)
+        if other is None:
+            self.workloads[workload.name] = workload
+            return
+        called = f"the replicas of {_called(other.kind, other.name)} have these names"
+        remedy = "rename one, or run them with two commands and --home folders"
+        self._say(workload.document, ("metadata", "name"), f"metadata.name: {called}: {remedy}")
 
     def _secret(self, document: Document, texts: Texts) -> Mapping[str, bytes]:
         found = {key: text.encode() for key, text in texts.string_data.items()}
@@ -203,16 +220,10 @@ class _Gathering:
     def _check_container(self, workload: Workload, container: Container, path: Path) -> None:
         for asked in keys_of(container):
             place = Name(workload.name.namespace, asked.name)
-            held: Mapping[str, object] | None = (
-                self.secrets if asked.kind == "Secret" else self.config_maps
-            ).get(place)
-            if asked.optional or (held is not None and (asked.key is None or asked.key in held)):
-                continue
-            key = "" if asked.key is None or held is None else f" with the key {asked.key}"
-            at = (*path, *asked.path)
-            self._say(
-                workload.document, at, f"{dotted(at)}: there is no {_called(asked.kind, place)}{key}: give it"
-            )
+            held = self.secrets.get(place) if asked.kind == "Secret" else self.config_maps.get(place)
+            if wrong := _wrong_with(asked, place, held):
+                at = (*path, *asked.path)
+                self._say(workload.document, at, f"{dotted(at)}: {wrong}")
 
     def _say(self, document: Document, path: Path, sentence: str) -> None:
         self.wrong.append(document.wrong(path, sentence))
@@ -246,6 +257,20 @@ def keys_of(container: Container) -> Iterator[Asked]:
         ):
             if part is not None:
                 yield Asked(kind, part.name, part.key, part.optional, ("env", number, "valueFrom", word))
+
+
+def _wrong_with(asked: Asked, place: Name, held: Mapping[str, str | bytes] | None) -> str:
+    """Why what is asked for cannot be had, in a sentence; empty: it can, or need not."""
+    called = _called(asked.kind, place)
+    if held is None:
+        return "" if asked.optional else f"there is no {called}: give it"
+    if asked.key is not None and asked.key not in held:
+        return "" if asked.optional else f"there is no {called} with the key {asked.key}: give it"
+    keys = held if asked.key is None else [asked.key]
+    if with_nul := [key for key in keys if isinstance(value := held[key], bytes) and 0 in value]:
+        listed = ", ".join(with_nul)
+        return f"{called} has NUL in {listed}, which no environment variable can hold: give other keys"
+    return ""
 
 
 def _called(kind: str, name: Name) -> str:

@@ -11,7 +11,17 @@ from pydantic import Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from rota_operator.spec.declaring import Part, Rule
-from rota_operator.spec.scalars import Count, Name
+from rota_operator.spec.names import (
+    ContainerName,
+    DataKey,
+    LabelKey,
+    LabelValue,
+    Namespace,
+    ResourceName,
+    VariableName,
+    VariablePrefix,
+)
+from rota_operator.spec.scalars import Count
 
 Element = TypeVar("Element")
 # What passed a validator of ours is no JSON any more, whose lists would be taken.
@@ -38,8 +48,8 @@ class KubernetesPart(Part):
 class KeyOf(Part):
     """A key of a Secret or a ConfigMap."""
 
-    name: Name
-    key: Name
+    name: ResourceName
+    key: DataKey
     optional: bool = Field(default=False)
 
 
@@ -71,7 +81,7 @@ class ValueFrom(Part):
 class Variable(Part):
     """One variable of the environment."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    name: VariableName
     value: str = Field(default="")
     value_from: ValueFrom | None = Field(default=None)
 
@@ -79,14 +89,14 @@ class Variable(Part):
 class NameOf(Part):
     """A Secret or a ConfigMap."""
 
-    name: Name
+    name: ResourceName
     optional: bool = Field(default=False)
 
 
 class VariablesFrom(Part):
     """All keys of a Secret or a ConfigMap."""
 
-    prefix: str = Field(default="")
+    prefix: VariablePrefix = Field(default="")
     secret_ref: NameOf | None = Field(default=None)
     config_map_ref: NameOf | None = Field(default=None)
 
@@ -110,7 +120,7 @@ class Container(KubernetesPart):
     )
     refused: ClassVar[frozenset[str]] = frozenset(["lifecycle", "volumeMounts"])
 
-    name: Name
+    name: ContainerName
     command: Many[str] = Field(default=())
     args: Many[str] = Field(default=())
     env: Many[Variable] = Field(default=())
@@ -170,10 +180,10 @@ class Metadata(KubernetesPart):
         ]
     )
 
-    name: Name | None = Field(default=None)
-    namespace: Name = Field(default="default")
-    labels: dict[str, str] = Field(default={})
-    annotations: dict[str, str] = Field(default={})
+    name: ResourceName | None = Field(default=None)
+    namespace: Namespace = Field(default="default")
+    labels: dict[LabelKey, LabelValue] = Field(default={})
+    annotations: dict[LabelKey, str] = Field(default={})
 
 
 class PodTemplate(Part):
@@ -188,8 +198,8 @@ class Texts(KubernetesPart):
 
     passed_over: ClassVar[frozenset[str]] = frozenset(["immutable", "type"])
 
-    data: dict[str, str] = Field(default={})
-    string_data: dict[str, str] = Field(default={})
+    data: dict[DataKey, str] = Field(default={})
+    string_data: dict[DataKey, str] = Field(default={})
 
 
 class WorkloadSpec(KubernetesPart):

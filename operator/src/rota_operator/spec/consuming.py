@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.declaring import Part, Rule
-from rota_operator.spec.scalars import Count, Duration, Instant, Name, Seconds, Topic
+from rota_operator.spec.names import OptionalLabelKey, ResourceName
+from rota_operator.spec.scalars import Count, Duration, Instant, Name, OptionalTopic, Seconds, Topic
 
 # As the brokers' own limits are: group.min.session.timeout.ms and group.max.session.timeout.ms.
 SESSION_MIN_S, SESSION_MAX_S = 6, 1800
@@ -31,7 +32,7 @@ class Membership(Part):
         description="Without a verdict for so long on what it holds, an application loses its partitions.",
     )
     static: bool = Field(default=False, description="Keep a replica's partitions over its restarts.")
-    rack_topology_key: str = Field(
+    rack_topology_key: OptionalLabelKey = Field(
         default="topology.kubernetes.io/zone",
         description="The node's label that names its rack, for strategies that mind racks.",
     )
@@ -83,7 +84,7 @@ class ResetTo(Part):
     by_duration: Duration | None = Field(
         default=None, description="The first record that is no older than this."
     )
-    from_config_map: Name | None = Field(
+    from_config_map: ResourceName | None = Field(
         default=None, description="The plan in this ConfigMap, as a dry run writes it."
     )
 
@@ -162,9 +163,8 @@ class Delivery(Part):
         default="exponential", description="How the wait before a retry grows."
     )
     backoff_delay: Duration = Field(default="PT0.5S", description="The wait before the first retry.")
-    dead_letter_topic: str = Field(
+    dead_letter_topic: OptionalTopic = Field(
         default="",
-        max_length=249,
         description="Where records go that have failed for good; empty: they stop their partition.",
     )
     http: Http = Field(default=Http(), description="With mode http.")

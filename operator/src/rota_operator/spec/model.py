@@ -2,12 +2,13 @@
 `kubectl explain`.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from rota_operator.spec.consuming import Assignment, Delivery, Membership, Offsets
 from rota_operator.spec.declaring import Change, Part, Rule
+from rota_operator.spec.names import GroupId
 from rota_operator.spec.scalars import Address, Count, Seconds, Topic
 from rota_operator.spec.servers import Auth
 from rota_operator.spec.workload import Autoscaling, PodDisruptionBudget, ScaleTargetRef, Sidecar, Spark
@@ -57,7 +58,7 @@ class ConsumerGroupSpec(Part):
         max_length=1024,
         description="With coordination Rota over records of Kafka: the coordinator, as rota://HOST:PORT.",
     )
-    group_id: Annotated[str, StringConstraints(min_length=1, max_length=249)] | None = Field(
+    group_id: GroupId | None = Field(
         default=None, description="The group's name; none: <namespace>.<name>. It cannot be changed."
     )
     topics: tuple[Topic, ...] = Field(default=(), max_length=1000, description="What is read.")

@@ -1,7 +1,7 @@
 """A manifest becomes a value, or every reason why it does not: each with the path of its field, as a sentence."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from rota_operator.spec.declaring import Part
 from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.names import EXPECTED
 
 Some = TypeVar("Some", bound=Part)
 Path = tuple[str | int, ...]
@@ -36,6 +37,8 @@ WORDS = {
     "rule": "{wrong}",
 }
 INPUT_LENGTH_MAX = 80
+NUL = "\0"
+UNUSABLE = "has a character that cannot be used: remove NUL and lone surrogates, which no argument, variable or request can hold"
 
 
 class Problem(NamedTuple):
@@ -60,6 +63,8 @@ class InvalidSpec(Exception):
 
 def read_part(kind: type[Some], written: object, at: Path) -> Some:
     """What stands at that path of a manifest. Raises InvalidSpec."""
+    if unusable := [Problem(path, UNUSABLE) for path in _unusable(written, at)]:
+        raise InvalidSpec(unusable)
     try:
         return kind.model_validate_json(json.dumps(written))
     except ValidationError as error:
@@ -79,6 +84,20 @@ def check_change(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
         raise InvalidSpec(wrong)
 
 
+def _unusable(written: object, at: Path) -> Iterator[Path]:
+    """Paths of texts, and of fields whose name is one, that no process or request can be given."""
+    if isinstance(written, str):
+        if NUL in written or (not written.isascii() and written != written.encode(errors="replace").decode()):
+            yield at
+    elif isinstance(written, dict):
+        for name, value in written.items():
+            yield from _unusable(name, (*at, name))
+            yield from _unusable(value, (*at, name))
+    elif isinstance(written, list):
+        for number, value in enumerate(written):
+            yield from _unusable(value, (*at, number))
+
+
 def _follows(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
     """A list whose elements are wrong has too few of them only because of that."""
     place = error["loc"]
@@ -89,8 +108,12 @@ def _follows(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
 
 def _problem(error: ErrorDetails, at: Path) -> Problem:
     facts = {"input": _shown(error["input"]), **error.get("ctx", {})}
+    # Of the name of a field that is wrong pydantic adds that it is one.
+    path = (*at, *(each for each in error["loc"] if each != "[key]"))
+    if (expected := EXPECTED.get(facts.get("pattern", ""))) is not None:
+        return Problem(path, f"must be {expected}; it is {facts['input']}")
     words = WORDS.get(error["type"], error["msg"])
-    return Problem((*at, *error["loc"]), words.format(**facts) if error["type"] in WORDS else words)
+    return Problem(path, words.format(**facts) if error["type"] in WORDS else words)
 
 
 def _shown(value: object) -> str:

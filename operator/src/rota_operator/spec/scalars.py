@@ -21,6 +21,7 @@ def int_or_text(value: object) -> int | str:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
+OptionalTopic = Annotated[str, StringConstraints(max_length=249, pattern=r"^[a-zA-Z0-9._-]*$")]
 Address = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 # ISO 8601, of the parts that have one length only.
 Duration = Annotated[

@@ -5,14 +5,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.declaring import Part, Rule
-from rota_operator.spec.scalars import Name
+from rota_operator.spec.names import DataKey, ResourceName
 
 
 class SecretKey(Part):
     """A key of a Secret in the group's namespace."""
 
-    name: Name = Field(description="The Secret.")
-    key: Name = Field(description="The key in it.")
+    name: ResourceName = Field(description="The Secret.")
+    key: DataKey = Field(description="The key in it.")
 
 
 class Tls(Part):

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.declaring import Part, Rule
-from rota_operator.spec.scalars import Count, IntOrText, Name, Seconds, Share
+from rota_operator.spec.names import OptionalContainerName, ResourceName
+from rota_operator.spec.scalars import Count, IntOrText, Seconds, Share
 
 
 class ScaleTargetRef(Part):
@@ -14,7 +15,7 @@ class ScaleTargetRef(Part):
 
     api_version: Literal["apps/v1"] = Field(default="apps/v1", description="Of the workload.")
     kind: Literal["Deployment", "StatefulSet"] = Field(default="Deployment", description="Of the workload.")
-    name: Name = Field(description="Of the workload, in the group's namespace.")
+    name: ResourceName = Field(description="Of the workload, in the group's namespace.")
 
 
 class Resources(Part):
@@ -31,7 +32,7 @@ class Sidecar(Part):
         default="",
         description="Its image; empty: the operator's own version, pinned when the group is first seen.",
     )
-    container: str = Field(
+    container: OptionalContainerName = Field(
         default="", description="The container that consumes; empty: the only one, or the first."
     )
     termination_drain_seconds: Seconds = Field(

@@ -5,6 +5,9 @@ The claim: for one machine nothing is lost by leaving Kafka out. A million recor
 fetched, each in a process of its own beside its server; then single records go from a sender to a reader who waits.
 Both acknowledge when the record is safe from a crash of the process (`acks=1`): flushing is measured apart, because a
 Kafka broker does not flush.
+
+What it costs to check each batch before it is appended is measured beside the same coordinator without the check, with
+records of different lengths: a column of equal lengths costs nothing to check.
 """
 
 import statistics
@@ -30,6 +33,10 @@ MANY = 5_000
 SINGLES = 500
 WARM_UP = 50
 WITHIN_S = 60
+UNEVEN = [b"v" * (50 + number % 101) for number in range(MANY)]
+CHECK_ROUNDS = 7
+UNCHECKED = "tests.support.unchecked_log"
+CHECK_GOAL = page.at_most(1.03)
 PRODUCE_GOAL = page.at_least(1)
 CONSUME_GOAL = page.at_least(0.8)
 TUNED = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 500}
@@ -60,9 +67,8 @@ def rota_send(address: str, acks: rota.producer.options.Acks) -> None:
         producer.flush()
 
 
-def rota_send_many(address: str) -> None:
+def rota_send_many(address: str, values: Sequence[bytes] = (VALUE,) * MANY) -> None:
     """Five thousand at a time."""
-    values = [VALUE] * MANY
     with rota.Producer(address, acks=1, enable_idempotence=False) as producer:
         for _ in range(RECORDS // MANY):
             producer.send_many(TOPIC, values)
@@ -198,6 +204,34 @@ def of_rota() -> Round:
         )
 
 
+class Checked(NamedTuple):
+    """What it took to append all records of different lengths."""
+
+    seconds: float
+    processor_s: float
+
+
+def appended(program: str) -> Checked:
+    """On a coordinator of its own."""
+    with servers.rota(partitions=1, program=program) as server:
+        before_s, began = server.processor_s(), time.perf_counter()
+        rota_send_many(f"rota://{server.address}", UNEVEN)
+        return Checked(time.perf_counter() - began, server.processor_s() - before_s)
+
+
+def cost_of_check() -> list[page.Line]:
+    """With and without the check, in turn."""
+    rounds = [(appended("rota_coordinator"), appended(UNCHECKED)) for _ in range(CHECK_ROUNDS)]
+    lines = []
+    for index, what in enumerate(("time to append, batches checked", "server's work to append, checked")):
+        with_, without = ([pair[side][index] for pair in rounds] for side in (0, 1))
+        ratio = page.median_ratio(zip(with_, without, strict=True))
+        mine, other = statistics.median(with_), statistics.median(without)
+        judged = page.judged(CHECK_GOAL, ratio)
+        lines.append(page.Line(what, f"{mine:.2f} s", f"unchecked {other:.2f} s", ratio, judged))
+    return lines
+
+
 def of_kafka() -> Round:
     """The same on a broker."""
     with servers.kafka(0, partitions=1) as broker:
@@ -222,6 +256,7 @@ def main() -> None:
             times("one record, half of them within", 0, mine, other),
             times("one record, 99 of 100 within", 1, mine, other),
             memory(mine, other),
+            *cost_of_check(),
         ]
     )
 

@@ -28,10 +28,12 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def rota(flags: Sequence[str] = (), *, partitions: int = 6) -> Iterator[Server]:
+def rota(
+    flags: Sequence[str] = (), *, partitions: int = 6, program: str = "rota_coordinator"
+) -> Iterator[Server]:
     """Rota's coordinator on a new file, as it is set up when nobody says otherwise."""
     with workdir("coordinator") as folder:
-        coordinator = Coordinator(folder, flags)
+        coordinator = Coordinator(folder, flags, program=program)
         coordinator.start()
         coordinator.make_topic(TOPIC, partitions)
         try:

@@ -11,6 +11,7 @@ from rota_coordinator.log.log import Log
 from rota_coordinator.log.partition import Partition
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
+from rota_proto.log.columns import Columns, pack
 from rota_proto.log.v1 import log_pb2 as pb
 
 T = TypeVar("T")
@@ -212,7 +213,7 @@ def batch(producer: Producer = NOBODY, sequence: int = -1, records: int = 1) -> 
     """Some records."""
     return pb.RecordBatch(
         count=records,
-        payload=b"?" * records,
+        payload=pack(Columns(values=[b"?"] * records), records, START_MS),
         base_timestamp_ms=START_MS,
         max_timestamp_ms=START_MS,
         producer_id=producer.producer_id,

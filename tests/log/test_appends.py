@@ -22,9 +22,9 @@ def test_offsets_are_given_in_the_order_of_the_calls() -> None:
     )
     assert engine.produce(records=4).base_offset == 5
     assert [(row.header.base_offset, row.header.count, row.payload) for row in engine.rows] == [
-        (0, 3, b"???"),
-        (3, 2, b"??"),
-        (5, 4, b"????"),
+        (0, 3, batch(records=3).payload),
+        (3, 2, batch(records=2).payload),
+        (5, 4, batch(records=4).payload),
     ]
 
 
@@ -48,14 +48,14 @@ def change(**fields: int | bytes) -> Callable[[pb.RecordBatch], None]:
         (change(base_sequence=-1), codes.INVALID_RECORD),
         (change(producer_id=-1, transactional=True), codes.INVALID_RECORD),
         (change(max_timestamp_ms=START_MS - 1), codes.INVALID_TIMESTAMP),
-        (change(payload=b"?" * 11), codes.MESSAGE_TOO_LARGE),
-        (change(payload=b"?" * 10), codes.NONE),
+        (change(payload=batch().payload + b"?"), codes.MESSAGE_TOO_LARGE),
+        (change(payload=batch().payload), codes.NONE),
     ],
 )
 def test_a_batch_must_be_what_the_log_can_keep(
     wrong: Callable[[pb.RecordBatch], None], error: codes.ErrorCode.ValueType
 ) -> None:
-    engine = Engine(LogConfig(batch_bytes_max=10))
+    engine = Engine(LogConfig(batch_bytes_max=len(batch().payload)))
     engine.create()
     producer = engine.init("")
     good, bad = batch(producer, 0), batch(producer, 1)

@@ -61,6 +61,27 @@ def test_what_is_appended_is_read_in_order(address: str) -> None:
     tell(address, story)
 
 
+def test_a_batch_that_cannot_be_read_is_refused_in_a_sentence_and_its_neighbours_are_appended(
+    address: str,
+) -> None:
+    async def story(talk: Conversation) -> None:
+        await talk.make("poisoned", partitions=2)
+        bad = batch([b"a", b"b"])
+        bad.payload = b"garbage"
+        parts = [
+            pb.ProduceRequest.Partition(topic="poisoned", index=0, batches=[batch([b"a"]), bad]),
+            pb.ProduceRequest.Partition(topic="poisoned", index=1, batches=[batch([b"good"])]),
+        ]
+        refused, taken = (await talk.log.Produce(pb.ProduceRequest(partitions=parts))).partitions
+        assert refused.error_code == codes.CORRUPT_MESSAGE
+        assert "columns of an unknown kind" in refused.error_message
+        assert (taken.error_code, taken.error_message, taken.base_offset) == (codes.NONE, "", 0)
+        assert await talk.values("poisoned", index=0) == []
+        assert await talk.values("poisoned", index=1) == [b"good"]
+
+    tell(address, story)
+
+
 def test_what_is_not_there_has_an_error_of_its_own(address: str) -> None:
     async def story(talk: Conversation) -> None:
         topic_id = await talk.make("there")

@@ -177,7 +177,11 @@ class FaultyLog:
             # The first partition alone; the others are served.
             first, *others = request.partitions
             refused = pb.ProduceResponse.Partition(
-                topic=first.topic, index=first.index, error_code=code, base_offset=-1
+                topic=first.topic,
+                index=first.index,
+                error_code=code,
+                base_offset=-1,
+                error_message="refused on purpose",
             )
             effects = Effects()
             served = [self._log.append(part, request.transactional_id, 1, effects) for part in others]

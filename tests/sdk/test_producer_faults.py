@@ -104,7 +104,9 @@ def test_an_error_that_stays_fails_the_record_and_leaves_no_gap(
     log.fail("Produce", None, codes.INVALID_RECORD)
 
     producer.send(TOPIC, b"a", partition=0).result(WITHIN_S)
-    assert isinstance(producer.send(TOPIC, b"b", partition=0).exception(WITHIN_S), errors.InvalidRecord)
+    refused = producer.send(TOPIC, b"b", partition=0).exception(WITHIN_S)
+    assert isinstance(refused, errors.InvalidRecord)
+    assert str(refused) == "orders[0]: refused on purpose (INVALID_RECORD)"
     assert producer.send(TOPIC, b"c", partition=0).result(WITHIN_S).offset == 1
     assert [sequence for *_, sequence in log.batches()] == [0, 1, 1]
 

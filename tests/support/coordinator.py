@@ -153,9 +153,11 @@ class Coordinator:
 
 
 @contextmanager
-def serving(folder: Path, flags: Sequence[str] = QUICK) -> Iterator[Coordinator]:
+def serving(
+    folder: Path, flags: Sequence[str] = QUICK, *, program: str = "rota_coordinator"
+) -> Iterator[Coordinator]:
     """A coordinator that serves, and stops in the end."""
-    coordinator = Coordinator(folder, flags)
+    coordinator = Coordinator(folder, flags, program=program)
     coordinator.start()
     try:
         yield coordinator

@@ -61,7 +61,7 @@ class Lookups:
             try:
                 place = columns.first_at(row.payload, header.count, header.base_timestamp_ms, timestamp_ms)
             except columns.MalformedPayload:
-                # As it was sent: the log never looks into a batch before it has to.
+                # Of an older version, which did not check what it appended.
                 reply.error_code = codes.CORRUPT_MESSAGE
                 return
             if place is not None:

@@ -165,14 +165,6 @@ def refused_in_callback() -> IllegalState:
     )
 
 
-def buffer_exhausted(max_block_s: float) -> BufferExhausted:
-    """What `send` says when there was no room for too long."""
-    return BufferExhausted(
-        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, give it more buffer_memory, "
-        "or see whether the server keeps up"
-    )
-
-
 # Of the server
 
 
@@ -439,6 +431,12 @@ class UnknownLeaderEpoch(RotaError):
 
     code = 75
     retriable = True
+
+
+class UnsupportedCompressionType(RotaError):
+    """the server cannot read records in this layout; update it, or write with an older client"""
+
+    code = 76
 
 
 class FencedInstanceId(RotaError):

@@ -76,6 +76,7 @@ OF_OTHERS: frozenset[Error] = frozenset(
         pb.GROUP_ID_NOT_FOUND,
         pb.FENCED_LEADER_EPOCH,
         pb.UNKNOWN_LEADER_EPOCH,
+        pb.UNSUPPORTED_COMPRESSION_TYPE,
         pb.OFFSET_NOT_AVAILABLE,
         pb.GROUP_SUBSCRIBED_TO_TOPIC,
         pb.INVALID_RECORD,

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from rota_coordinator.log import transactions
+from rota_coordinator.log import content, transactions
 from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
-from rota_coordinator.log.config import EPOCH_MAX, LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.log.sequences import Duplicate, Known, Refused, judge, noted
@@ -46,7 +45,7 @@ def append(
     reply.log_start_offset = partition.start
     plan = judge_all(state, partition, asked, transactional_id, now_ms)
     if isinstance(plan, Refused):
-        reply.error_code = plan.error
+        reply.error_code, reply.error_message = plan.error, plan.message
         return reply
     reply.base_offset = plan.base_offset
     if plan.accepted:
@@ -70,10 +69,12 @@ def judge_all(
     for batch in asked.batches:
         row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)
         header = row.header
-        error = malformed(row, state.config) or transactions.batch_error(state, transactional_id, header)
-        if not error and header.transactional and not state.may_write_to(header.producer_id, row.log_id):
-            error = codes.TRANSACTION_ABORTABLE
-        refused = Refused(error) if error else place(plan, partition, row)
+        refused = content.malformed(row, state.config)
+        if refused is None:
+            error = transactions.batch_error(state, transactional_id, header)
+            if not error and header.transactional and not state.may_write_to(header.producer_id, row.log_id):
+                error = codes.TRANSACTION_ABORTABLE
+            refused = Refused(error) if error else place(plan, partition, row)
         if refused is not None:
             return refused
     return plan if plan.base_offset != NOWHERE else Refused(codes.INVALID_RECORD)
@@ -114,19 +115,3 @@ def header_of(batch: pb.RecordBatch, base_offset: int) -> Header:
         transactional=batch.transactional,
         control=Control.COMMIT if batch.control else Control.RECORDS,
     )
-
-
-def malformed(row: Row, config: LogConfig) -> codes.ErrorCode.ValueType:
-    """What is wrong with the batch, whoever sends it."""
-    header = row.header
-    if header.control is not Control.RECORDS or header.count < 1 or header.producer_id < NO_PRODUCER:
-        # Markers are the log's own.
-        return codes.INVALID_RECORD
-    if header.producer_id == NO_PRODUCER:
-        if header.transactional:
-            return codes.INVALID_RECORD
-    elif not 0 <= header.producer_epoch <= EPOCH_MAX or header.base_sequence < 0:
-        return codes.INVALID_RECORD
-    if header.max_timestamp_ms < header.base_timestamp_ms:
-        return codes.INVALID_TIMESTAMP
-    return codes.MESSAGE_TOO_LARGE if len(row.payload) > config.batch_bytes_max else codes.NONE

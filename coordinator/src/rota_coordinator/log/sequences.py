@@ -29,6 +29,8 @@ class Refused(NamedTuple):
     """The batch may not be appended."""
 
     error: pb.ErrorCode.ValueType
+    # One sentence where the error's name does not say enough.
+    message: str = ""
 
 
 class Known(NamedTuple):

@@ -1,8 +1,9 @@
 """
 How records lie in the payload of a `RecordBatch` with codec 0: column by column.
 
-Whoever sends or reads records calls `pack` and `unpack`; the log calls `first_at` to find a time, and never looks
-further. All work is done on whole columns, because a statement for each record costs more than all the rest.
+Whoever sends or reads records calls `pack` and `unpack`; the log calls `verify` before it appends a batch, and
+`first_at` to find a time. All work is done on whole columns, because a statement for each record costs more than all
+the rest.
 
     payload   = flags (1 byte), then the columns whose flag is set, in this order
     timestamps = numbers: what to add to the batch's base timestamp. Left out when that is 0 for all
@@ -94,6 +95,34 @@ def unpack(payload: bytes, count: int, base_timestamp_ms: int) -> Columns:
     return Columns(values, keys, times, headers)
 
 
+def verify(payload: bytes, count: int, base_timestamp_ms: int) -> int:
+    """
+    Check that `unpack` takes these bytes, without making a record; the latest timestamp in milliseconds.
+
+    A column of equal numbers costs nothing, another one about 20 ns for each record. Raises MalformedPayload.
+
+    >>> verify(pack(Columns(timestamps_ms=[5, 7]), 2, 5), 2, 5)
+    7
+    """
+    reader = _Reader(payload)
+    flags = reader.flags(count)
+    latest_ms = base_timestamp_ms
+    if flags & TIMESTAMPS:
+        low, high = reader.span(count)
+        _check_times(base_timestamp_ms, low, high)
+        latest_ms += high
+    for flag in (KEYS, VALUES):
+        if flags & flag:
+            reader.skip_blobs(count)
+    if flags & HEADERS:
+        low, total = reader.lengths(count)
+        _check_header_counts(low, total)
+        reader.check_names(total)
+        reader.skip_blobs(total)
+    reader.check_end()
+    return latest_ms
+
+
 def first_at(payload: bytes, count: int, base_timestamp_ms: int, timestamp_ms: int) -> tuple[int, int] | None:
     """Index and timestamp of the first record at or after a time; None when all are earlier."""
     reader = _Reader(payload)
@@ -137,24 +166,37 @@ def _packed_blobs(blobs: Sequence[bytes | None]) -> list[bytes]:
 def _timestamps(reader: "_Reader", flags: int, count: int, base_timestamp_ms: int) -> Sequence[int] | None:
     if not flags & TIMESTAMPS:
         return None
-    return [base_timestamp_ms + delta for delta in reader.numbers(count)]
+    deltas = reader.numbers(count)
+    _check_times(base_timestamp_ms, min(deltas), max(deltas))
+    return [base_timestamp_ms + delta for delta in deltas]
+
+
+def _check_times(base_timestamp_ms: int, low: int, high: int) -> None:
+    if not -(1 << 63) <= base_timestamp_ms + low <= base_timestamp_ms + high < 1 << 63:
+        raise MalformedPayload("the payload has a timestamp of more than 64 bits")
+
+
+def _check_header_counts(low: int, total: int) -> None:
+    if low < 0 or not 1 <= total <= HEADERS_MAX:
+        raise MalformedPayload(f"the payload counts {total:,} headers, 1 to {HEADERS_MAX:,} are possible")
 
 
 def _headers(reader: "_Reader", count: int) -> Sequence[Headers]:
     counts = reader.numbers(count)
     total = sum(counts)
-    if min(counts) < 0 or not 1 <= total <= HEADERS_MAX:
-        raise MalformedPayload(f"the payload counts {total:,} headers, 1 to {HEADERS_MAX:,} are possible")
-    names = reader.blobs(total)
-    values = reader.blobs(total)
+    _check_header_counts(min(counts), total)
+    names = _decoded(reader.blobs(total))
+    pairs = zip(names, reader.blobs(total), strict=True)
+    return [tuple(islice(pairs, number)) for number in counts]
+
+
+def _decoded(names: Sequence[bytes | None]) -> list[str]:
     if None in names:
         raise MalformedPayload("the payload has a header without a name")
     try:
-        decoded = [str(name, "utf-8") for name in names if name is not None]
+        return [str(name, "utf-8") for name in names if name is not None]
     except UnicodeDecodeError as error:
         raise MalformedPayload(f"the payload has a header whose name is not UTF-8: {error}") from error
-    pairs = zip(decoded, values, strict=True)
-    return [tuple(islice(pairs, number)) for number in counts]
 
 
 class _Reader:
@@ -179,10 +221,10 @@ class _Reader:
 
     def numbers(self, count: int) -> Sequence[int]:
         """The next column of numbers."""
-        code = self._take(1)
-        if code == SAME:
-            (number,) = struct.unpack("<q", self._take(8))
+        number = self._same()
+        if number is not None:
             return list(repeat(number, count))
+        code = self._take(1)
         size = SIZES.get(code)
         if size is None:
             raise MalformedPayload(
@@ -208,12 +250,57 @@ class _Reader:
             return [None if length < 0 else blob for length, blob in zip(lengths, blobs, strict=True)]
         return blobs
 
+    def span(self, count: int) -> tuple[int, int]:
+        """The lowest and the highest number of the next column."""
+        number = self._same()
+        if number is not None:
+            return number, number
+        numbers = self.numbers(count)
+        return min(numbers), max(numbers)
+
+    def lengths(self, count: int) -> tuple[int, int]:
+        """Of the next column of numbers the lowest one, or 0 when that is not negative, and the sum without any -1."""
+        number = self._same()
+        if number is not None:
+            return min(number, 0), max(number, 0) * count
+        start = self._at
+        numbers = self.numbers(count)
+        size = (self._at - start - 1) // count
+        # Only a negative number has the first bit of its last byte set: looking at these bytes alone costs nearly nothing.
+        if self._payload[start + size : self._at : size].isascii():
+            return 0, sum(numbers)
+        return min(numbers), sum(numbers) + numbers.count(-1)
+
+    def skip_blobs(self, count: int) -> tuple[int, int]:
+        """The next column of bytes; what `lengths` says of its lengths."""
+        low, total = self.lengths(count)
+        if low < -1:
+            raise MalformedPayload(f"the payload has a length of {low} before byte {self._at}")
+        self._check(total)
+        self._at += total
+        return low, total
+
+    def check_names(self, count: int) -> None:
+        """The next column of bytes holds the names of headers: nearly always ASCII, which is checked at once."""
+        start = self._at
+        low, total = self.skip_blobs(count)
+        if low < 0 or not self._payload[self._at - total : self._at].isascii():
+            self._at = start
+            _decoded(self.blobs(count))
+
     def check_end(self) -> None:
         """Everything was read."""
         if self._at != len(self._payload):
             raise MalformedPayload(
                 f"the payload has {len(self._payload) - self._at} bytes behind its last column"
             )
+
+    def _same(self) -> int | None:
+        """The number that a column has for all records; None when they differ."""
+        if self._payload[self._at : self._at + 1] != SAME:
+            return None
+        self._take(1)
+        return int(struct.unpack("<q", self._take(8))[0])
 
     def _fitting(self, count: int, each: int) -> int:
         """The count, once it is sure that so many are there: asked before anything is made of that size."""

@@ -6,7 +6,6 @@ from typing import Protocol, TypeVar
 
 from typing_extensions import override
 
-from rota import errors
 from rota.addresses import is_rota
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
@@ -15,7 +14,7 @@ from rota.producer.batches import Outcome
 from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine
 from rota.producer.futures import SentMany
-from rota.producer.options import Options
+from rota.producer.options import Options, buffer_exhausted
 from rota.producer.preparing import Preparation, Prepared
 from rota.producer.rota_engine import RotaEngine
 
@@ -121,7 +120,7 @@ class OnRota(AsyncEngine):
             async with asyncio.timeout(max(deadline_s - self._clock(), 0)):
                 await room.wait()
         except TimeoutError:
-            raise errors.buffer_exhausted(self._max_block_s) from None
+            raise buffer_exhausted(self._max_block_s) from None
 
     @override
     async def partitions_for(self, topic: str) -> int:

@@ -20,7 +20,7 @@ from rota.producer.batches import NO_OFFSET, Outcome
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.kafka_group_metadata import encoded
-from rota.producer.options import Options
+from rota.producer.options import Options, buffer_exhausted
 from rota.producer.preparing import Preparation, Prepared
 from rota.records import Headers
 
@@ -181,14 +181,14 @@ class KafkaEngine(Engine):
     def _produce_patiently(self, record: Prepared, outcome: Outcome) -> None:
         """Deliveries make room: take them until there is enough."""
         if self._in_callback():
-            raise errors.buffer_exhausted(0)
+            raise buffer_exhausted(0)
         deadline_s = self._clocks.monotonic_s() + self._max_block_s
         while self._clocks.monotonic_s() < deadline_s:
             self._poll(QUIET_S)
             with suppress(BufferError):
                 self._produce(record, outcome)
                 return
-        raise errors.buffer_exhausted(self._max_block_s)
+        raise buffer_exhausted(self._max_block_s)
 
     def _delivered(self, outcome: Outcome, error: KafkaError | None, message: Message) -> None:
         partition = message.partition()

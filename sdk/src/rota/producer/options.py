@@ -163,3 +163,11 @@ def options_of(settings: Settings) -> Options:
         if name not in NAMES:
             raise errors.InvalidArgument(f"a producer has no setting {name!r}: see rota.producer.options")
     return Options(**settings)
+
+
+def buffer_exhausted(max_block_s: float) -> errors.BufferExhausted:
+    """What `send` says when there was no room for too long."""
+    return errors.BufferExhausted(
+        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, give it more buffer_memory, "
+        "or see whether the server keeps up"
+    )

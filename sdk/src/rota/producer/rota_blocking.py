@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from rota import errors
 from rota.connection import background
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
@@ -16,7 +15,7 @@ from rota.producer.batches import Outcome
 from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
-from rota.producer.options import Options
+from rota.producer.options import Options, buffer_exhausted
 from rota.producer.preparing import Prepared
 from rota.producer.rota_engine import RotaEngine
 from rota.records import Headers
@@ -93,7 +92,7 @@ class BlockingRotaEngine(Engine):
         room = threading.Event()
         self._accumulator.when_there_is_room(room.set)
         if not room.wait(max(deadline_s - self._clock(), 0)):
-            raise errors.buffer_exhausted(self._max_block_s)
+            raise buffer_exhausted(self._max_block_s)
 
     @override
     def partitions_for(self, topic: str) -> int:

@@ -334,13 +334,14 @@ def test_bounds_and_times_are_looked_up_where_there_are_any(address: str) -> Non
     tell(address, story)
 
 
-def test_damaged_records_are_named_where_somebody_has_to_look_into_them(address: str) -> None:
+def test_records_that_an_old_log_took_and_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("damaged")
         await talk.send("damaged", pb.RecordBatch(count=2, payload=b"\x04b", producer_id=-1))
         assert (await reader.failure(Partition("damaged", 0), 0)).trouble is Trouble.CORRUPT
 
-    tell(address, story, Manner(read_committed=True, with_keys=True))
+    with serving(tmp_path, program="tests.support.unchecked_log") as coordinator:
+        tell(coordinator.address, story, Manner(read_committed=True, with_keys=True))
 
 
 def test_a_log_that_dies_is_read_on_when_it_is_back_and_said_once(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
     FENCED_LEADER_EPOCH: _ErrorCode.ValueType  # 74
     UNKNOWN_LEADER_EPOCH: _ErrorCode.ValueType  # 75
+    UNSUPPORTED_COMPRESSION_TYPE: _ErrorCode.ValueType  # 76
     OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
     MEMBER_ID_REQUIRED: _ErrorCode.ValueType  # 79
     GROUP_MAX_SIZE_REACHED: _ErrorCode.ValueType  # 81
@@ -144,6 +145,7 @@ NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
 GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
 FENCED_LEADER_EPOCH: ErrorCode.ValueType  # 74
 UNKNOWN_LEADER_EPOCH: ErrorCode.ValueType  # 75
+UNSUPPORTED_COMPRESSION_TYPE: ErrorCode.ValueType  # 76
 OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
 MEMBER_ID_REQUIRED: ErrorCode.ValueType  # 79
 GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81

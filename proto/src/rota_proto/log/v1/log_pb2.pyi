@@ -3,8 +3,8 @@
 isort:skip_file
 The embedded topic log: topics, records, producers and transactions on one machine.
 
-Records travel in batches, and the server never looks into one: it reads what stands in the batch's own
-fields. Error codes are Kafka's. Fields are added, never renumbered.
+Records travel in batches. The server checks that a batch can be read, and from then on uses what stands in the
+batch's own fields. Error codes are Kafka's. Fields are added, never renumbered.
 """
 
 from collections import abc as _abc
@@ -456,6 +456,7 @@ class ProduceResponse(_message.Message):
         BASE_OFFSET_FIELD_NUMBER: _builtins.int
         LOG_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
         LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         index: _builtins.int
         error_code: _coordinator_pb2.ErrorCode.ValueType
@@ -463,6 +464,8 @@ class ProduceResponse(_message.Message):
         """Of the first record; -1 on error. A batch that was there already has the offset that it got then."""
         log_append_time_ms: _builtins.int
         log_start_offset: _builtins.int
+        error_message: _builtins.str
+        """One sentence where the error's name does not say enough; else empty."""
         def __init__(
             self,
             *,
@@ -472,10 +475,11 @@ class ProduceResponse(_message.Message):
             base_offset: _builtins.int = ...,
             log_append_time_ms: _builtins.int = ...,
             log_start_offset: _builtins.int = ...,
+            error_message: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "index", b"index", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "topic", b"topic"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "index", b"index", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "topic", b"topic"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

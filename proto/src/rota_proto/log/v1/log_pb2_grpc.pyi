@@ -3,8 +3,8 @@
 isort:skip_file
 The embedded topic log: topics, records, producers and transactions on one machine.
 
-Records travel in batches, and the server never looks into one: it reads what stands in the batch's own
-fields. Error codes are Kafka's. Fields are added, never renumbered.
+Records travel in batches. The server checks that a batch can be read, and from then on uses what stands in the
+batch's own fields. Error codes are Kafka's. Fields are added, never renumbered.
 """
 
 from collections import abc as _abc

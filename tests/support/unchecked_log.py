@@ -1,0 +1,18 @@
+"""
+Rota's coordinator as it was before its log checked what it appends: for batches that an old version has acknowledged,
+and to measure what the check costs. Run as a program by `Coordinator` and by the benchmarks.
+"""
+
+from rota_coordinator.__main__ import main
+from rota_coordinator.log import content
+from rota_coordinator.log.batch import Row
+from rota_coordinator.log.config import LogConfig
+
+
+def unchecked(row: Row, config: LogConfig) -> None:
+    """Take any batch."""
+
+
+if __name__ == "__main__":
+    content.malformed = unchecked
+    main()

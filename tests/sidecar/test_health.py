@@ -1,4 +1,4 @@
-"""Readiness, /drain and metrics of a sidecar with an application beside it."""
+"""Readiness, drains and metrics of a sidecar with an application beside it."""
 
 import signal
 import threading
@@ -88,10 +88,10 @@ def test_drain_answers_when_everything_in_hand_is_done(
         in_hand = f'rota_inflight_records{{group="{topic}"}}'
         sidecar.wait_until(lambda: sidecar.metrics()[in_hand] == 10)
         answers: list[tuple[int, str]] = []
-        asking = [threading.Thread(target=lambda: answers.append(sidecar.ask("/drain"))) for _ in range(2)]
+        asking = [threading.Thread(target=lambda: answers.append(sidecar.drain())) for _ in range(2)]
         for each in asking:
             each.start()
-        sidecar.wait_until(lambda: "it drains" in sidecar.unready_because)
+        sidecar.wait_until(lambda: "draining: a drain was requested" in sidecar.unready_because)
         assert answers == []
         app.signal(signal.SIGUSR1)
         for each in asking:
@@ -109,7 +109,7 @@ def test_a_drain_that_takes_too_long_says_what_is_left(
     app = App(tmp_path, sidecar.address, ["--holds", "--credit=10"])
     with delivering(sidecar), attached(app):
         sidecar.wait_until(lambda: sidecar.metrics()[f'rota_inflight_records{{group="{topic}"}}'] == 10)
-        status, text = sidecar.ask("/drain")
+        status, text = sidecar.drain()
         assert status == HTTPStatus.GATEWAY_TIMEOUT
         assert text.startswith("10 records are still in the application's hands")
         assert sidecar.terminate() == 0

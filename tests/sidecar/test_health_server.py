@@ -11,12 +11,12 @@ from rota_sidecar.health import REQUEST_BYTES_MAX, CannotListen, HealthServer, P
 def asked(*requests: bytes, missing: str = "") -> list[str]:
     """The answers to these, each on a connection of its own: status and text."""
 
-    async def drained() -> Page:
+    async def drained(query: str) -> Page:
         await asyncio.sleep(0)
-        return sentence(HTTPStatus.OK, "drained")
+        return sentence(HTTPStatus.OK, f"drained {query}".strip())
 
     async def story() -> list[str]:
-        page = HealthServer({**probes(lambda: missing), "/drain": Path(drained, ("GET", "POST"))})
+        page = HealthServer({**probes(lambda: missing), "/drain": Path(drained, "POST")})
         host, _, port = (await page.start("127.0.0.1:0")).rpartition(":")
         answers = []
         try:
@@ -35,24 +35,25 @@ def asked(*requests: bytes, missing: str = "") -> list[str]:
 
 
 def get(path: str, method: str = "GET", version: str = "HTTP/1.1") -> bytes:
-    return f"{method} {path} {version}\r\nHost: here\r\n\r\n".encode()
+    return f"{method} {path} {version}\r\nHost: localhost\r\n\r\n".encode()
 
 
 def test_what_there_is_is_shown() -> None:
-    assert asked(get("/livez"), get("/readyz?verbose=1"), get("/drain"), get("/drain", "POST")) == [
+    assert asked(get("/livez"), get("/readyz?verbose=1"), get("/drain?now=1", "POST")) == [
         "200 alive",
         "200 ready",
-        "200 drained",
-        "200 drained",
+        "200 drained now=1",
     ]
     assert asked(get("/readyz"), missing="nobody is there") == ["503 nobody is there"]
 
 
 def test_what_there_is_not_is_refused() -> None:
     large = b"GET /livez HTTP/1.1\r\nX: " + b"x" * REQUEST_BYTES_MAX + b"\r\n\r\n"
-    assert asked(get("/"), get("/livez", "DELETE"), get("/livez", version="SMTP"), large) == [
+    wrong = get("/"), get("/livez", "DELETE"), get("/drain"), get("/livez", version="SMTP"), large
+    assert asked(*wrong) == [
         "404 there are /livez, /readyz, /drain",
         "405 GET only",
+        "405 POST only",
         "400 this is no HTTP/1 request",
         f"431 at most {REQUEST_BYTES_MAX} bytes",
     ]

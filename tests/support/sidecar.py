@@ -293,6 +293,7 @@ class Deliverer:
         # A socket's path is short, and a test's folder is not.
         self._socket_folder = tempfile.TemporaryDirectory(prefix="rota-")
         self.address = f"unix:{self._socket_folder.name}/app.sock"
+        self.drain_socket = Path(self._socket_folder.name) / "drain.sock"
         self.http = ""
         # Goes before the command.
         self.inside: Sequence[str] = ()
@@ -303,6 +304,7 @@ class Deliverer:
             f"--listen-socket={self._socket_folder.name}/app.sock",
             "--listen=",
             "--http-listen=127.0.0.1:0",
+            f"--drain-socket={self.drain_socket}",
             "--log-format=json",
             *QUICK,
             *flags,
@@ -342,6 +344,11 @@ class Deliverer:
     def ask(self, path: str) -> tuple[int, str]:
         """What its page says: the status, and the text."""
         reply = web.get(self.http, path)
+        return reply.status, reply.page.strip()
+
+    def drain(self, query: str = "") -> tuple[int, str]:
+        """Ask for a drain, as a pod's end does: the status, and the text."""
+        reply = web.post_on_socket(self.drain_socket, f"/drain?{query}", {})
         return reply.status, reply.page.strip()
 
     @property

@@ -1,4 +1,8 @@
-"""`python -m rota_sidecar`: the sidecar as a program. Started by `rota`, by container images and by tests."""
+"""
+`python -m rota_sidecar`: the sidecar as a program, and `python -m rota_sidecar drain`, which drains one that runs.
+
+Started by `rota`, by container images and by tests.
+"""
 
 import argparse
 import asyncio
@@ -20,6 +24,11 @@ def main() -> None:
     wrong = secret_in(arguments)
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
+    if arguments[:1] == ["drain"]:
+        from rota_sidecar import drain_command
+
+        failed = drain_command.main(arguments[1:])
+        sys.exit(f"rota-sidecar: {failed}" if failed else 0)
     options = read(arguments)
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_sidecar.strategies import StrategyError, known

@@ -1,5 +1,5 @@
 """
-Where others come in: the application over gRPC, or records out to it by HTTP; probes, metrics and `/drain`.
+Where others come in: the application over gRPC, or records out to it by HTTP; probes and metrics; who asks for a drain.
 
 Opened and closed by `serving`.
 """
@@ -29,10 +29,14 @@ class Doors:
         self._journal = journal
         self._server: grpc.aio.Server | None = None
         self._page: HealthServer | None = None
+        self._drains: HealthServer | None = None
 
-    async def open(self, paths: Paths, repacking: Repacking) -> None:
-        """All that are asked for. Raises CannotListen."""
+    async def open(self, paths: Paths, drain: Paths, repacking: Repacking) -> None:
+        """All that are asked for; `drain` is served on the drain socket alone. Raises CannotListen."""
         options = self._options
+        if options.drain_socket:
+            self._drains = HealthServer(drain)
+            await self._drains.start_on_socket(Path(options.drain_socket))
         if options.http_listen:
             self._page = HealthServer(paths)
             address = await self._page.start(options.http_listen)
@@ -44,8 +48,9 @@ class Doors:
         """Whoever is inside is told."""
         if self._server is not None:
             await self._server.stop(GRACE_S)
-        if self._page is not None:
-            await self._page.stop()
+        for page in (self._page, self._drains):
+            if page is not None:
+                await page.stop()
 
     async def _open_to_application(self, repacking: Repacking) -> None:
         from rota_sidecar.application import listening

@@ -1,12 +1,14 @@
 """
-Before the pod goes: the application finishes what it has, and gets nothing more.
+Drains before the process ends: the application finishes what it has, and receives nothing more.
 
-Asked for by `/drain` and by SIGTERM, for good; and by Fleet, until its order expires. Used by `serving`.
+Ordered by SIGTERM, on the drain socket and by Fleet; `drain_orders` decides how long. Used by `serving`.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Protocol
+
+from rota_sidecar.drain_orders import DrainOrder, DrainOrders, Source, Then
 
 # The part of the drain time that is kept for leaving the group, and its limit.
 LEAVING_PART = 3
@@ -35,30 +37,33 @@ class Draining:
         self._leaving_ms = min(timeout_ms // LEAVING_PART, LEAVING_MAX_MS)
         self._timeout_ms = timeout_ms - self._leaving_ms
         self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._orders = DrainOrders()
+        self._timer: asyncio.TimerHandle | None = None
+        # Nothing was in hand when the last drain ended.
+        self._is_drained = False
+        self._changed = asyncio.Event()
         self._for_good: asyncio.Task[int] | None = None
         self._hurrying: asyncio.Task[int] | None = None
-        self._until: asyncio.TimerHandle | None = None
+        # Called with the reason when an order expires that ends in Then.LEAVE.
+        self.leave: Callable[[str], None] = lambda reason: None
 
     @property
     def why(self) -> str:
-        """In one sentence; empty when it does not drain."""
-        if self._for_good is not None:
-            return "it drains, for its pod ends"
-        if self._until is not None:
-            return "it drains, for its group needs fewer members"
-        return ""
+        """State, reason and end of the drain, in one sentence; empty when the sidecar does not drain."""
+        reason = self._orders.reason(self._now_ms())
+        return reason and f"{'drained' if self._is_drained else 'draining'}: {reason}"
 
     @property
     def is_scaled_away(self) -> bool:
         """Whether the group is to go on without it: then a static member leaves too."""
-        return self._until is not None
+        return self._orders.leaves_for_good
 
     async def finish(self) -> int:
         """Drain, for good; how many records are left in the application's hands when that is done."""
         if self._for_good is None:
-            self._tell("draining", "drains: nothing more is handed out")
-            self._for_good = asyncio.ensure_future(self._deliveries.drain(self._timeout_ms))
-            self._for_good.add_done_callback(self._finished)
+            self._give(Source.SIGNAL, DrainOrder(None))
+            self._for_good = asyncio.ensure_future(self._drain(self._timeout_ms))
         return await asyncio.shield(self._for_good)
 
     def revoke_within_ms(self, left_ms: float) -> int:
@@ -72,32 +77,70 @@ class Draining:
             # The one that is under way learns of this one's end.
             self._hurrying = asyncio.ensure_future(self._deliveries.drain(0))
 
-    async def expire_in(self, within_ms: int) -> int:
-        """Drain until then; another order takes this one's place. How many records are left in hand."""
-        if within_ms <= 0:
-            self._expired()
+    async def expire_in(self, source: Source, within_ms: int, then: Then = Then.RESUME) -> int:
+        """Drain for `within_ms` in place of the source's earlier order; return how many records are left in hand."""
+        if within_ms <= 0 and not self._orders.has(source):
             return 0
-        if self._until is None:
-            self._tell("draining", "drains, as Fleet told it to: nothing more is handed out")
-        else:
-            self._until.cancel()
-        self._until = asyncio.get_running_loop().call_later(within_ms / 1000, self._expired)
-        return await self._deliveries.drain(min(within_ms, self._timeout_ms))
+        self._give(source, DrainOrder(self._now_ms() + max(0, within_ms), then))
+        if within_ms <= 0:
+            self._expire()
+            return 0
+        if self._for_good is not None:
+            return await asyncio.shield(self._for_good)
+        return await self._drain(min(within_ms, self._timeout_ms))
 
-    def _expired(self) -> None:
-        if self._until is None:
-            return
-        self._until.cancel()
-        self._until = None
-        if self._for_good is None:
-            self._tell("undrained", "the order to drain has expired: goes on")
-            self._deliveries.undrain()
+    async def drained(self) -> bool:
+        """Wait until the sidecar is drained, for at most the time that a drain takes."""
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                while not self._is_drained:
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
-    def _finished(self, task: "asyncio.Task[int]") -> None:
-        if task.cancelled() or task.exception() is not None:
-            return
-        left = task.result()
-        rest = (
+    async def _drain(self, within_ms: int) -> int:
+        left = await self._deliveries.drain(within_ms)
+        # A drain may have expired meanwhile.
+        self._is_drained = not left and bool(self.why)
+        self._note_change()
+        said = (
             f"{left} records are still in the application's hands, and will come again" if left else "drained"
         )
-        self._tell("drained", rest)
+        self._tell("drained", said)
+        return left
+
+    def _give(self, source: Source, order: DrainOrder) -> None:
+        if self._orders.give(source, order):
+            reason = self._orders.reason(self._now_ms())
+            self._tell("draining", f"drains: nothing more is handed out; {reason}")
+        self._set_timer()
+
+    def _expire(self) -> None:
+        match self._orders.expire(self._now_ms()):
+            case Then.RESUME:
+                self._is_drained = False
+                self._tell("undrained", "the order to drain has expired: the member resumes")
+                self._deliveries.undrain()
+            case Then.LEAVE:
+                self.leave("the order to drain has expired, and the member leaves as the order says")
+                return
+            case None:
+                pass
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        expiry_ms = self._orders.next_expiry_ms
+        self._timer = (
+            # A timer may fire within its resolution before its time.
+            None if expiry_ms is None else self._loop.call_at(expiry_ms / 1000 + 0.001, self._expire)
+        )
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)

@@ -21,6 +21,8 @@ from rota_sidecar.dead_letter_topic import DeadLetterTopic
 from rota_sidecar.dead_letters import letter_of
 from rota_sidecar.delivering import Delivering
 from rota_sidecar.doors import Doors
+from rota_sidecar.drain_orders import Source
+from rota_sidecar.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
 from rota_sidecar.draining import Draining
 from rota_sidecar.ends import Ends
 from rota_sidecar.errands import Means
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from rota_sidecar.fleet.client import FleetClient
     from rota_sidecar.fleet.orders import Orders
     from rota_sidecar.metrics import Metrics
+
+# Requests that wait for the end of a drain at a time; probes and metrics need connections too.
+WAITING_MAX = 16
 
 
 async def serve_application(
@@ -83,6 +88,8 @@ class Serving:
         self._doors = Doors(options, self._delivering, journal)
         self._ending: asyncio.Task[None] | None = None
         self._has_signal = False
+        # Requests that wait for the end of a drain.
+        self._waiting = 0
 
     def report_to_fleet(self, strategies: Strategies, arguments: Sequence[str]) -> None:
         """And take its orders. To be called before it runs."""
@@ -108,7 +115,8 @@ class Serving:
 
     async def run(self) -> str:
         """Until it has ended; why it failed, or nothing."""
-        await self._doors.open(self._paths(), self._repacking)
+        self._draining.leave = self._end
+        await self._doors.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._repacking)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
         try:
@@ -189,9 +197,9 @@ class Serving:
 
     def _paths(self) -> Paths:
         ready = probes(lambda: missing(self._delivering, self._members, self._draining))
-        return {**ready, "/metrics": Path(self._scrape), "/drain": Path(self._drain, ("GET", "POST"))}
+        return {**ready, "/metrics": Path(self._scrape), "/drained": Path(self._await_drained)}
 
-    async def _scrape(self) -> Page:
+    async def _scrape(self, _query: str) -> Page:
         from rota_sidecar.metrics import CONTENT_TYPE, Metrics
 
         if self._metrics is None:
@@ -206,12 +214,32 @@ class Serving:
         missing = [f"topic {name} does not exist: create it" for name in self._members.now.member.missing]
         return [*missing, *([self._dead_letter_topic.problem] if self._dead_letter_topic.problem else [])]
 
-    async def _drain(self) -> Page:
-        left = await self._draining.finish()
+    async def _drain(self, query: str) -> Page:
+        try:
+            request = request_of(query)
+        except WrongRequest as error:
+            return sentence(HTTPStatus.BAD_REQUEST, str(error))
+        for_ms = request.for_ms or self._options.drain_timeout_ms + AFTER_DRAIN_MS
+        left = await self._draining.expire_in(Source.SOCKET, for_ms, request.then)
         if left:
             said = f"{left} records are still in the application's hands, and will come again"
             return sentence(HTTPStatus.GATEWAY_TIMEOUT, said)
         return sentence(HTTPStatus.OK, "drained")
+
+    async def _await_drained(self, _query: str) -> Page:
+        """Begin nothing: the application's container waits so for the drain that the sidecar's has begun."""
+        if self._waiting >= WAITING_MAX:
+            return sentence(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING_MAX} requests wait for a drain already"
+            )
+        self._waiting += 1
+        try:
+            is_drained = await self._draining.drained()
+        finally:
+            self._waiting -= 1
+        if is_drained:
+            return sentence(HTTPStatus.OK, "drained")
+        return sentence(HTTPStatus.GATEWAY_TIMEOUT, self._draining.why or "no drain has begun")
 
     def _all_means(self) -> Means:
         options = self._options

@@ -97,7 +97,8 @@ def test_the_sidecar_is_beside_its_application() -> None:
     assert "--settings=/place/.rota/settings/shop.orders-enricher.json" in command.argv
     assert "--state-folder=/place/.rota/state/orders-enricher-1" in command.argv
     assert f"--http-listen={PAGE}" in command.argv
-    assert command.page == PAGE
+    assert f"--drain-socket={command.drain_socket}" in command.argv
+    assert command.drain_socket == PLACE.sockets / "orders-enricher-1.drain"
 
 
 def test_who_ends_has_time_to_drain_and_then_to_end() -> None:

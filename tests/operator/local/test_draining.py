@@ -3,8 +3,8 @@
 import asyncio
 import os
 import socket
-import struct
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,28 +15,33 @@ from rota_operator.local.drain_call import ask_to_drain
 from rota_operator.local.processes import Command, Processes, Told
 from rota_operator.replicas.replicas import ReplicaSet
 from rota_operator.replicas.words import Gone, Part, Rules, Undrained
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.process
 
 WITHIN_S = 15
-# It says when it is asked to end. A sidecar's page answers with what is left, which somebody writes into a pipe.
+ASKED = f"asked /drain?then=leave&for_ms={WITHIN_S * 1000} localhost"
+# It says when it is asked to end. A sidecar's drain socket answers with what is left, which somebody writes into a pipe.
 CODE = """
-import http.server, os, signal, sys
+import http.server, os, signal, socketserver, sys
 def say(*words): print(*words, flush=True)
 def stop(*_):
     say(sys.argv[1], "stopped")
     os._exit(0)
 class Page(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        say("asked", self.path)
+    def do_POST(self):
+        say("asked", self.path, self.headers["Host"])
         left = open(sys.argv[2]).read()
         self.send_response(504 if left else 200)
         self.end_headers()
         self.wfile.write(left.encode())
         say("answered")
     def log_message(self, *_): pass
-server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[3])), Page) if sys.argv[1] == "sidecar" else None
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        request, _ = super().get_request()
+        return request, ("", 0)
+server = Server(sys.argv[3], Page) if sys.argv[1] == "sidecar" else None
 signal.signal(signal.SIGTERM, stop)
 say(sys.argv[1], "started")
 while True: server.serve_forever() if server else signal.pause()
@@ -50,13 +55,13 @@ class Place:
         self.folder = folder
         self.log = folder / "log"
         self.pipe = folder / "pipe"
-        self.port = free_port()
+        self.socket = folder / "drain"
         self.told: list[Told] = []
         os.mkfifo(self.pipe)
 
     def command(self, replica: int, part: Part) -> Command:
-        argv = [sys.executable, "-c", CODE, part.value, str(self.pipe), str(self.port)]
-        return Command(argv, {}, self.folder, self.log, WITHIN_S, f"127.0.0.1:{self.port}")
+        argv = [sys.executable, "-c", CODE, part.value, str(self.pipe), str(self.socket)]
+        return Command(argv, {}, self.folder, self.log, WITHIN_S, self.socket)
 
     @property
     def lines(self) -> list[str]:
@@ -77,7 +82,7 @@ def play(folder: Path, rules: Rules, left: str | None) -> Place:
         await place.until_said("sidecar started")
         async with asyncio.timeout(WITHIN_S):
             ending = asyncio.ensure_future(processes.end())
-            await place.until_said("asked /drain")
+            await place.until_said(ASKED)
             assert "app stopped" not in place.lines
             if left is not None:
                 await asyncio.to_thread(place.pipe.write_text, left)
@@ -87,7 +92,7 @@ def play(folder: Path, rules: Rules, left: str | None) -> Place:
     return place
 
 
-ENDED = ["asked /drain", "answered", "app stopped", "sidecar stopped"]
+ENDED = [ASKED, "answered", "app stopped", "sidecar stopped"]
 
 
 def test_the_application_ends_when_nothing_is_in_hand_any_more(tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def asked(serve: Serve, within_s: float = WITHIN_S) -> str:
-    """What is made of what a page does."""
+    """What is made of what a drain socket does."""
 
     async def run() -> str:
         ended = asyncio.Event()
@@ -124,28 +129,44 @@ def asked(serve: Serve, within_s: float = WITHIN_S) -> str:
                 await writer.wait_closed()
             ended.set()
 
-        server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
+        server = await asyncio.start_unix_server(serve_one, path)
         async with server, asyncio.timeout(WITHIN_S):
-            said = await ask_to_drain(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", within_s)
+            said = await ask_to_drain(path, within_s)
             await ended.wait()
             return said
 
-    return asyncio.run(run())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "drain"
+        return asyncio.run(run())
 
 
-def test_a_sidecar_that_does_not_listen_has_handed_out_nothing() -> None:
-    assert asyncio.run(ask_to_drain(f"127.0.0.1:{free_port()}", WITHIN_S)) == ""
+def test_a_sidecar_that_does_not_listen_has_handed_out_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "drain"
+    assert asyncio.run(ask_to_drain(path, WITHIN_S)) == ""
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    assert asyncio.run(ask_to_drain(path, WITHIN_S)) == ""
 
 
-def test_who_breaks_off_is_said() -> None:
-    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        # The connection is not closed, but reset.
-        option = struct.pack("ii", 1, 0)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
-        writer.close()
+def test_who_breaks_off_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "drain"
 
-    assert asked(break_off).startswith("its sidecar cannot be asked to drain (")
+    def break_off(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        connection.recv(1, socket.MSG_PEEK)
+        # What was not read resets the connection.
+        connection.close()
+
+    async def run(server: socket.socket) -> str:
+        breaking = asyncio.ensure_future(asyncio.to_thread(break_off, server))
+        said = await ask_to_drain(path, WITHIN_S)
+        await breaking
+        return said
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        assert asyncio.run(run(server)).startswith("its sidecar cannot be asked to drain (")
 
 
 def test_who_hangs_up_has_ended() -> None:

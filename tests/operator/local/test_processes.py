@@ -45,7 +45,9 @@ class Place:
         who = f"{part.value}-{replica}"
         argv = [sys.executable, "-c", CODE]
         # Nobody is there, and that is told.
-        return Command(argv, {"WHO": who}, self.folder, self.folder / "logs" / f"{who}.log", 1, "127.0.0.1:1")
+        return Command(
+            argv, {"WHO": who}, self.folder, self.folder / "logs" / f"{who}.log", 1, self.folder / "no.drain"
+        )
 
     def lines(self, who: str) -> list[str]:
         log = self.folder / "logs" / f"{who}.log"

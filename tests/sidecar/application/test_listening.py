@@ -18,9 +18,9 @@ from rota_sidecar.application.listening import (
     CannotListen,
     listen_on_port,
     listen_on_socket,
-    owner_problem,
 )
 from rota_sidecar.application.service import ConsumerService, make_server
+from rota_sidecar.private_socket import owner_problem
 from rota_sidecar.repacking import Repacking
 from tests.sidecar.application.fakes import FakeDeliveries
 

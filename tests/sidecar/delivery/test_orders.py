@@ -69,6 +69,14 @@ def test_whoever_drains_twice_is_told_twice() -> None:
     assert driven.step(on.Drain(driven.now_ms + 60_000)) == [do.Drained(0)]
 
 
+def test_a_drain_that_ends_before_it_is_done_says_what_is_left() -> None:
+    driven = Driven().begin(0)
+    driven.read(10)
+    driven.step(on.Drain(driven.now_ms + 30_000))
+    assert do.Drained(10) in driven.step(on.Undrain())
+    assert do.Drained(10) not in driven.step(on.Undrain())
+
+
 def test_it_goes_on_after_a_drain_under_an_open_mark() -> None:
     driven = Driven().begin(0, credit=5)
     driven.read(10)

@@ -188,7 +188,7 @@ def test_an_order_to_drain_is_forgotten_when_it_expires(
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
         expires_ms = int(time.time() * 1000) + 3_000  # noqa: TID251  what an operator would say
         assert (await fleet.order(1, drain=pb.Drain(expires_ms=expires_ms))).error == ""
-        assert "needs fewer members" in await asyncio.to_thread(lambda: sidecar.unready_because)
+        assert "Fleet ordered a drain" in await asyncio.to_thread(lambda: sidecar.unready_because)
         await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.has_said("undrained"))
         fill(coordinator.address, topic, 1, 5)
         await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)

@@ -98,6 +98,7 @@ def sidecar_command(workload: Workload, group: Group, number: int, place: Place,
         f"--settings={settings_of_group(place, group)}",
         f"--listen-socket={socket_of(place, name)}",
         "--listen=",
+        f"--drain-socket={drain_socket_of(place, name)}",
         f"--http-listen={page}",
         f"--fleet={place.fleet}",
         f"--state-folder={place.home / 'state' / name}",
@@ -109,7 +110,9 @@ def sidecar_command(workload: Workload, group: Group, number: int, place: Place,
         *([f"--group-instance-id={name}"] if group.spec.membership.static else []),
     ]
     grace_s = rules_of(workload, group).grace_ms / 1000
-    return Command(argv, {}, place.home, log_of(place, name, "sidecar"), grace_s, page)
+    return Command(
+        argv, {}, place.home, log_of(place, name, "sidecar"), grace_s, drain_socket_of(place, name)
+    )
 
 
 def rules_of(workload: Workload, group: Group | None) -> Rules:
@@ -130,6 +133,11 @@ def settings_of_group(place: Place, group: Group) -> Path:
 def socket_of(place: Place, replica: str) -> Path:
     """Where the application finds its sidecar."""
     return place.sockets / f"{replica}.sock"
+
+
+def drain_socket_of(place: Place, replica: str) -> Path:
+    """Where the runner asks the sidecar to drain."""
+    return place.sockets / f"{replica}.drain"
 
 
 def log_of(place: Place, replica: str, part: str) -> Path:

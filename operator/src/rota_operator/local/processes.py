@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,16 +46,11 @@ class Command:
     log: Path
     # When the runner has died.
     grace_s: float
-    # Of a sidecar: where it can be asked to drain, as HOST:PORT.
-    page: str = ""
+    # Of a sidecar: where it can be asked to drain.
+    drain_socket: Path | None = None
 
 
 Told = Again | Gone | Undrained
-
-
-async def ask_its_page(_replica: int, command: Command) -> str:
-    """Why it has not drained, in one sentence; empty: it has."""
-    return await ask_to_drain(command.page, command.grace_s)
 
 
 class Processes:
@@ -66,11 +61,8 @@ class Processes:
         replicas: ReplicaSet,
         command_for: Callable[[int, Part], Command],
         tell: Callable[[Told], None],
-        drain: Callable[[int, Command], Awaitable[str]] | None = None,
     ) -> None:
-        """`drain` has a replica's sidecar finish, and says why it has not; by itself the sidecar's page is asked for it."""
         self._replicas = replicas
-        self._have_drained = drain or ask_its_page
         self._command_for = command_for
         self._tell = tell
         self._loop = asyncio.get_running_loop()
@@ -129,7 +121,7 @@ class Processes:
             case Start():
                 self._do(self._run(action))
             case Drain(run):
-                self._do(self._drain(run, self._places[run][0], self._commands[run]))
+                self._do(self._drain(run, self._commands[run]))
             case Terminate(run):
                 self._signal(run, signal.SIGTERM)
             case Kill(run):
@@ -143,9 +135,10 @@ class Processes:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    async def _drain(self, run: int, replica: int, command: Command) -> None:
+    async def _drain(self, run: int, command: Command) -> None:
         """Ends at the latest with the sidecar, which is not given more time than that."""
-        self._hear(Drained(run, await self._have_drained(replica, command)))
+        assert command.drain_socket is not None, "only a sidecar drains"
+        self._hear(Drained(run, await ask_to_drain(command.drain_socket, command.grace_s)))
 
     def _signal(self, run: int, number: signal.Signals) -> None:
         process = self._running.get(run)

@@ -23,12 +23,11 @@ from rota_operator.local.commands import (
     Place,
     app_command,
     log_of,
-    replica_name,
     settings_of_group,
     sidecar_command,
 )
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
-from rota_operator.local.processes import Command, Processes, Told, ask_its_page
+from rota_operator.local.processes import Command, Processes, Told
 from rota_operator.local.resetting import Resetting
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
 from rota_operator.local.watching import GroupWatches, is_coordinated_here, missing_library
@@ -42,7 +41,6 @@ from rota_operator.replicas.replicas import ReplicaSet
 from rota_operator.replicas.words import Again, Gone, Part, Rules, Undrained
 from rota_operator.spec.model import ROTA
 from rota_operator.spec.reading import Problem
-from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0
@@ -124,7 +122,6 @@ class Runner:
         self._manifests = manifests
         self.place = place
         self._say = say
-        self._wall_ms = wall_ms
         self._groups: dict[tuple[str, str, str], Group] = {
             (group.spec.scale_target_ref.kind, group.name.namespace, group.spec.scale_target_ref.name): group
             for group in manifests.groups.values()
@@ -239,19 +236,7 @@ class Runner:
                 return sidecar_command(workload, group, number, self.place, free_address(ANY_PORT))
             return app_command(self._manifests, workload, group, number, self.place)
 
-        async def drain_static(number: int, command: Command) -> str:
-            """Who goes so leaves the group; a static member that merely ends would keep its partitions for a session."""
-            until_ms = self._wall_ms() + int(command.grace_s * 1000)
-            order = pb.SidecarOrder(drain=pb.Drain(expires_ms=until_ms))
-            replica = replica_name(workload, number)
-            # What the order has to say the page says as well.
-            _, wrong = await asyncio.gather(
-                self._fleet.order(replica, order, command.grace_s), ask_its_page(number, command)
-            )
-            return wrong
-
-        is_static = group is not None and group.spec.membership.static
-        return RunningWorkload(workload, group, command, self._told, drain_static if is_static else None)
+        return RunningWorkload(workload, group, command, self._told)
 
     def _told(self, workload: RunningWorkload, told: Told) -> None:
         replica = workload.replica(told.replica)

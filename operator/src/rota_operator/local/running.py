@@ -1,7 +1,7 @@
 """One workload while it runs: its replicas, how often which was started again, and what is shown of it."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from rota_operator.local.commands import replica_name, rules_of
 from rota_operator.local.processes import Command, Processes, Told
@@ -23,7 +23,6 @@ class RunningWorkload:
         group: Group | None,
         command: Callable[[int, Part], Command],
         tell: Callable[["RunningWorkload", Told], None],
-        drain: Callable[[int, Command], Awaitable[str]] | None = None,
     ) -> None:
         self._workload = workload
         self._group = group
@@ -32,7 +31,7 @@ class RunningWorkload:
             self._wanted = group.spec.replicas
         self._restarts: Counter[int] = Counter()
         self._tell = tell
-        self.processes = Processes(ReplicaSet(rules_of(workload, group)), command, self._told, drain)
+        self.processes = Processes(ReplicaSet(rules_of(workload, group)), command, self._told)
 
     @property
     def name(self) -> str:

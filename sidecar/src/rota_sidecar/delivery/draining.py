@@ -14,7 +14,9 @@ def drain(core: Core, event: on.Drain) -> None:
 
 
 def undrain(core: Core) -> None:
-    """Go on as before."""
+    """Go on as before; a drain under way is answered with what is in hand."""
+    if core.draining is not None and not core.draining.said:
+        core.actions.append(do.Drained(core.in_hand))
     core.draining = None
     core.timers.pop((Timer.DRAIN, None), None)
     core.touch_all()

@@ -12,6 +12,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.delivering import Delivering
 from rota_sidecar.delivery import events as on
+from rota_sidecar.drain_orders import Source
 from rota_sidecar.draining import Draining
 from rota_sidecar.member.partitions import Partition
 from rota_sidecar.members import Members
@@ -124,7 +125,7 @@ class Orders:
             raise Wrong(wrong)
 
     async def _drain(self, expires_ms: int) -> None:
-        left = await self._draining.expire_in(expires_ms - self._wall_ms())
+        left = await self._draining.expire_in(Source.FLEET, expires_ms - self._wall_ms())
         if left:
             raise Wrong(f"{left} records are still in the application's hands")
 

@@ -61,7 +61,10 @@ NUMBERS = {
     "ahead-bytes-total-max": Number(16 << 20, 1, AHEAD_MAX, "the same for all partitions together"),
     "delivery-timeout-ms": Number(30_000, 1, INT32_MAX, "with --delivery-url: how long an answer may take"),
     "drain-timeout-ms": Number(
-        45_000, 1, INT32_MAX, "on SIGTERM: the time to drain and to leave; on /drain: to wait for verdicts"
+        45_000,
+        1,
+        INT32_MAX,
+        "the time to drain and to leave on SIGTERM; a drain alone waits for verdicts so long",
     ),
 }
 
@@ -76,7 +79,13 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
             "http-listen",
             "127.0.0.1:7081",
             "HOST:PORT",
-            "where probes, metrics and /drain are; empty: nowhere",
+            "where probes and metrics are; empty: nowhere",
+        ),
+        (
+            "drain-socket",
+            "",
+            "FILE",
+            "where `rota-sidecar drain` asks for a drain: a socket for this user alone; empty: nowhere",
         ),
         ("dead-letter-topic", "", "NAME", "where records go that have failed for good; without it they stop"),
         ("priorities", "", "TOPIC=N,…", "topics with a higher number go first; the others have 0"),
@@ -141,8 +150,11 @@ def listening_problem(options: argparse.Namespace) -> str:
             f"--listen {options.listen} is open to other machines, and whoever gets there is the application: "
             "give a loopback address, or --insecure if you mean it"
         )
-    if len(options.listen_socket.encode()) > SOCKET_PATH_MAX:
-        return f"--listen-socket: a socket's path has at most {SOCKET_PATH_MAX} bytes"
+    for flag, path in (("listen-socket", options.listen_socket), ("drain-socket", options.drain_socket)):
+        if len(path.encode()) > SOCKET_PATH_MAX:
+            return f"--{flag}: a socket's path has at most {SOCKET_PATH_MAX} bytes"
+    if options.drain_socket and options.drain_socket == options.listen_socket:
+        return "--drain-socket and --listen-socket are the same: give each its own path"
     if not (options.listen or options.listen_socket or options.delivery_url):
         return "there is nobody to deliver to: give --listen, --listen-socket or --delivery-url"
     return ""

@@ -6,6 +6,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -55,6 +57,7 @@ def run_local(options: argparse.Namespace) -> None:
     """Until SIGINT or SIGTERM."""
     # Imported late: --version and a wrong flag answer at once.
     from rota_operator.local.demo import Demo, demo_folder, hints
+    from rota_operator.local.home import make_private, private_files
     from rota_operator.local.runner import CannotRun, Runner, load, place_at
     from rota_operator.manifests.documents import InvalidManifest
 
@@ -62,8 +65,12 @@ def run_local(options: argparse.Namespace) -> None:
         folder = None if options.file else demo_folder()
         manifests = load(options.file or [folder], on_kafka=bool(options.kafka))
         demo = None
-        with place_at(options.home, options.listen, options.page, options.kafka) as place:
+        with ExitStack() as stack:
+            umask = stack.enter_context(private_files())
+            at = place_at(options.home, options.listen, options.page, options.kafka)
+            place = replace(stack.enter_context(at), umask=umask)
             say, shows = talking(options, place)
+            make_private(place.home, say)
             what = "the brokers are" if place.kafka else "the coordinator is"
             say(f"{what} {place.servers}, logs are in {place.home / 'logs'}")
             if folder is not None and options.demo_seconds is None:

@@ -58,9 +58,11 @@ class Laptop:
         (folder / "orders.yaml").write_text(MANIFESTS.format(app=app, notes=self.notes))
         self._starts = 0
 
-    def start(self) -> Process:
+    def start(self, *within: str) -> Process:
+        """Start the runner, by the program in `within` if there is one."""
         self._starts += 1
         command = [
+            *within,
             sys.executable,
             "-m",
             "rota_operator",

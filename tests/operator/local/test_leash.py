@@ -32,6 +32,7 @@ def leash(code: str, folder: Path, *, grace_s: float = 60) -> Iterator[tuple[Lea
         "rota_operator.local.leash",
         str(grace_s),
         str(folder / "pid"),
+        "022",
         sys.executable,
         "-c",
         code,
@@ -109,7 +110,7 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_not_there_is_said_in_a_sentence() -> None:
-    command = [sys.executable, "-m", "rota_operator.local.leash", "1", "pid", "/no/such/program"]
+    command = [sys.executable, "-m", "rota_operator.local.leash", "1", "pid", "022", "/no/such/program"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 127
     assert done.stderr == (

@@ -7,6 +7,7 @@ own (`sqlite_readers`). A lock on the file itself keeps a second process out, wh
 
 import asyncio
 import fcntl
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from rota_coordinator.store.sqlite_rows import RowReader
 from rota_coordinator.store.sqlite_work import AppendRows, Drop, Job, Other, Part, Unit, Write
 from rota_coordinator.store.sqlite_writer import Writer
 from rota_proto.coordinator.v1.records_pb2 import Record
+
+PRIVATE, PRIVATE_FOLDER, OTHERS = 0o600, 0o700, 0o077
 
 Result = TypeVar("Result")
 
@@ -152,8 +155,8 @@ class SqliteStore:
 def open_store(path: Path, vfs: str = "") -> SqliteStore:
     """Open the file, or make it; called in the event loop that will use it. Through SQLite's own VFS, or another."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("ab")
+        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        lock = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "ab")
     except OSError as broken:
         raise StoreError(f"{path} cannot be made ({broken}); name another file with --store") from broken
     try:
@@ -165,10 +168,23 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
             f"{path} is in use by another coordinator; stop that one, or give this one another file with --store"
         ) from None
     try:
-        return SqliteStore(path, lock, DatabaseFile(path, vfs))
+        file = DatabaseFile(path, vfs)
+        # From now on SQLite gives the WAL and its index the mode of the database.
+        for beside in ("", "-wal", "-shm"):
+            _close_to_others(path.with_name(path.name + beside))
+        return SqliteStore(path, lock, file)
     except apsw.Error as broken:
         lock.close()
         raise StoreError(f"{path} cannot be opened ({broken}); name another file with --store") from broken
     except StoreError:
         lock.close()
         raise
+
+
+def _close_to_others(file: Path) -> None:
+    """Take from others the rights to a file that an earlier version made with them; one of another user stays as it is."""
+    if not file.exists():
+        return
+    found = file.stat()
+    if found.st_mode & OTHERS and found.st_uid == os.geteuid():
+        file.chmod(PRIVATE)

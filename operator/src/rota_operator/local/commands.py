@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota_operator.local.home import PRIVATE_UMASK
 from rota_operator.local.processes import Command
 from rota_operator.manifests.resources import Group, Manifests, Name, Workload
 from rota_operator.manifests.workloads import Container, FieldOf, Variable
@@ -45,6 +46,8 @@ class Place:
     page: str = "127.0.0.1:7072"
     # Kafka's brokers that stand for Rota's servers, as HOST:PORT with commas; empty: nobody does.
     kafka: str = ""
+    # The user's own, for applications.
+    umask: int = PRIVATE_UMASK
 
     @property
     def servers(self) -> str:
@@ -82,7 +85,7 @@ def app_command(
     beside = Path(workload.document.file).parent
     folder = beside / container.working_dir.lstrip("/") if container.working_dir else beside
     grace_s = rules_of(workload, group).grace_ms / 1000
-    return Command(argv, environment, folder, log_of(place, name, "app"), grace_s)
+    return Command(argv, environment, folder, log_of(place, name, "app"), grace_s, umask=place.umask)
 
 
 def sidecar_command(workload: Workload, group: Group, number: int, place: Place, page: str) -> Command:

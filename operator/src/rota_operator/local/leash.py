@@ -1,10 +1,10 @@
 """
-Holds one process, and lets it outlive nobody: `python -m rota_operator.local.leash GRACE_S PID_FILE COMMAND …`.
+Holds one process, and lets it outlive nobody: `python -m rota_operator.local.leash GRACE_S PID_FILE UMASK COMMAND …`.
 
 The runner starts each process of a replica on one of these. It ends what it holds when it is asked to (SIGTERM), and when
 its standard input ends, which the kernel sees to when the runner is killed. Whatever the process has started itself is ended
 with it. Its exit code is the process's own, or 128 and the signal, as a shell says it. The process's id is in a file as long as
-it runs, for people.
+it runs, for people. The process has the umask that is given, in octal; the leash writes under its own.
 """
 
 import ctypes
@@ -27,8 +27,9 @@ HEARD = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 class Leash:
     """One process, and all that it starts."""
 
-    def __init__(self, command: Sequence[str], grace_s: float, pid_file: Path) -> None:
+    def __init__(self, command: Sequence[str], grace_s: float, pid_file: Path, umask: int) -> None:
         self._command = command
+        self._umask = umask
         self._pid_file = pid_file
         self._grace_s = grace_s
         self._ended = threading.Event()
@@ -47,6 +48,7 @@ class Leash:
                 self._command,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                umask=self._umask,
                 preexec_fn=lambda: prepare(before),  # noqa: PLW1509  there is no thread yet
             )
         except OSError as error:
@@ -107,8 +109,8 @@ def end_with_parent() -> None:
 
 def main() -> None:
     """Hold what the command line says."""
-    grace_s, pid_file, *command = sys.argv[1:]
-    sys.exit(Leash(command, float(grace_s), Path(pid_file)).hold())
+    grace_s, pid_file, umask, *command = sys.argv[1:]
+    sys.exit(Leash(command, float(grace_s), Path(pid_file), int(umask, 8)).hold())
 
 
 if __name__ == "__main__":

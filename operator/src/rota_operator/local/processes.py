@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota_operator.local.drain_call import ask_to_drain
+from rota_operator.local.home import PRIVATE_UMASK
 from rota_operator.replicas.replicas import ReplicaSet
 from rota_operator.replicas.words import (
     Action,
@@ -48,6 +49,8 @@ class Command:
     grace_s: float
     # Of a sidecar: where it can be asked to drain.
     drain_socket: Path | None = None
+    # Of the process; an application has its user's.
+    umask: int = PRIVATE_UMASK
 
 
 Told = Again | Gone | Undrained
@@ -153,10 +156,11 @@ class Processes:
         self._commands[start.run] = command
         command.log.parent.mkdir(parents=True, exist_ok=True)
         pid_file = command.log.with_suffix(".pid").absolute()
-        argv = [sys.executable, "-m", LEASH, str(command.grace_s), str(pid_file), *command.argv]
+        leash = [sys.executable, "-m", LEASH, str(command.grace_s), str(pid_file), f"{command.umask:03o}"]
         with command.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *argv,
+                *leash,
+                *command.argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,

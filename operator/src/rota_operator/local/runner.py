@@ -27,6 +27,7 @@ from rota_operator.local.commands import (
     sidecar_command,
 )
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
+from rota_operator.local.home import PRIVATE_FOLDER
 from rota_operator.local.processes import Command, Processes, Told
 from rota_operator.local.resetting import Resetting
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
@@ -287,7 +288,7 @@ def place_at(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[Pl
     if kafka and not BROKERS.fullmatch(kafka):
         raise CannotRun(f"--kafka {kafka} is no address of brokers: give HOST:PORT, several with commas")
     home = home.absolute()
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="rota-") as sockets:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,59 @@
+"""
+Files for their user alone: called when the local runner starts, before it writes any.
+
+The runner and Rota's own processes run with a mask that leaves others no right; applications get the user's own back, by their
+leash.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PRIVATE_UMASK = 0o077
+PRIVATE_FOLDER = 0o700
+# What runners keep in a home; the coordinator's files have its name, and the demo has a home of its own in there.
+OWN = frozenset({"address", "demo", "lock", "logs", "page", "settings", "state"})
+COORDINATOR = "coordinator."
+
+
+@contextmanager
+def private_files() -> Iterator[int]:
+    """The mask is ours within the block; gives the one of before."""
+    before = os.umask(PRIVATE_UMASK)
+    try:
+        yield before
+    finally:
+        os.umask(before)
+
+
+def make_private(home: Path, say: Callable[[str], None]) -> None:
+    """Take from others what an earlier run left them; a home with files that are not Rota's stays as it is, with a warning."""
+    # Together with others' files it is a folder of the project, or /tmp: that is its owner's to decide.
+    is_own = all(path.name in OWN or path.name.startswith(COORDINATOR) for path in home.iterdir())
+    for path in home.iterdir():
+        if path.name in OWN or path.name.startswith(COORDINATOR):
+            _close_to_others(path)
+    if is_own:
+        _close(home)
+    mode = home.stat().st_mode
+    if mode & PRIVATE_UMASK:
+        what = "belongs to another user" if is_own else "has other files than Rota's"
+        others = f"others may look into it (mode {stat.S_IMODE(mode):03o})"
+        say(f"{home} {what}, and {others}: give --home a folder of its own")
+
+
+def _close_to_others(path: Path) -> None:
+    """Of a file, or of all in a folder; a link is not followed."""
+    _close(path)
+    if path.is_dir() and not path.is_symlink():
+        for below in path.iterdir():
+            _close_to_others(below)
+
+
+def _close(path: Path) -> None:
+    found = path.lstat()
+    is_open = not stat.S_ISLNK(found.st_mode) and found.st_mode & PRIVATE_UMASK
+    if is_open and found.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(found.st_mode) & ~PRIVATE_UMASK)

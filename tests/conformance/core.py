@@ -11,6 +11,7 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record, SlotParcel
@@ -71,11 +72,11 @@ class CoreDriver:
         match request:
             case pb.JoinGroupRequest():
                 joining = Joining(call, request, "/127.0.0.1", str(uuid.uuid4()))
-                return self.groups.join(joining, self.now_ms)
+                return self.groups.join(joining, MonotonicMs(self.now_ms))
             case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
-                return self.groups.handle(call, request, self.now_ms)
+                return self.groups.handle(call, request, MonotonicMs(self.now_ms))
             case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
-                return self.groups.commit(call, request, self.now_ms)
+                return self.groups.commit(call, request, MonotonicMs(self.now_ms))
             case pb.FetchOffsetsRequest():
                 return self.groups.fetch(call, request)
             case admin_pb.ListGroupsRequest():
@@ -89,7 +90,7 @@ class CoreDriver:
                 | admin_pb.DeleteOffsetsRequest()
                 | admin_pb.AlterOffsetsRequest()
             ):
-                return self.groups.administer(call, request, self.now_ms)
+                return self.groups.administer(call, request, MonotonicMs(self.now_ms))
             case _:
                 raise TypeError(f"the core has no answer to a {type(request).__name__}")
 
@@ -106,7 +107,7 @@ class CoreDriver:
         if self.settings.retention_s == EXPIRING.retention_s:
             # The server does this every few minutes.
             for group_id in list(self.groups.groups):
-                self.perform(self.groups.expire_offsets(group_id, self.now_ms))
+                self.perform(self.groups.expire_offsets(group_id, MonotonicMs(self.now_ms)))
 
     async def end_transaction(self, group: str, producer: str = FIRST_PRODUCER, *, committed: bool) -> None:
         """What the log does at the end of a transaction: the group hears of its producer."""
@@ -118,7 +119,7 @@ class CoreDriver:
         self.groups = Groups(config(self.settings))
         for record in self.records:
             self.groups.replay(record)
-        for effects in self.groups.loaded(self.now_ms, SlotParcel()).values():
+        for effects in self.groups.loaded(MonotonicMs(self.now_ms), SlotParcel()).values():
             self.perform(effects)
 
     def run_until(self, end_ms: int, stop: Callable[[], bool] = lambda: False) -> None:
@@ -137,7 +138,7 @@ class CoreDriver:
         for group_id in list(self.groups.groups):
             at_ms = self.groups.wake_at_ms(group_id)
             if at_ms is not None and at_ms <= self.now_ms:
-                self.perform(self.groups.pass_time(group_id, self.now_ms))
+                self.perform(self.groups.pass_time(group_id, MonotonicMs(self.now_ms)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
+from rota_coordinator.instants import MonotonicMs
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -78,8 +79,8 @@ class Story:
             protocols=[pb.Protocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
         )
         joining = Joining(self.call(), request, "/127.0.0.1", f"fresh-{self._calls}")
-        replies = self.keep(self.groups.join(joining, self._now_ms))
-        replies += self.keep(self.groups.pass_time(group, self._now_ms))
+        replies = self.keep(self.groups.join(joining, MonotonicMs(self._now_ms)))
+        replies += self.keep(self.groups.pass_time(group, MonotonicMs(self._now_ms)))
         (reply,) = replies
         assert isinstance(reply, pb.JoinGroupResponse)
         return reply
@@ -94,13 +95,13 @@ class Story:
             protocol_name="range",
             assignments=[pb.Assignment(member_id=told.member_id, assignment=b"\0\0\0\0\0\0\0\0\0\0")],
         )
-        self.keep(self.groups.handle(self.call(), request, self._now_ms))
+        self.keep(self.groups.handle(self.call(), request, MonotonicMs(self._now_ms)))
 
     def commit(self, request: pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest) -> None:
-        self.keep(self.groups.commit(self.call(), request, self._now_ms))
+        self.keep(self.groups.commit(self.call(), request, MonotonicMs(self._now_ms)))
 
     def administer(self, request: admin.DeleteGroupsRequest | admin.DeleteOffsetsRequest) -> None:
-        self.keep(self.groups.administer(self.call(), request, self._now_ms))
+        self.keep(self.groups.administer(self.call(), request, MonotonicMs(self._now_ms)))
 
     def write(self, record: Record) -> None:
         self.log.append([record])

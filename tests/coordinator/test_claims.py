@@ -6,6 +6,7 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.consumer_protocol import NO_CLAIM, TopicPartition, claimed_partitions
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record, SlotParcel
 from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
@@ -38,7 +39,7 @@ def group(*members: GroupMember) -> Groups:
         members=members,
     )
     groups.replay(Record(group=record))
-    groups.loaded(0, SlotParcel())
+    groups.loaded(MonotonicMs(0), SlotParcel())
     return groups
 
 
@@ -46,7 +47,7 @@ def commit(groups: Groups, member_id: str, partition: int) -> int:
     """What one member is told that commits one partition."""
     topics = [pb.TopicOffsets(name="orders", partitions=[pb.PartitionOffset(index=partition, offset=7)])]
     request = pb.CommitOffsetsRequest(group_id="g", generation_id=5, member_id=member_id, topics=topics)
-    effects: Effects = groups.commit(Call(1), request, 0)
+    effects: Effects = groups.commit(Call(1), request, MonotonicMs(0))
     ((_, reply),) = effects.replies
     assert isinstance(reply, pb.CommitOffsetsResponse)
     return reply.topics[0].partitions[0].error_code

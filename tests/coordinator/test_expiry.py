@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from rota_coordinator.group.config import DAY_MS
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT
@@ -20,7 +21,7 @@ def play(body: Callable[[CoreDriver], Coroutine[None, None, None]]) -> None:
 def look(driver: CoreDriver) -> None:
     """What the server does every few minutes."""
     for group_id in list(driver.groups.groups):
-        driver.perform(driver.groups.expire_offsets(group_id, driver.now_ms))
+        driver.perform(driver.groups.expire_offsets(group_id, MonotonicMs(driver.now_ms)))
 
 
 def test_offsets_of_an_emptied_group_expire_and_take_it_along() -> None:

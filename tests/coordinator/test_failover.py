@@ -239,7 +239,7 @@ def test_an_owner_that_stops_hands_its_slots_over_without_waiting_for_the_lease(
             assert stream.sent_away[group.name] == fleet.members["b"].address
             await asyncio.gather(*(each.goes_on() for each in groups))
 
-    with Fleet(tmp_path, database, "ab", lease_ms=600_000) as fleet:
+    with Fleet(tmp_path, database, "ab", lease_ms=60_000) as fleet:
         asyncio.run(body(fleet))
 
 

@@ -8,6 +8,7 @@ from typing import cast
 from google.protobuf.message import Message
 from typing_extensions import override
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.batch import Header
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.slot import SlotState
@@ -112,7 +113,7 @@ def test_while_the_log_loads_commits_are_refused_and_fetches_are_served() -> Non
         shell = LogShell(
             cast("LogStore", store),
             LogConfig(),
-            now_ms=lambda: 0,
+            now_ms=lambda: WallMs(0),
             fresh=lambda: b"t" * 16,
             report=virtual.reports.append,
             broken=virtual.faults.append,

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from rota_coordinator.group.answers import Request
 from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.instants import MonotonicMs, WallClock
 from rota_coordinator.observer import Observers
 from rota_coordinator.overload import Stalls
 from rota_coordinator.service import Service
@@ -137,17 +138,22 @@ class Virtual:
     gone: Callable[[str, str], None] = lambda group_id, member_id: None
     reports: list[str] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
+    # Set forward or back while the loop's clock goes on.
+    wall: WallClock = field(default_factory=WallClock)
+    # Seconds in which the machine was suspended: the loop's clock stood still.
+    suspended_s: float = 0.0
     stalls: Stalls = field(init=False)
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
         fresh = itertools.count()
         loop = asyncio.get_running_loop()
-        self.stalls = Stalls(loop.time, self.observers)
+        self.stalls = Stalls(lambda: loop.time() + self.suspended_s, self.observers)
         shell = Shell(
             self.store,
             self.config,
-            now_ms=lambda: int(loop.time() * 1000),
+            now_ms=self._now_ms,
+            wall=self.wall,
             fresh=lambda: f"#{next(fresh)}",
             notify=self._notify,
             changed=lambda group_id: None,
@@ -170,6 +176,9 @@ class Virtual:
 
     async def pass_time(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def _now_ms(self) -> MonotonicMs:
+        return MonotonicMs(int(asyncio.get_running_loop().time() * 1000))
 
     def _notify(self, notice: pb.RebalanceNotice) -> None:
         self.notices.append(notice)

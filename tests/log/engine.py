@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple, TypeVar
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.batch import Header, Row
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects, Ending
@@ -79,7 +80,7 @@ class Engine:
             log.replay(event)
         for row in sorted(self.rows, key=lambda row: (row.log_id, row.header.base_offset)):
             log.replay_batch(row.log_id, row.header)
-        log.loaded(self.now_ms)
+        log.loaded(WallMs(self.now_ms))
         return log
 
     def crash(self) -> None:
@@ -133,7 +134,7 @@ class Engine:
         """Send these."""
         asked = pb.ProduceRequest.Partition(topic=TOPIC, index=index, batches=batches, topic_id=topic_id)
         return self.decide(
-            lambda effects: self.log.append(asked, producer.transactional_id, self.now_ms, effects)
+            lambda effects: self.log.append(asked, producer.transactional_id, WallMs(self.now_ms), effects)
         )
 
     def init(self, transactional_id: str = COPIER, timeout_ms: int = TIMEOUT_MS) -> Producer:
@@ -146,7 +147,7 @@ class Engine:
         self, transactional_id: str = COPIER, timeout_ms: int = TIMEOUT_MS
     ) -> pb.InitProducerResponse:
         request = pb.InitProducerRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        return self.decide(lambda effects: self.log.init_producer(request, self.now_ms, effects))
+        return self.decide(lambda effects: self.log.init_producer(request, WallMs(self.now_ms), effects))
 
     def add_group(
         self, producer: Producer, group_id: str = "group", generation: int = 3, member: str = "member"
@@ -160,7 +161,9 @@ class Engine:
             generation_id=generation,
             member_id=member,
         )
-        return self.decide(lambda effects: self.log.add_offsets(request, self.now_ms, effects)).error_code
+        return self.decide(
+            lambda effects: self.log.add_offsets(request, WallMs(self.now_ms), effects)
+        ).error_code
 
     def offsets_error(
         self, producer: Producer, group_id: str = "group", generation: int = 3, member: str = "member"
@@ -187,7 +190,7 @@ class Engine:
             producer_epoch=producer.epoch,
             commit=commit,
         )
-        return self.decide(lambda effects: self.log.end(request, refused, self.now_ms, effects))
+        return self.decide(lambda effects: self.log.end(request, refused, WallMs(self.now_ms), effects))
 
     def ended(self, producer: Producer, *, commit: bool) -> Producer:
         """End the transaction, and be who goes on."""
@@ -200,7 +203,7 @@ class Engine:
         self.now_ms += ms
         wake_at_ms = self.log.wake_at_ms()
         if wake_at_ms is not None and wake_at_ms <= self.now_ms:
-            self.decide(lambda effects: self.log.expire(self.now_ms, effects))
+            self.decide(lambda effects: self.log.expire(WallMs(self.now_ms), effects))
 
     def delete_records(self, before_offset: int, index: int = 0) -> pb.DeleteRecordsResponse.Partition:
         request = pb.DeleteRecordsRequest()

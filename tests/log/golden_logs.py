@@ -10,6 +10,7 @@ from pathlib import Path
 
 from google.protobuf import text_format
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.log import Log
 from rota_coordinator.store import batches
@@ -78,7 +79,7 @@ def tell() -> Engine:
         member_id="pod-0",
         group_instance_id="pod-0",
     )
-    engine.decide(lambda effects: engine.log.add_offsets(instance, engine.now_ms, effects))
+    engine.decide(lambda effects: engine.log.add_offsets(instance, WallMs(engine.now_ms), effects))
     return engine
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.retention import Oldest, new_start
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.log.engine import START_MS, Engine
@@ -100,7 +101,7 @@ def retained(engine: Engine, limits: dict[str, int]) -> int:
         engine.produce(records=2)
         header = engine.headers()[-1]._replace(max_timestamp_ms=START_MS + number * AGE_MS)
         oldest.append(Oldest(header, EACH_BYTES))
-    return new_start(engine.partition(), oldest, BATCHES * EACH_BYTES, START_MS + BATCHES * AGE_MS)
+    return new_start(engine.partition(), oldest, BATCHES * EACH_BYTES, WallMs(START_MS + BATCHES * AGE_MS))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_retention_stops_before_an_open_transaction_and_before_what_is_not_in_th
     engine.writes_at_once = False
     engine.end(producer, commit=True)
     oldest = [Oldest(header, 1) for header in engine.headers()]
-    late_ms = START_MS + AGE_MS
+    late_ms = WallMs(START_MS + AGE_MS)
     assert new_start(engine.partition(), oldest, 3, late_ms) == 2
     engine.write()
     assert new_start(engine.partition(), oldest, 3, late_ms) == 4
@@ -147,6 +148,6 @@ def test_rows_that_are_gone_already_are_passed_over_and_a_start_within_a_batch_s
     oldest = [Oldest(header, 10) for header in engine.headers()]
     engine.delete_records(3)
     # The first row is only still in the file: what counts are the 30 bytes behind it.
-    assert new_start(engine.partition(), oldest, 40, START_MS) == 3
-    assert new_start(engine.partition(), oldest, 46, START_MS) == 4
-    assert new_start(engine.partition(), [], 0, START_MS) == 3
+    assert new_start(engine.partition(), oldest, 40, WallMs(START_MS)) == 3
+    assert new_start(engine.partition(), oldest, 46, WallMs(START_MS)) == 4
+    assert new_start(engine.partition(), [], 0, WallMs(START_MS)) == 3

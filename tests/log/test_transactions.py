@@ -2,6 +2,7 @@
 
 import pytest
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.config import LogConfig
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -296,7 +297,7 @@ def test_an_instance_is_part_of_the_membership(engine: Engine) -> None:
     request = pb.AddOffsetsToTransactionRequest()
     request.CopyFrom(MEMBER)
     request.transactional_id, request.producer_id, request.producer_epoch = COPIER, *producer[:2]
-    engine.decide(lambda effects: engine.log.add_offsets(request, engine.now_ms, effects))
+    engine.decide(lambda effects: engine.log.add_offsets(request, WallMs(engine.now_ms), effects))
     (added,) = engine.log.memberships(COPIER)
     assert added.group_instance_id == "pod-0"
     assert engine.add_group(producer) == codes.FENCED_INSTANCE_ID

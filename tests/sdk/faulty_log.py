@@ -16,6 +16,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from rota.connection import background
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.batch import Control, Row
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects
@@ -46,7 +47,7 @@ class FaultyLog:
 
     def __init__(self) -> None:
         self._log = Log(LogConfig())
-        self._log.loaded(0)
+        self._log.loaded(WallMs(0))
         self.faults: dict[str, deque[Fault | codes.ErrorCode.ValueType | None]] = {}
         self.seen: list[Message] = []
         self._rows: list[Row] = []
@@ -169,7 +170,8 @@ class FaultyLog:
     async def produce(self, request: pb.ProduceRequest, context: Context) -> pb.ProduceResponse:
         def decide(effects: Effects) -> pb.ProduceResponse:
             parts = [
-                self._log.append(part, request.transactional_id, 1, effects) for part in request.partitions
+                self._log.append(part, request.transactional_id, WallMs(1), effects)
+                for part in request.partitions
             ]
             return pb.ProduceResponse(partitions=parts)
 
@@ -184,7 +186,7 @@ class FaultyLog:
                 error_message="refused on purpose",
             )
             effects = Effects()
-            served = [self._log.append(part, request.transactional_id, 1, effects) for part in others]
+            served = [self._log.append(part, request.transactional_id, WallMs(1), effects) for part in others]
             self._write(effects)
             return pb.ProduceResponse(partitions=[*reversed(served), refused])
 
@@ -196,7 +198,7 @@ class FaultyLog:
         return await self._answer(
             request,
             context,
-            lambda effects: self._log.init_producer(request, 1, effects),
+            lambda effects: self._log.init_producer(request, WallMs(1), effects),
             lambda code: pb.InitProducerResponse(error_code=code, producer_id=-1, producer_epoch=-1),
         )
 
@@ -206,7 +208,7 @@ class FaultyLog:
         return await self._answer(
             request,
             context,
-            lambda effects: self._log.end(request, codes.NONE, 1, effects),
+            lambda effects: self._log.end(request, codes.NONE, WallMs(1), effects),
             lambda code: pb.EndTransactionResponse(error_code=code, producer_id=-1, producer_epoch=-1),
         )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import SlotParcel
 from tests.conformance.members import TOPIC, assignment
@@ -99,7 +100,7 @@ def ask_join(world: World, number: int, *, repeated: bool = False) -> Effects:
     world.clients[number] = client._replace(phase=Phase.JOINING, owns=(), leads=())
     fresh = f"#{number}.{client.lives}.{world.repeats}"
     call = Call(number + (6 * MEMBERS if repeated else 0))
-    return world.core.join(Joining(call, request, "/127.0.0.1", fresh), world.now_ms)
+    return world.core.join(Joining(call, request, "/127.0.0.1", fresh), MonotonicMs(world.now_ms))
 
 
 def ask_sync(world: World, number: int) -> Effects:
@@ -122,7 +123,7 @@ def ask_sync(world: World, number: int) -> Effects:
         ],
     )
     world.clients[number] = client._replace(phase=Phase.SYNCING)
-    return world.core.handle(Call(number + MEMBERS), request, world.now_ms)
+    return world.core.handle(Call(number + MEMBERS), request, MonotonicMs(world.now_ms))
 
 
 def ask_heartbeat(world: World, number: int) -> Effects:
@@ -134,7 +135,7 @@ def ask_heartbeat(world: World, number: int) -> Effects:
         member_id=client.member_id,
         group_instance_id=instance(world, number),
     )
-    return world.core.handle(Call(number + 2 * MEMBERS), request, world.now_ms)
+    return world.core.handle(Call(number + 2 * MEMBERS), request, MonotonicMs(world.now_ms))
 
 
 def ask_leave(world: World, number: int) -> Effects:
@@ -144,7 +145,7 @@ def ask_leave(world: World, number: int) -> Effects:
     world.clients[number] = client._replace(phase=Phase.GONE, owns=())
     leaving = pb.LeavingMember(member_id=client.member_id, group_instance_id=instance(world, number))
     request = pb.LeaveGroupRequest(group_id=GROUP, members=[leaving])
-    return world.core.handle(Call(number + 3 * MEMBERS), request, world.now_ms)
+    return world.core.handle(Call(number + 3 * MEMBERS), request, MonotonicMs(world.now_ms))
 
 
 def ask_commit(world: World, number: int) -> Effects:
@@ -159,7 +160,7 @@ def ask_commit(world: World, number: int) -> Effects:
         group_instance_id=instance(world, number),
         topics=[pb.TopicOffsets(name=TOPIC, partitions=[offset])],
     )
-    effects = world.core.commit(Call(number + 4 * MEMBERS), request, world.now_ms)
+    effects = world.core.commit(Call(number + 4 * MEMBERS), request, MonotonicMs(world.now_ms))
     group = world.core.groups.get(GROUP)
     if effects.records and group is not None and group.durable is not None:
         owner = next(
@@ -178,14 +179,14 @@ def ask_commit(world: World, number: int) -> Effects:
 def pass_time(world: World, at_ms: int) -> Effects:
     """Nobody says anything until something is due."""
     world.now_ms = max(world.now_ms, at_ms)
-    return world.core.pass_time(GROUP, world.now_ms)
+    return world.core.pass_time(GROUP, MonotonicMs(world.now_ms))
 
 
 def crashed(world: World) -> World:
     """The process dies and reads its log; whoever waited asks again."""
     world.crashes += 1
     world.core = folded(world)
-    world.core.loaded(world.now_ms, SlotParcel())
+    world.core.loaded(MonotonicMs(world.now_ms), SlotParcel())
     if newest_offset(world.core) < world.acknowledged:
         raise Violation("S6", f"{world.acknowledged} was acknowledged, and is not in the log")
     again = {Phase.JOINING: Phase.KNOWN, Phase.SYNCING: Phase.JOINED}

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rota_coordinator.group.answers import group_of
 from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.instants import MonotonicMs
 from rota_coordinator.overload import Refusal, Stalls
 from rota_coordinator.ownership import Lease, Ownership, Shared, Sole, Voice
 from rota_coordinator.service import Service
@@ -159,7 +160,7 @@ class Coordinator:
         self._tending: list[asyncio.Task[None]] = []
         # Its clock is its own, but goes as fast as everybody's.
         ahead_ms = world.chance.randrange(10**9)
-        now_ms = lambda: int(world.loop.now_s * 1000) + ahead_ms
+        now_ms = lambda: MonotonicMs(int(world.loop.now_s * 1000) + ahead_ms)
         self.lease = Lease(now_ms, int(LEASE_S * 1000))
         self.shared = SharedDiskStore(world.leases, process) if world.plan.hosts > 1 else None
         self.store = self.shared or DiskStore(world.disk, process)

@@ -10,6 +10,7 @@ from rota_coordinator.group.effects import Call
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
 from rota_coordinator.group.state import State
+from rota_coordinator.instants import MonotonicMs
 from rota_coordinator.slot import Shell, Slot
 from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -47,7 +48,7 @@ class Story:
             protocols=[pb.Protocol(name="range")],
         )
         call = Call(self._number)
-        self.groups.join(Joining(call, request, "/127.0.0.1", f"#{self._number}"), self.now_ms)
+        self.groups.join(Joining(call, request, "/127.0.0.1", f"#{self._number}"), MonotonicMs(self.now_ms))
 
     def sync(self, instance: str) -> None:
         self._number += 1
@@ -59,7 +60,7 @@ class Story:
             protocol_type="consumer",
             protocol_name="range",
         )
-        self.groups.handle(Call(self._number), request, self.now_ms)
+        self.groups.handle(Call(self._number), request, MonotonicMs(self.now_ms))
 
     def wait(self, milliseconds: int, *instances: str) -> None:
         """Let the time pass while these members heartbeat."""
@@ -72,14 +73,14 @@ class Story:
                     group_instance_id=instance,
                     generation_id=self.groups.groups["g"].generation,
                 )
-                self.groups.handle(Call(0), request, self.now_ms)
-            self.groups.pass_time("g", self.now_ms)
+                self.groups.handle(Call(0), request, MonotonicMs(self.now_ms))
+            self.groups.pass_time("g", MonotonicMs(self.now_ms))
 
 
 def two_in_a_generation_without_its_leaders_sync() -> Story:
     story = Story()
     story.join("a")
-    story.groups.pass_time("g", 0)
+    story.groups.pass_time("g", MonotonicMs(0))
     story.join("b")
     story.join("a", story.member_id("a"))
     assert story.state is State.COMPLETING
@@ -154,7 +155,7 @@ def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_hear
         shell = Shell(
             store=store,
             config=GroupConfig(),
-            now_ms=lambda: 0,
+            now_ms=lambda: MonotonicMs(0),
             fresh=lambda: "",
             notify=lambda notice: None,
             changed=lambda group_id: None,
@@ -211,7 +212,7 @@ def test_a_restart_reads_what_a_member_said_last() -> None:
 def test_a_round_that_is_written_leaves_a_member_all_that_it_offers() -> None:
     story = Story()
     story.join("a")
-    story.groups.pass_time("g", 0)
+    story.groups.pass_time("g", MonotonicMs(0))
     group = story.groups.groups["g"]
     (member,) = group.members
     member.protocols = (("range", b""), ("sticky", b"more"))

@@ -21,6 +21,7 @@ from rota_coordinator.group.join import Joining
 from rota_coordinator.group.members import Member, Members, instance_of
 from rota_coordinator.group.offsets import Committed, Offsets, removed
 from rota_coordinator.group.state import Group, State, answer, described
+from rota_coordinator.instants import MonotonicMs
 from rota_coordinator.ownership import Lease
 from rota_coordinator.slot import Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -51,7 +52,7 @@ def goes_on_after_an_unknown_outcome(self: Slot, life: int, append: "asyncio.Fut
     append.exception()
 
 
-def commits_are_not_checked(group: Group, request: Message, now_ms: int) -> int:
+def commits_are_not_checked(group: Group, request: Message, now_ms: MonotonicMs) -> int:
     return pb.NONE
 
 
@@ -71,7 +72,7 @@ def silence_is_not_noticed(member: Member) -> bool:
     return False
 
 
-def heartbeats_do_not_count(self: Group, member: Member, now_ms: int) -> None:
+def heartbeats_do_not_count(self: Group, member: Member, now_ms: MonotonicMs) -> None:
     member.session_deadline_ms = member.session_deadline_ms or now_ms + member.session_timeout_ms
 
 
@@ -112,7 +113,7 @@ def leaders_are_not_replaced(self: Members, member: Member) -> None:
         del self.instances[member.instance_id]
 
 
-def old_generations_may_commit(group: Group, request: commit.Request, now_ms: int) -> int:
+def old_generations_may_commit(group: Group, request: commit.Request, now_ms: MonotonicMs) -> int:
     found = group.members.identify(request.member_id, instance_of(request))
     return pb.NONE if isinstance(found, Member) else found
 
@@ -157,25 +158,29 @@ def snapshots_begin_with_what_is_committed(self: Offsets) -> list[Record]:
     return sorted(records, key=lambda record: record.HasField("offset_pending"))
 
 
-def offsets_of_living_groups_expire(group: Group, offsets: Offsets, effects: Effects, now_ms: int) -> None:
+def offsets_of_living_groups_expire(
+    group: Group, offsets: Offsets, effects: Effects, now_ms: MonotonicMs
+) -> None:
     for partition in list(offsets.committed):
         offsets.write(removed(group.group_id, partition), effects)
 
 
-def suspicions_stay(self: Group, member: Member, now_ms: int) -> None:
+def suspicions_stay(self: Group, member: Member, now_ms: MonotonicMs) -> None:
     member.session_deadline_ms = now_ms + member.session_timeout_ms
 
 
-def sessions_go_on_while_nobody_serves(self: Groups, now_ms: int, parcel: object) -> dict[str, Effects]:
+def sessions_go_on_while_nobody_serves(
+    self: Groups, now_ms: MonotonicMs, parcel: object
+) -> dict[str, Effects]:
     return {group_id: Effects() for group_id in self.groups}
 
 
-def ids_stay_handed_out(group: Group, effects: Effects, now_ms: int) -> None:
+def ids_stay_handed_out(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     pass
 
 
 def anybody_may_assign(
-    group: Group, effects: Effects, call: Call, request: pb.SyncGroupRequest, now_ms: int
+    group: Group, effects: Effects, call: Call, request: pb.SyncGroupRequest, now_ms: MonotonicMs
 ) -> None:
     match round.check_member(group, request.member_id, instance_of(request), request.generation_id):
         case Member() as member if not round.sync_error(group, request):
@@ -212,11 +217,11 @@ def those_who_wait_are_not_told(self: Slot, error: pb.ErrorCode.ValueType) -> No
 
 
 def refused_commits_are_kept(
-    group: Group, offsets: Offsets, effects: Effects, request: commit.Request, now_ms: int
+    group: Group, offsets: Offsets, effects: Effects, request: commit.Request, now_ms: MonotonicMs
 ) -> tuple[pb.ErrorCode.ValueType, list[pb.TopicErrors]]:
     for topic in request.topics:
         for partition in topic.partitions:
-            offsets.write(commit.to_record(request, topic, partition, now_ms), effects)
+            offsets.write(commit.to_record(request, topic, partition, group.wall.at(now_ms)), effects)
     error = commit.refusal(group, request, now_ms)
     return error, copied(request, error)
 
@@ -229,7 +234,7 @@ def the_next_group_is_changed_too(self: Groups, record: Record) -> None:
 
 
 def stable_groups_are_shaken_up(
-    group: Group, effects: Effects, call: Call, request: pb.HeartbeatRequest, now_ms: int
+    group: Group, effects: Effects, call: Call, request: pb.HeartbeatRequest, now_ms: MonotonicMs
 ) -> None:
     HEARTBEAT(group, effects, call, request, now_ms)
     if group.state is State.STABLE and now_ms - group.state_since_ms > 7_000:

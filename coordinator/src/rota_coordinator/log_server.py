@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.fetches import Fetches
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
 from rota_coordinator.lookups import Lookups
@@ -177,7 +178,7 @@ class LogServer(pb_grpc.LogServicer):
         )
         return await screened(request, caller.may_topic, act)
 
-    async def _timed(self, decide: Callable[[Log, int, Effects], Reply]) -> Reply:
+    async def _timed(self, decide: Callable[[Log, WallMs, Effects], Reply]) -> Reply:
         now_ms = self._log.shell.now_ms()
         return await self._log.decide(lambda log, effects: decide(log, now_ms, effects))
 

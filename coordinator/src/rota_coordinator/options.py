@@ -13,6 +13,8 @@ from rota_coordinator.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
+# A lease that seems to be longer shows that the database's clock was set back (`store.postgres`).
+LEASE_MS_MAX = MINUTE_MS
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 # In a PostgreSQL URL: before the host, where a slash ends the search as it does for libpq, or as a parameter.
 PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)", re.IGNORECASE)
@@ -94,7 +96,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         type=int,
         default=3_000,
         metavar="N",
-        help="on PostgreSQL: how long after its last word a process still owns its slots",
+        help=f"on PostgreSQL: how long after its last word a process still owns its slots, {LEASE_MS_MAX} at most",
     )
     parser.add_argument(
         "--failpoints", type=failpoint_names, default="", metavar="NAME,…", help="for tests: where to hold"
@@ -166,6 +168,8 @@ def problem(options: argparse.Namespace) -> str:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             return f"{flag} {address}: give HOST:PORT, for example 127.0.0.1:7070"
+    if options.slot_lease_ms > LEASE_MS_MAX:
+        return f"--slot-lease-ms {options.slot_lease_ms}: a lease is {LEASE_MS_MAX} ms at most"
     if options.members_max > MEMBERS_MAX:
         return f"--group-max-size {options.members_max}: a group has at most {MEMBERS_MAX} members"
     return security_problem(options, options.listen.rpartition(":")[0])

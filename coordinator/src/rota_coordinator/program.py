@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
+from rota_coordinator.clocks import Clocks, elapsed_ms, elapsed_s, wall_s
 from rota_coordinator.failpoints import Failpoints
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.health import HealthServer, Page, Pages, probes
@@ -22,7 +23,7 @@ from rota_coordinator.overload import Stalls
 from rota_coordinator.ownership import Lease, Shared, Voice
 from rota_coordinator.security.composition import secure
 from rota_coordinator.server import make_server
-from rota_coordinator.service import Service, steady_clock_ms
+from rota_coordinator.service import Service
 from rota_coordinator.sessions import Sessions
 from rota_coordinator.slot import Shell
 from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
@@ -43,15 +44,16 @@ async def serve(options: argparse.Namespace) -> None:
     metrics = Metrics(lambda: service.slots)
     clock = asyncio.get_running_loop().time
     observers = Observers([metrics, RoundLog(journal, clock)], journal.warn)
-    stalls = Stalls(clock, observers)
-    now_ms = steady_clock_ms()
-    lease = Lease(now_ms, options.slot_lease_ms)
+    # A machine that was suspended stood still, and its lease ran on.
+    stalls = Stalls(elapsed_s, observers)
+    lease = Lease(elapsed_ms, options.slot_lease_ms)
+    clocks = Clocks(clock, wall_s)
     opened = await open_store(options)
     shared = opened.shared
     shell = Shell(
         opened.store,
         GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)}),
-        now_ms=now_ms,
+        now_ms=clocks.monotonic_ms,
         fresh=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
         changed=watchers.changed,
@@ -62,13 +64,14 @@ async def serve(options: argparse.Namespace) -> None:
         observers=observers,
         stalls=stalls,
         gone=sessions.forget,
+        wall=clocks.wall,
     )
     service = Service(shell, options.advertise or options.listen)
     if shared:
         voice = Voice(journal.warn, sessions.go_away)
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
     if opened.rows is not None:
-        service.keep_topics(log_shell(opened.rows, now_ms, journal))
+        service.keep_topics(log_shell(opened.rows, clocks, journal))
     server = make_server(security.door(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
@@ -113,10 +116,10 @@ async def until_stopped(stopped: "asyncio.Task[bool]", tending: "Sequence[asynci
         task.cancel()
 
 
-def log_shell(rows: LogStore, now_ms: Callable[[], int], journal: Journal) -> LogShell:
+def log_shell(rows: LogStore, clocks: Clocks, journal: Journal) -> LogShell:
     """What the embedded log needs of the process."""
     fresh = lambda: uuid.uuid4().bytes
-    return LogShell(rows, LogConfig(), now_ms, fresh, journal.warn, journal.broke)
+    return LogShell(rows, LogConfig(), clocks.wall_ms, fresh, journal.warn, journal.broke, clocks.wall)
 
 
 def spare_the_collector() -> None:

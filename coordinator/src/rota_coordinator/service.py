@@ -1,7 +1,6 @@
 """All slots of this process. Called by the gRPC server and by tests that need no server."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from rota_coordinator.group.answers import Request, group_of
@@ -127,10 +126,3 @@ class Service:
             slot=slot.number,
             slot_epoch=place.epoch,
         )
-
-
-def steady_clock_ms() -> Callable[[], int]:
-    """Wall-clock milliseconds that never jump: sessions must not end because somebody set the clock."""
-    started_ms = int(time.time() * 1000)  # noqa: TID251  the clock that everything else is given is made here
-    started_at = time.monotonic()  # noqa: TID251
-    return lambda: started_ms + int((time.monotonic() - started_at) * 1000)  # noqa: TID251

@@ -23,6 +23,7 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.join import Joining
+from rota_coordinator.instants import MonotonicMs, WallClock
 from rota_coordinator.observer import Observers, error_of
 from rota_coordinator.overload import Stalls
 from rota_coordinator.store.port import SlotLost, Store, StoreError
@@ -60,7 +61,7 @@ class Shell:
 
     store: Store
     config: GroupConfig
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], MonotonicMs]
     fresh: Callable[[], str]  # an id that nobody has had
     notify: Callable[[pb.RebalanceNotice], None]
     changed: Callable[[str], None]  # this group may be another now
@@ -77,6 +78,8 @@ class Shell:
     compact_above: int = 1_000
     # While it is written less often, because everybody waits while the snapshot is made.
     compact_running_above: int = 10_000
+    # As far ahead as at the last call of `now_ms`.
+    wall: WallClock = field(default_factory=WallClock)
 
 
 @dataclass(slots=True)
@@ -101,7 +104,7 @@ class Slot:
     _life: int = 0
 
     def __post_init__(self) -> None:
-        self.groups = Groups(self.shell.config)
+        self.groups = Groups(self.shell.config, wall=self.shell.wall)
 
     async def start(self) -> None:
         """Own the slot, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
@@ -123,7 +126,7 @@ class Slot:
 
     async def _read(self, epoch: int) -> Groups:
         """The groups as the log has them; a log that says little for its length is compacted."""
-        groups = Groups(self.shell.config)
+        groups = Groups(self.shell.config, wall=self.shell.wall)
         records = await self.shell.store.load(self.number)
         for record in records:
             groups.replay(record)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
+from rota_coordinator.instants import WallClock, WallMs
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
@@ -54,10 +55,12 @@ class LogShell:
 
     store: LogStore
     config: LogConfig
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], WallMs]
     fresh: Callable[[], bytes]  # a topic id that no topic has had
     report: Callable[[str], None]
     broken: Callable[[Exception], None]  # the core met what nobody thought of
+    # As far ahead as at the last call of `now_ms`.
+    wall: WallClock = field(default_factory=WallClock)
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class TopicLog:
     _complaints: Complaints = field(init=False)
 
     def __post_init__(self) -> None:
-        self.core = Log(self.shell.config)
+        self.core = Log(self.shell.config, self.shell.wall)
         self._complaints = Complaints(self.shell.report)
 
     async def start(self) -> None:
@@ -88,7 +91,7 @@ class TopicLog:
         life = self._life
         self.state = SlotState.CATCH_UP
         store = self.shell.store
-        core = Log(self.shell.config)
+        core = Log(self.shell.config, self.shell.wall)
         try:
             epoch, _ = await store.claim(LOG_SLOT)
             records = await store.load(LOG_SLOT)
@@ -300,9 +303,10 @@ class TopicLog:
         """Wake up when a transaction has been open for too long."""
         if self._timer is not None:
             self._timer.cancel()
+        now_ms = self.shell.now_ms()
         at_ms = self.core.wake_at_ms()
         if at_ms is not None:
-            delay_s = max((at_ms - self.shell.now_ms()) / 1000, 0)
+            delay_s = max((at_ms - now_ms) / 1000, 0)
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
@@ -314,6 +318,9 @@ class TopicLog:
         # What goes wrong was said, and the log is read anew: then it is due again.
         with suppress(Refusal):
             self.decided(lambda core, effects: core.expire(self.shell.now_ms(), effects))
+        if self.state is SlotState.READY:
+            # Nothing may have been due, because the wall clock was set back meanwhile.
+            self._schedule()
 
     async def retain(self) -> None:
         """Look once for what is too old, or too much, to be kept."""

@@ -11,6 +11,7 @@ from rota_coordinator.group.consumer_protocol import PROTOCOL_TYPE, TopicPartiti
 from rota_coordinator.group.effects import Effects
 from rota_coordinator.group.offsets import Offsets, removed
 from rota_coordinator.group.state import Group, State
+from rota_coordinator.instants import WallMs
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupRemoved, OffsetCommitted, Record
@@ -92,7 +93,7 @@ def delete_offsets(
 
 
 def alter_offsets(
-    group: Group, offsets: Offsets, effects: Effects, request: admin.AlterOffsetsRequest, now_ms: int
+    group: Group, offsets: Offsets, effects: Effects, request: admin.AlterOffsetsRequest, at_ms: WallMs
 ) -> admin.AlterOffsetsResponse:
     """Set offsets of a group that nobody is in; members would not notice, and commit over them."""
     if group.state is not State.EMPTY:
@@ -111,7 +112,7 @@ def alter_offsets(
                 offset=partition.offset,
                 leader_epoch=partition.leader_epoch,
                 metadata=partition.metadata,
-                committed_at_ms=now_ms,
+                committed_at_ms=at_ms,
             )
             offsets.write(Record(offset_committed=offset), effects)
         return pb.PartitionError(index=partition.index, error_code=refused)
@@ -124,7 +125,7 @@ def alter_offsets(
     )
 
 
-def expire_offsets(group: Group, offsets: Offsets, effects: Effects, now_ms: int) -> None:
+def expire_offsets(group: Group, offsets: Offsets, effects: Effects, now_ms: WallMs) -> None:
     """
     Forget offsets that nobody has needed for the retention time; never while the group has members.
 

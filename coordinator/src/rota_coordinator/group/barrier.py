@@ -7,6 +7,7 @@ Called by whatever makes a round necessary (join, leave, an expired session) and
 from rota_coordinator.group.effects import Cause, Effects, RoundOpened, RoundSettled
 from rota_coordinator.group.members import Member
 from rota_coordinator.group.state import Barrier, Group, State, answer, subscribed_by
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
 
@@ -14,7 +15,7 @@ from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
 ABSENT_CHECK_MS_MIN = 100
 
 
-def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason: str) -> None:
+def rebalance(group: Group, effects: Effects, now_ms: MonotonicMs, cause: Cause, reason: str) -> None:
     """Something changed: open a round, or look whether the open one can close now. The reason is for people."""
     if group.state is State.PREPARING:
         close_if_complete(group, effects, now_ms)
@@ -30,7 +31,7 @@ def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason:
     group.unsynced, group.sync_deadline_ms = set(), None
     group.barrier = opened(group, now_ms)
     group.opened_by = reason
-    group.enter(State.PREPARING, now_ms)
+    group.enter(State.PREPARING, group.wall.at(now_ms))
     effects.rounds.append(RoundOpened(group.group_id, group.generation, cause))
     if group.unsettled_since_ms is None:
         group.unsettled_since_ms = now_ms
@@ -47,7 +48,7 @@ def rebalance(group: Group, effects: Effects, now_ms: int, cause: Cause, reason:
     close_if_complete(group, effects, now_ms)
 
 
-def opened(group: Group, now_ms: int) -> Barrier:
+def opened(group: Group, now_ms: MonotonicMs) -> Barrier:
     """A new round. That of an empty group waits for more members to come, a delay at a time."""
     timeout_ms = group.members.rebalance_timeout_ms()
     if group.state is State.EMPTY:
@@ -64,7 +65,7 @@ def opened(group: Group, now_ms: int) -> Barrier:
     return Barrier(deadline_ms=now_ms + timeout_ms, open_until_ms=now_ms + coalesce_ms)
 
 
-def close_if_complete(group: Group, effects: Effects, now_ms: int) -> None:
+def close_if_complete(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """Close the round if everybody is in; a first round waits for its time whoever is in."""
     barrier = group.barrier
     if barrier is None or barrier.is_initial or not group.all_joined():
@@ -73,7 +74,7 @@ def close_if_complete(group: Group, effects: Effects, now_ms: int) -> None:
         close(group, effects, now_ms)
 
 
-def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
+def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """The round's own clock."""
     barrier = group.barrier
     if barrier is None:
@@ -90,7 +91,7 @@ def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
         close(group, effects, now_ms)
 
 
-def close(group: Group, effects: Effects, now_ms: int) -> None:
+def close(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """Make a generation of those who are in. Who did not come is out, unless it is static."""
     for member in [each for each in group.members if each.joining is None and each.instance_id is None]:
         group.drop(member, effects)
@@ -113,15 +114,15 @@ def close(group: Group, effects: Effects, now_ms: int) -> None:
         empty(group, effects, now_ms)
 
 
-def empty(group: Group, effects: Effects, now_ms: int) -> None:
+def empty(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """The last member is gone; the group stays, with its offsets."""
     group.members.leader = ""
     group.protocol_name = ""
-    group.write(group.record({}, now_ms), effects)
+    group.write(group.record({}, group.wall.at(now_ms)), effects)
     settle(group, effects, now_ms)
 
 
-def settle(group: Group, effects: Effects, now_ms: int) -> None:
+def settle(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """The rounds since the group last had an assignment came to an end."""
     if group.unsettled_since_ms is not None:
         unsettled_ms = now_ms - group.unsettled_since_ms
@@ -130,13 +131,13 @@ def settle(group: Group, effects: Effects, now_ms: int) -> None:
         group.unsettled_since_ms = None
 
 
-def start_generation(group: Group, effects: Effects, now_ms: int) -> None:
+def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """Tell everybody who waits what was decided; from here on the leader's assignment is awaited."""
     group.protocol_name = group.members.elect_protocol()
     metadata = [member.metadata(group.protocol_name) for member in group.members]
     group.subscribed = subscribed_by(group.protocol_type, metadata)
     group.barrier = None
-    group.enter(State.COMPLETING, now_ms)
+    group.enter(State.COMPLETING, group.wall.at(now_ms))
     for member in group.members:
         group.touch(member, now_ms)
         member.is_new = False

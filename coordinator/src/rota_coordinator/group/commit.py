@@ -6,13 +6,14 @@ from rota_coordinator.group.effects import Effects
 from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, State
+from rota_coordinator.instants import MonotonicMs, WallMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 Request = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
-def refusal(group: Group, request: Request, now_ms: int) -> pb.ErrorCode.ValueType:
+def refusal(group: Group, request: Request, now_ms: MonotonicMs) -> pb.ErrorCode.ValueType:
     """Why the whole request is refused; NONE if it is not. A commit also keeps its member's session alive."""
     transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
     instance_id = instance_of(request)
@@ -59,13 +60,14 @@ def is_longer(text: str, most: int) -> bool:
 
 
 def commit(
-    group: Group, offsets: Offsets, effects: Effects, request: Request, now_ms: int
+    group: Group, offsets: Offsets, effects: Effects, request: Request, now_ms: MonotonicMs
 ) -> tuple[pb.ErrorCode.ValueType, list[pb.TopicErrors]]:
     """Decide a commit: the error of the request, and of each partition."""
     error = refusal(group, request, now_ms)
     if error:
         return error, copied(request, error)
     outcomes = []
+    at_ms = group.wall.at(now_ms)
     for topic in request.topics:
         name = topic.name
         outcome = pb.TopicErrors(name=name)
@@ -77,13 +79,15 @@ def commit(
             if not refused and where not in offsets.committed:
                 refused = room_error(offsets, where)
             if not refused:
-                offsets.write_at(where, to_record(request, topic, partition, now_ms), effects)
+                offsets.write_at(where, to_record(request, topic, partition, at_ms), effects)
             tell(index=index, error_code=refused)
         outcomes.append(outcome)
     return pb.NONE, outcomes
 
 
-def to_record(request: Request, topic: pb.TopicOffsets, partition: pb.PartitionOffset, now_ms: int) -> Record:
+def to_record(
+    request: Request, topic: pb.TopicOffsets, partition: pb.PartitionOffset, at_ms: WallMs
+) -> Record:
     """What is written for one partition; filled in place, because a commit is made of many."""
     record = Record()
     if isinstance(request, pb.TxnCommitOffsetsRequest):
@@ -100,5 +104,5 @@ def to_record(request: Request, topic: pb.TopicOffsets, partition: pb.PartitionO
     offset.offset = partition.offset
     offset.leader_epoch = partition.leader_epoch
     offset.metadata = partition.metadata
-    offset.committed_at_ms = now_ms
+    offset.committed_at_ms = at_ms
     return record

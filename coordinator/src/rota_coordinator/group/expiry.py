@@ -5,6 +5,7 @@ from rota_coordinator.group.effects import Cause, Effects
 from rota_coordinator.group.members import Member
 from rota_coordinator.group.round import remove
 from rota_coordinator.group.state import Group, State
+from rota_coordinator.instants import MonotonicMs
 
 
 def wake_at_ms(group: Group) -> int | None:
@@ -19,7 +20,7 @@ def wake_at_ms(group: Group) -> int | None:
     return min(times, default=None)
 
 
-def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
+def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """Do all that is due."""
     expire_pending(group, effects, now_ms)
     for member in list(group.members):
@@ -30,7 +31,7 @@ def pass_time(group: Group, effects: Effects, now_ms: int) -> None:
     barrier.pass_time(group, effects, now_ms)
 
 
-def forgive(group: Group, stall_ms: int, now_ms: int) -> None:
+def forgive(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     """
     The coordinator stood still for so long, until now: whoever had time left then has it again.
 
@@ -77,7 +78,7 @@ def ends_at_ms(member: Member) -> int:
     return member.session_deadline_ms if member.suspect_until_ms is None else member.suspect_until_ms
 
 
-def expire_pending(group: Group, effects: Effects, now_ms: int) -> None:
+def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """Forget ids that nobody came back with."""
     late = [member_id for member_id, deadline_ms in group.pending.items() if now_ms >= deadline_ms]
     for member_id in late:
@@ -87,7 +88,7 @@ def expire_pending(group: Group, effects: Effects, now_ms: int) -> None:
         barrier.close(group, effects, now_ms)
 
 
-def expire_session(group: Group, effects: Effects, member: Member, now_ms: int) -> None:
+def expire_session(group: Group, effects: Effects, member: Member, now_ms: MonotonicMs) -> None:
     """A member was silent for its session: give it the time of grace, then let the others go on without it."""
     grace_ms = group.config.rebalance_coalesce_ms
     if member.suspect_until_ms is None and not member.is_new and grace_ms:
@@ -98,7 +99,7 @@ def expire_session(group: Group, effects: Effects, member: Member, now_ms: int) 
     barrier.rebalance(group, effects, now_ms, Cause.SILENT, reason)
 
 
-def expire_sync(group: Group, effects: Effects, now_ms: int) -> None:
+def expire_sync(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """Some never asked for their part: heartbeats or not, they are out."""
     group.sync_deadline_ms = None
     missing = sorted(group.unsynced)

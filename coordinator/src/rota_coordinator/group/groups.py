@@ -17,6 +17,7 @@ from rota_coordinator.group.join import Joining, join, refuse
 from rota_coordinator.group.members import instance_of
 from rota_coordinator.group.offsets import Offsets
 from rota_coordinator.group.state import Group, State, answer
+from rota_coordinator.instants import MonotonicMs, WallClock
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import (
@@ -40,8 +41,10 @@ class Groups:
     offsets: dict[str, Offsets] = field(default_factory=dict)
     # The highest incarnation that a group of this slot ever had; the next group gets a higher one.
     incarnation: int = 0
+    # The clock of timestamps; the time that comes with a request is on the monotonic one.
+    wall: WallClock = field(default_factory=WallClock)
 
-    def join(self, joining: Joining, now_ms: int) -> Effects:
+    def join(self, joining: Joining, now_ms: MonotonicMs) -> Effects:
         """JoinGroup."""
         effects = Effects()
         request = joining.request
@@ -56,7 +59,7 @@ class Groups:
             join(self._get_or_create(request.group_id, effects, now_ms), effects, joining, now_ms)
         return effects
 
-    def handle(self, call: Call, request: MemberRequest, now_ms: int) -> Effects:
+    def handle(self, call: Call, request: MemberRequest, now_ms: MonotonicMs) -> Effects:
         """SyncGroup, Heartbeat, LeaveGroup: what only members say."""
         effects = Effects()
         group = self.groups.get(request.group_id)
@@ -78,7 +81,7 @@ class Groups:
                     round.leave(group, effects, call, request, now_ms)
         return effects
 
-    def commit(self, call: Call, request: commit.Request, now_ms: int) -> Effects:
+    def commit(self, call: Call, request: commit.Request, now_ms: MonotonicMs) -> Effects:
         """CommitOffsets and TxnCommitOffsets."""
         effects = Effects()
         transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
@@ -106,7 +109,7 @@ class Groups:
         answer(effects, call, pb.FetchOffsetsResponse(topics=fetched))
         return effects
 
-    def administer(self, call: Call, request: AdminRequest, now_ms: int) -> Effects:
+    def administer(self, call: Call, request: AdminRequest, now_ms: MonotonicMs) -> Effects:
         """What administrators ask of one group."""
         effects = Effects()
         group_id = group_of(request)
@@ -132,15 +135,17 @@ class Groups:
                     answer(effects, call, deleted)
             case admin_pb.AlterOffsetsRequest():
                 group = self._get_or_create(group_id, effects, now_ms)
-                altered = admin.alter_offsets(group, self.offsets[group_id], effects, request, now_ms)
+                altered = admin.alter_offsets(
+                    group, self.offsets[group_id], effects, request, self.wall.at(now_ms)
+                )
                 answer(effects, call, altered)
         return effects
 
-    def expire_offsets(self, group_id: str, now_ms: int) -> Effects:
+    def expire_offsets(self, group_id: str, now_ms: MonotonicMs) -> Effects:
         """Forget what nobody has needed for the retention time, and the group when nothing of it is left."""
         effects = Effects()
         group, offsets = self.groups[group_id], self.offsets[group_id]
-        admin.expire_offsets(group, offsets, effects, now_ms)
+        admin.expire_offsets(group, offsets, effects, self.wall.at(now_ms))
         if group.state is State.EMPTY and offsets.is_empty() and not group.pending:
             self._remove(group, effects)
         return effects
@@ -167,7 +172,7 @@ class Groups:
         effects.records.append(record)
         self.replay(record)
 
-    def forgive(self, stall_ms: int, now_ms: int) -> None:
+    def forgive(self, stall_ms: int, now_ms: MonotonicMs) -> None:
         """The process itself stood still for so long, until now: nobody's silence in that time counts."""
         for group in self.groups.values():
             expiry.forgive(group, stall_ms, now_ms)
@@ -177,7 +182,7 @@ class Groups:
         group = self.groups.get(group_id)
         return None if group is None else expiry.wake_at_ms(group)
 
-    def pass_time(self, group_id: str, now_ms: int) -> Effects:
+    def pass_time(self, group_id: str, now_ms: MonotonicMs) -> Effects:
         """Do what is due in a group."""
         effects = Effects()
         group = self.groups.get(group_id)
@@ -223,7 +228,7 @@ class Groups:
             records += offsets.snapshot()
         return records
 
-    def parcel(self, now_ms: int) -> SlotParcel:
+    def parcel(self, now_ms: MonotonicMs) -> SlotParcel:
         """What the next owner of the slot should know and the log does not say."""
         return SlotParcel(
             sessions=[
@@ -237,7 +242,7 @@ class Groups:
             ]
         )
 
-    def loaded(self, now_ms: int, parcel: SlotParcel) -> dict[str, Effects]:
+    def loaded(self, now_ms: MonotonicMs, parcel: SlotParcel) -> dict[str, Effects]:
         """
         All records are replayed: what that asks for, by group.
 
@@ -257,7 +262,7 @@ class Groups:
 
     def _replay_group(self, group_id: str, record: Record) -> None:
         if group_id not in self.groups:
-            self.groups[group_id] = Group(group_id, self.config, incarnation=0)
+            self.groups[group_id] = Group(group_id, self.config, incarnation=0, wall=self.wall)
             self._offsets_of(group_id)
         self.groups[group_id].replay(record)
 
@@ -267,14 +272,14 @@ class Groups:
             offsets = self.offsets[group_id] = Offsets()
         return offsets
 
-    def _get_or_create(self, group_id: str, effects: Effects, now_ms: int) -> Group:
+    def _get_or_create(self, group_id: str, effects: Effects, now_ms: MonotonicMs) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             self.incarnation += 1
-            group = Group(group_id, self.config, self.incarnation)
+            group = Group(group_id, self.config, self.incarnation, wall=self.wall)
             self.groups[group_id] = group
             self.offsets[group_id] = Offsets()
-            group.write(group.record({}, now_ms), effects)
+            group.write(group.record({}, self.wall.at(now_ms)), effects)
         return group
 
 

@@ -7,6 +7,7 @@ from rota_coordinator.group.config import PENDING_MEMBERS_MAX
 from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.members import Member, instance_of, offered
 from rota_coordinator.group.state import Group, State, answer
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
@@ -30,7 +31,7 @@ def refuse(effects: Effects, joining: Joining, error: pb.ErrorCode.ValueType, me
     answer(effects, joining.call, reply)
 
 
-def join(group: Group, effects: Effects, joining: Joining, now_ms: int) -> None:
+def join(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) -> None:
     """Decide one join."""
     request = joining.request
     if not has_room(group, request.member_id):
@@ -76,7 +77,7 @@ def is_compatible(group: Group, request: pb.JoinGroupRequest) -> bool:
     return request.protocol_type == group.protocol_type and group.members.accept(offered(request))
 
 
-def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: int) -> None:
+def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) -> None:
     """A first contact: a dynamic member is given an id to join again with, a static one enters or returns."""
     request = joining.request
     if joining.instance_id is None and len(group.pending) >= PENDING_MEMBERS_MAX:
@@ -95,7 +96,7 @@ def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: in
         come_back(group, effects, joining, group.members.by_id[holder], now_ms)
 
 
-def join_with_given_id(group: Group, effects: Effects, joining: Joining, now_ms: int) -> None:
+def join_with_given_id(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) -> None:
     """The second step of a dynamic member."""
     if joining.instance_id is not None:
         refuse(effects, joining, pb.UNKNOWN_SERVER_ERROR, joining.request.member_id)
@@ -104,7 +105,7 @@ def join_with_given_id(group: Group, effects: Effects, joining: Joining, now_ms:
     enter(group, effects, joining, joining.request.member_id, now_ms)
 
 
-def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_ms: int) -> None:
+def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_ms: MonotonicMs) -> None:
     """A new member waits for its first round."""
     request = joining.request
     if not group.members.by_id:
@@ -128,7 +129,7 @@ def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_
     barrier.rebalance(group, effects, now_ms, Cause.JOINED, f"member {member_id} joined{reason}")
 
 
-def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: int) -> None:
+def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: MonotonicMs) -> None:
     """A member joins again: into the open round, to learn of the present one, or to ask for a new one."""
     same = member.protocols == offered(joining.request)
     leads = member.member_id == group.members.leader
@@ -155,7 +156,7 @@ def wait(effects: Effects, joining: Joining, member: Member) -> None:
     member.joining = joining.call
 
 
-def come_back(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: int) -> None:
+def come_back(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: MonotonicMs) -> None:
     """A static member returns without its id: it gets its place under a new one, and the old one is fenced."""
     old_id = member.member_id
     if member.joining is not None:

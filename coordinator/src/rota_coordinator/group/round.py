@@ -6,6 +6,7 @@ from rota_coordinator.group.consumer_protocol import PROTOCOL_TYPE, assigned_par
 from rota_coordinator.group.effects import Call, Cause, Effects
 from rota_coordinator.group.members import Member, instance_of
 from rota_coordinator.group.state import Group, State, answer
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
@@ -19,7 +20,9 @@ def check_member(
     return found
 
 
-def sync(group: Group, effects: Effects, call: Call, request: pb.SyncGroupRequest, now_ms: int) -> None:
+def sync(
+    group: Group, effects: Effects, call: Call, request: pb.SyncGroupRequest, now_ms: MonotonicMs
+) -> None:
     """The leader hands in the assignment; everybody receives a part of it."""
     match check_member(group, request.member_id, instance_of(request), request.generation_id):
         case Member() as member:
@@ -63,10 +66,10 @@ def assigns_too_much(group: Group, request: pb.SyncGroupRequest) -> bool:
     )
 
 
-def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms: int) -> None:
+def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms: MonotonicMs) -> None:
     """The leader has decided: write it down, then tell everybody who waits."""
     assignments = {each.member_id: each.assignment for each in request.assignments}
-    group.write(group.record(assignments, now_ms), effects)
+    group.write(group.record(assignments, group.wall.at(now_ms)), effects)
     barrier.settle(group, effects, now_ms)
     for member in group.members:
         if member.syncing is not None:
@@ -85,7 +88,9 @@ def answer_sync(group: Group, effects: Effects, member: Member) -> None:
     member.syncing = None
 
 
-def heartbeat(group: Group, effects: Effects, call: Call, request: pb.HeartbeatRequest, now_ms: int) -> None:
+def heartbeat(
+    group: Group, effects: Effects, call: Call, request: pb.HeartbeatRequest, now_ms: MonotonicMs
+) -> None:
     """The member lives; it learns of a rebalance, if nobody told it yet."""
     match check_member(group, request.member_id, instance_of(request), request.generation_id):
         case Member() as member:
@@ -96,7 +101,9 @@ def heartbeat(group: Group, effects: Effects, call: Call, request: pb.HeartbeatR
     answer(effects, call, pb.HeartbeatResponse(error_code=error))
 
 
-def leave(group: Group, effects: Effects, call: Call, request: pb.LeaveGroupRequest, now_ms: int) -> None:
+def leave(
+    group: Group, effects: Effects, call: Call, request: pb.LeaveGroupRequest, now_ms: MonotonicMs
+) -> None:
     """Members go on purpose, one entry after the other; then one look whether that needs a round."""
     results = []
     for leaving in request.members:

@@ -16,7 +16,11 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.consumer_protocol import TopicPartition
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.members import Member, Members, instance_of
+from rota_coordinator.instants import MonotonicMs, WallClock, WallMs
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupMember, GroupRecord, Record
+
+# Before any record.
+NEVER = WallMs(0)
 
 
 class State(enum.Enum):
@@ -54,7 +58,7 @@ class Group:
     # As it was last written; what a snapshot says of the group, whatever round it is in now.
     durable: GroupRecord | None = None
     state: State = State.EMPTY
-    state_since_ms: int = 0
+    state_since_ms: WallMs = NEVER
     generation: int = 0
     # The highest generation that anybody was ever told; after a failover in mid-round it is above the present one.
     reserved_generation: int = 0
@@ -79,12 +83,14 @@ class Group:
     opened_by: str = ""
     # When the first round opened that no assignment followed yet.
     unsettled_since_ms: int | None = None
+    # The clock of `state_since_ms` and of what is written; all else is measured on the monotonic one.
+    wall: WallClock = field(default_factory=WallClock)
 
-    def enter(self, state: State, now_ms: int) -> None:
+    def enter(self, state: State, since_ms: WallMs) -> None:
         """Change the state; the barrier exists in PREPARING only."""
         assert (state is State.PREPARING) == (self.barrier is not None)
         self.state = state
-        self.state_since_ms = now_ms
+        self.state_since_ms = since_ms
 
     def write(self, record: Record, effects: Effects) -> None:
         """Change durable state: put the record down to be made durable, and replay it."""
@@ -124,7 +130,7 @@ class Group:
         self._claimants = None
         self.subscribed = subscribed_by(self.protocol_type, [each.metadata for each in record.members])
         self.barrier = None
-        self.enter(State.STABLE if record.members else State.EMPTY, record.state_since_ms)
+        self.enter(State.STABLE if record.members else State.EMPTY, WallMs(record.state_since_ms))
 
     def owner_of(self, partition: TopicPartition) -> str | None:
         """
@@ -141,7 +147,7 @@ class Group:
             self._claimants = claimants_by(self.protocol_type, members)
         return self._claimants.get(partition)
 
-    def record(self, assignments: dict[str, bytes], now_ms: int) -> Record:
+    def record(self, assignments: dict[str, bytes], since_ms: WallMs) -> Record:
         """The group with these assignments, to be written."""
         return Record(
             group=GroupRecord(
@@ -151,7 +157,7 @@ class Group:
                 protocol_type=self.protocol_type,
                 protocol_name=self.protocol_name,
                 leader=self.members.leader,
-                state_since_ms=now_ms,
+                state_since_ms=since_ms,
                 members=[
                     described(member, self.protocol_name, assignments.get(member.member_id, b""))
                     for member in self.members
@@ -164,7 +170,7 @@ class Group:
         self.members.remove(member)
         effects.gone.append((self.group_id, member.member_id))
 
-    def touch(self, member: Member, now_ms: int) -> None:
+    def touch(self, member: Member, now_ms: MonotonicMs) -> None:
         """The member lives: its session starts anew, and a suspicion is dropped."""
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         member.suspect_until_ms = None

@@ -4,6 +4,7 @@ from rota_coordinator.group.commit import refusal
 from rota_coordinator.group.effects import Effects
 from rota_coordinator.group.offsets import Offsets, removed
 from rota_coordinator.group.state import Group
+from rota_coordinator.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record
 
@@ -16,7 +17,7 @@ def membership_error(group: Group | None, member: pb.TxnCommitOffsetsRequest) ->
     """
     if group is None:
         return pb.ILLEGAL_GENERATION if member.generation_id >= 0 else pb.NONE
-    return refusal(group, member, now_ms=0)
+    return refusal(group, member, now_ms=MonotonicMs(0))
 
 
 def end(offsets: Offsets, effects: Effects, group_id: str, ended: ProducerEnded) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log import content, transactions
 from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
 from rota_coordinator.log.effects import Effects
@@ -31,7 +32,7 @@ def append(
     state: State,
     asked: pb.ProduceRequest.Partition,
     transactional_id: str,
-    now_ms: int,
+    now_ms: WallMs,
     effects: Effects,
 ) -> pb.ProduceResponse.Partition:
     """One partition of a Produce."""
@@ -62,7 +63,7 @@ def judge_all(
     partition: Partition,
     asked: pb.ProduceRequest.Partition,
     transactional_id: str,
-    now_ms: int,
+    now_ms: WallMs,
 ) -> Plan | Refused:
     """Where the batches go, or why none of them can be taken."""
     plan = Plan(partition.end)

@@ -7,6 +7,7 @@ each log's in the order of offsets, then `loaded`.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from rota_coordinator.instants import WallClock, WallMs
 from rota_coordinator.log import administration, appends, transactions
 from rota_coordinator.log.batch import Header, Row
 from rota_coordinator.log.config import LogConfig
@@ -21,8 +22,9 @@ from rota_proto.log.v1 import log_pb2 as pb
 class Log:
     """Topics, records, producers and transactions of one file."""
 
-    def __init__(self, config: LogConfig) -> None:
-        self._state = State(config)
+    def __init__(self, config: LogConfig, wall: WallClock | None = None) -> None:
+        """`wall` is the clock of the times that come with requests."""
+        self._state = State(config, wall or WallClock())
 
     def replay(self, event: LogEvent) -> None:
         """Take over an event from the store, in the order of writing."""
@@ -32,7 +34,7 @@ class Log:
         """Take over a batch from the store, in the order of its log's offsets."""
         self._state.replay_batch(log_id, header)
 
-    def loaded(self, now_ms: int) -> None:
+    def loaded(self, now_ms: WallMs) -> None:
         """All events and all batches are replayed."""
         self._state.loaded(now_ms)
 
@@ -84,19 +86,19 @@ class Log:
         return administration.delete_records(self._state, request, effects)
 
     def append(
-        self, partition: pb.ProduceRequest.Partition, transactional_id: str, now_ms: int, effects: Effects
+        self, partition: pb.ProduceRequest.Partition, transactional_id: str, now_ms: WallMs, effects: Effects
     ) -> pb.ProduceResponse.Partition:
         """One partition of a Produce: all its batches, or none."""
         return appends.append(self._state, partition, transactional_id, now_ms, effects)
 
     def init_producer(
-        self, request: pb.InitProducerRequest, now_ms: int, effects: Effects
+        self, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects
     ) -> pb.InitProducerResponse:
         """InitProducer."""
         return transactions.init_producer(self._state, request, now_ms, effects)
 
     def add_offsets(
-        self, request: pb.AddOffsetsToTransactionRequest, now_ms: int, effects: Effects
+        self, request: pb.AddOffsetsToTransactionRequest, now_ms: WallMs, effects: Effects
     ) -> pb.AddOffsetsToTransactionResponse:
         """AddOffsetsToTransaction."""
         return transactions.add_offsets(self._state, request, now_ms, effects)
@@ -114,13 +116,13 @@ class Log:
         self,
         request: pb.EndTransactionRequest,
         refused: codes.ErrorCode.ValueType,
-        now_ms: int,
+        now_ms: WallMs,
         effects: Effects,
     ) -> pb.EndTransactionResponse:
         """EndTransaction. With `refused`, what one of its groups said, a commit becomes an abort."""
         return transactions.end(self._state, request, refused, now_ms, effects)
 
-    def expire(self, now_ms: int, effects: Effects) -> None:
+    def expire(self, now_ms: WallMs, effects: Effects) -> None:
         """Abort and forget what is due."""
         transactions.expire(self._state, now_ms, effects)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rota_coordinator.instants import MonotonicMs, WallClock, WallMs
 from rota_coordinator.log.batch import NO_PRODUCER
 from rota_proto.coordinator.v1.log_events_pb2 import (
     GroupAdded,
@@ -42,8 +43,8 @@ class Transaction:
     """One that is open."""
 
     begun_at_ms: int
-    # From here on its timeout is counted: from when it began, or from when it was read from the file.
-    counted_from_ms: int
+    # Its timeout is counted from here on the monotonic clock: from when it began, or was read from the file.
+    counted_from_ms: MonotonicMs
     groups: dict[str, GroupAdded] = field(default_factory=dict)
 
 
@@ -61,7 +62,7 @@ class Transactional:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the open transaction is aborted over its producer's head."""
+        """When, on the monotonic clock, the open transaction is aborted over its producer's head."""
         return None if self.open is None else self.open.counted_from_ms + self.timeout_ms
 
     def made(self) -> ProducerMade:
@@ -124,6 +125,8 @@ class Producers:
     _owners: dict[int, str] = field(default_factory=dict)
     # All ids below this one may have been given out.
     below: int = FIRST_PRODUCER_ID
+    # The clock of events and records; the timeouts of transactions are measured on the monotonic one.
+    wall: WallClock = field(default_factory=WallClock)
 
     def is_transactional(self, producer_id: int) -> bool:
         """Whether the producer id belongs to a transactional id."""
@@ -151,7 +154,7 @@ class Producers:
 
     def _begun(self, event: TransactionBegun) -> None:
         known = self.transactional[event.transactional_id]
-        known.open = Transaction(event.at_ms, event.at_ms)
+        known.open = Transaction(event.at_ms, self.wall.monotonic(WallMs(event.at_ms)))
         self.open[known.transactional_id] = known
 
     def _made(self, event: ProducerMade) -> None:
@@ -168,11 +171,11 @@ class Producers:
         self.transactional[event.transactional_id] = known
         self._owners[event.producer_id] = event.transactional_id
 
-    def loaded(self, now_ms: int) -> None:
+    def loaded(self, now_ms: WallMs) -> None:
         """While nobody served, nobody could end a transaction: every open one has its full time again."""
         for known in self.open.values():
             assert known.open is not None
-            known.open.counted_from_ms = max(known.open.counted_from_ms, now_ms)
+            known.open.counted_from_ms = self.wall.monotonic(now_ms)
 
     def snapshot(self) -> Iterator[LogEvent]:
         """Events that say the same as all that were replayed."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.batch import Header
 from rota_coordinator.log.config import FOR_EVER
 from rota_coordinator.log.partition import Partition
@@ -15,7 +16,7 @@ class Oldest(NamedTuple):
     bytes: int
 
 
-def new_start(partition: Partition, oldest: Sequence[Oldest], total_bytes: int, now_ms: int) -> int:
+def new_start(partition: Partition, oldest: Sequence[Oldest], total_bytes: int, now_ms: WallMs) -> int:
     """
     Where the partition begins when what is not needed any more is gone: whole batches, from the first one on.
 

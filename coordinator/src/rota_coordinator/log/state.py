@@ -8,6 +8,7 @@ after them, so nothing here may depend on how the two were mixed when they were 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from rota_coordinator.instants import WallClock, WallMs
 from rota_coordinator.log.batch import Control, Header, Row
 from rota_coordinator.log.config import PRODUCER_IDS_AT_ONCE, LogConfig
 from rota_coordinator.log.effects import Effects
@@ -22,8 +23,9 @@ class State:
     """Topics, producers, and which of them meet in an open transaction."""
 
     config: LogConfig
+    wall: WallClock
     topics: Topics = field(init=False)
-    producers: Producers = field(default_factory=Producers)
+    producers: Producers = field(init=False)
     # By producer id: the logs that its open transaction has written to.
     _written_to: dict[int, set[int]] = field(default_factory=dict)
     # Producer ids that an event has taken and nobody has been given yet; forgotten with the process.
@@ -31,6 +33,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.config)
+        self.producers = Producers(wall=self.wall)
 
     def write(self, event: LogEvent, effects: Effects) -> None:
         """Put an event down to be made durable, and replay it."""
@@ -95,7 +98,7 @@ class State:
             if partition is not None:
                 partition.written(row.header)
 
-    def loaded(self, now_ms: int) -> None:
+    def loaded(self, now_ms: WallMs) -> None:
         """All events and all headers are replayed."""
         for partition in self.topics:
             partition.loaded()

@@ -11,6 +11,7 @@ so a word that comes late is recognized by its epoch alone.
 from collections.abc import Iterator
 
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX
+from rota_coordinator.instants import WallMs
 from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
 from rota_coordinator.log.config import NAME_LENGTH_MAX
 from rota_coordinator.log.effects import Effects, Ending
@@ -26,7 +27,7 @@ MemberOfGroup = GroupAdded | pb.AddOffsetsToTransactionRequest | codes.TxnCommit
 
 
 def init_producer(
-    state: State, request: pb.InitProducerRequest, now_ms: int, effects: Effects
+    state: State, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects
 ) -> pb.InitProducerResponse:
     """InitProducer: whoever used the transactional id before is fenced, and what it left open is aborted."""
     error = init_error(state, request)
@@ -105,7 +106,7 @@ def batch_error(state: State, transactional_id: str, header: Header) -> codes.Er
     return codes.INVALID_PRODUCER_EPOCH if found == codes.PRODUCER_FENCED else found
 
 
-def begin(state: State, known: Transactional, now_ms: int, effects: Effects) -> Transaction:
+def begin(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> Transaction:
     """The open transaction; one that begins now, if there is none."""
     if known.open is None:
         begun = TransactionBegun(transactional_id=known.transactional_id, at_ms=now_ms)
@@ -115,7 +116,7 @@ def begin(state: State, known: Transactional, now_ms: int, effects: Effects) -> 
 
 
 def add_offsets(
-    state: State, request: pb.AddOffsetsToTransactionRequest, now_ms: int, effects: Effects
+    state: State, request: pb.AddOffsetsToTransactionRequest, now_ms: WallMs, effects: Effects
 ) -> pb.AddOffsetsToTransactionResponse:
     """AddOffsetsToTransaction."""
     identity = Identity(request.producer_id, request.producer_epoch)
@@ -185,7 +186,7 @@ def end(
     state: State,
     request: pb.EndTransactionRequest,
     refused: codes.ErrorCode.ValueType,
-    now_ms: int,
+    now_ms: WallMs,
     effects: Effects,
 ) -> pb.EndTransactionResponse:
     """EndTransaction. `refused` is why one of its groups does not want it committed."""
@@ -213,7 +214,7 @@ def gone_on(identity: Identity, error: codes.ErrorCode.ValueType) -> pb.EndTrans
     )
 
 
-def finish(state: State, known: Transactional, outcome: Ended, now_ms: int, effects: Effects) -> None:
+def finish(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, effects: Effects) -> None:
     """Its producer ends the transaction, and goes on under the next epoch."""
     put_down(state, known, outcome, now_ms, effects)
     made = successor(state, known, now_ms, effects)
@@ -222,7 +223,7 @@ def finish(state: State, known: Transactional, outcome: Ended, now_ms: int, effe
 
 
 def abort_over_head(
-    state: State, known: Transactional, made: ProducerMade, now_ms: int, effects: Effects
+    state: State, known: Transactional, made: ProducerMade, now_ms: WallMs, effects: Effects
 ) -> None:
     """Somebody else ends the transaction. Its producer is fenced first: it is told nothing any more."""
     outcome = Ended(known.identity, committed=False)
@@ -231,7 +232,7 @@ def abort_over_head(
     state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
 
 
-def put_down(state: State, known: Transactional, outcome: Ended, now_ms: int, effects: Effects) -> None:
+def put_down(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, effects: Effects) -> None:
     """Where the transaction has been, its end is written."""
     identity = outcome.identity
     for partition in state.partitions_of(identity.producer_id):
@@ -240,7 +241,7 @@ def put_down(state: State, known: Transactional, outcome: Ended, now_ms: int, ef
     effects.endings += [Ending(group_id, *identity, outcome.committed) for group_id in groups]
 
 
-def marker(partition: Partition, outcome: Ended, now_ms: int) -> Row:
+def marker(partition: Partition, outcome: Ended, now_ms: WallMs) -> Row:
     """The end of a transaction, in one of its partitions."""
     header = Header(
         base_offset=partition.end,
@@ -256,7 +257,7 @@ def marker(partition: Partition, outcome: Ended, now_ms: int) -> Row:
     return Row(partition.log_id, header, now_ms, codec=0, payload=b"")
 
 
-def successor(state: State, known: Transactional, now_ms: int, effects: Effects) -> ProducerMade:
+def successor(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> ProducerMade:
     """The same producer under its next epoch; after the last one under a new id."""
     made = known.made()
     made.at_ms = now_ms
@@ -267,18 +268,19 @@ def successor(state: State, known: Transactional, now_ms: int, effects: Effects)
     return made
 
 
-def expire(state: State, now_ms: int, effects: Effects) -> None:
+def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
     """Abort what has been open for too long, and forget transactional ids that nobody has used for long."""
+    monotonic_ms = state.wall.monotonic(now_ms)
     for known in list(state.producers.open.values()):
         assert known.deadline_ms is not None
-        if known.deadline_ms <= now_ms:
+        if known.deadline_ms <= monotonic_ms:
             abort_over_head(state, known, successor(state, known, now_ms, effects), now_ms, effects)
     for known in list(unused(state, now_ms)):
         forgotten = ProducerMade(transactional_id=known.transactional_id, producer_id=NO_PRODUCER)
         state.write(LogEvent(producer_made=forgotten), effects)
 
 
-def unused(state: State, now_ms: int) -> Iterator[Transactional]:
+def unused(state: State, now_ms: WallMs) -> Iterator[Transactional]:
     """Those that nobody has used for long, the longest first."""
     for known in state.producers.transactional.values():
         if known.open is None:
@@ -288,9 +290,9 @@ def unused(state: State, now_ms: int) -> Iterator[Transactional]:
 
 
 def wake_at_ms(state: State) -> int | None:
-    """When to call `expire`."""
-    producers = state.producers
-    due = [known.deadline_ms for known in producers.open.values() if known.deadline_ms is not None]
+    """When to call `expire`, by the wall clock as it is set now."""
+    producers, ahead_ms = state.producers, state.wall.ahead_ms
+    due = [known.deadline_ms + ahead_ms for known in producers.open.values() if known.deadline_ms is not None]
     idle = next((known for known in producers.transactional.values() if known.open is None), None)
     if idle is not None:
         due.append(idle.used_at_ms + state.config.producers_expire_ms)

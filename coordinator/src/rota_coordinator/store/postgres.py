@@ -10,6 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 
+from rota_coordinator.options import LEASE_MS_MAX
 from rota_coordinator.slots.table import Process, Row, Table
 from rota_coordinator.store import batches
 from rota_coordinator.store.appends import Append, append_of, lost
@@ -33,6 +34,7 @@ VALUES (%(new)s, %(address)s, clock_timestamp() + %(lease_ms)s * interval '1 ms'
 """
 # Whose lease has ended is deleted, so that it never comes back, whatever the clock does. Only whoever is alive deletes,
 # and passes over rows that somebody holds: so a renewal holds its own row before any other, and waits for none.
+# A lease that is longer than any can be was given before the clock was set back: its process may be dead.
 # The last condition tells a renewal that came too late: it reads nothing.
 RENEW = """
 WITH renewed AS (
@@ -45,6 +47,14 @@ WITH renewed AS (
         WHERE EXISTS (SELECT FROM renewed) AND process_id <> %(me)s AND lease_until <= clock_timestamp()
         FOR UPDATE SKIP LOCKED
     ) RETURNING process_id
+), shortened AS (
+    UPDATE rota.processes SET lease_until = clock_timestamp() + %(longest_ms)s * interval '1 ms'
+    WHERE process_id IN (
+        SELECT process_id FROM rota.processes
+        WHERE EXISTS (SELECT FROM renewed) AND process_id <> %(me)s
+            AND lease_until > clock_timestamp() + %(longest_ms)s * interval '1 ms'
+        FOR UPDATE SKIP LOCKED
+    )
 ), alive AS (
     SELECT process_id, address FROM rota.processes WHERE process_id NOT IN (SELECT process_id FROM ended)
 ), reading AS (
@@ -87,7 +97,7 @@ class PostgresStore:
         return new
 
     async def renew(self) -> Table:
-        values = {"me": self._process_id, "lease_ms": self._lease_ms}
+        values = {"me": self._process_id, "lease_ms": self._lease_ms, "longest_ms": LEASE_MS_MAX}
 
         async def read(connection: Connection) -> list[tuple[int, int, str, str]]:
             return await (await connection.execute(RENEW, values)).fetchall()

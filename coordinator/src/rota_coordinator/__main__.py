@@ -12,6 +12,11 @@ from rota_coordinator.store.port import StoreError
 def main() -> None:
     """Start, or say in one sentence why not."""
     options = parse(sys.argv[1:])
+    if options.print_schema:
+        from rota_coordinator.store.postgres_schema import script
+
+        print(script(options.print_schema))
+        return
     wrong = secret_in(sys.argv[1:]) or problem(options)
     if wrong:
         sys.exit(f"rota-coordinator: {wrong}")

@@ -99,6 +99,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help=f"on PostgreSQL: how long after its last word a process still owns its slots, {LEASE_MS_MAX} at most",
     )
     parser.add_argument(
+        "--print-schema",
+        default="",
+        metavar="ROLE",
+        help="print the SQL with which an administrator of PostgreSQL makes the tables for this role, and exit",
+    )
+    parser.add_argument(
         "--failpoints", type=failpoint_names, default="", metavar="NAME,…", help="for tests: where to hold"
     )
     for action in parser._actions:  # argparse has no public list of its flags

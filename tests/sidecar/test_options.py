@@ -138,6 +138,7 @@ SERVES = ("--group-id=orders",)
         ("--static", "--fleet=operator:7083"),
         ("--fleet=127.0.0.1:7083", "--token-file=token"),
         (KAFKA, "--fleet=127.0.0.1:7083", "--token-file=token"),
+        (KAFKA, "--fleet=127.0.0.1:7083", "--fleet-token-file=token"),
         ("--priorities=a=1,b=-2",),
     ],
 )
@@ -162,6 +163,8 @@ def test_a_sidecar_that_delivers_takes_what_fits(more: Sequence[str]) -> None:
         (("--priorities=a=x",), "--priorities a=x: give TOPIC=N"),
         (("--fleet=operator",), "--fleet operator: give HOST:PORT"),
         (("--fleet=operator:7083", "--token-file=token"), "operator:7083 is another machine"),
+        (("--fleet=operator:7083", "--fleet-token-file=token"), "operator:7083 is another machine"),
+        (("--fleet-token-file=token",), "--fleet-token-file is shown to Fleet"),
         (("--static",), "--static needs a name"),
         (("--concurrency=0",), "--concurrency: give 1 to"),
         (("--in-flight-max=1000001",), "--in-flight-max: give 1 to 1000000"),

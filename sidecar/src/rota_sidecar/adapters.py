@@ -4,6 +4,7 @@ import argparse
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,6 +162,13 @@ def rota_credentials(options: argparse.Namespace) -> "Credentials":
         key_file=file(options.tls_key),
         token_file=file(options.token_file),
     )
+
+
+def fleet_credentials(options: argparse.Namespace) -> "Credentials":
+    """What Fleet is shown: the same, with a token of its own if there is one."""
+    own = file(options.fleet_token_file)
+    shown = rota_credentials(options)
+    return shown if own is None else replace(shown, token_file=own)
 
 
 def kafka_settings(options: argparse.Namespace) -> "KafkaSettings":

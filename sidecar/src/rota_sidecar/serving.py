@@ -103,7 +103,7 @@ class Serving:
         orders = Orders(delivering, members, self._draining, reconfiguring, adapters.wall_ms)
         reports = Reports(options.client_id, delivering, members, self._counts, self._problems)
         desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
-        credentials = adapters.rota_credentials(options)
+        credentials = adapters.fleet_credentials(options)
         fleet = FleetClient(options.fleet, credentials, desk, adapters.chance, self._journal.warn)
         orders.hurry = fleet.hurry
         self._fleet, self._orders = fleet, orders

@@ -98,6 +98,7 @@ def test_the_sidecar_is_beside_its_application() -> None:
     assert "--state-folder=/place/.rota/state/orders-enricher-1" in command.argv
     assert f"--http-listen={PAGE}" in command.argv
     assert f"--drain-socket={command.drain_socket}" in command.argv
+    assert "--fleet-token-file=/tmp/r/orders-enricher-1.secret" in command.argv
     assert command.drain_socket == PLACE.sockets / "orders-enricher-1.drain"
 
 

@@ -8,12 +8,14 @@ import grpc.aio
 import pytest
 
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
+from rota_operator.local.replica_secrets import Replica
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 
 pytestmark = pytest.mark.process
 
 WITHIN_S = 10
+SECRET = (("authorization", "Bearer secret"),)
 MINE = pb.SidecarReport(sidecar="orders-0", group_id="orders")
 
 
@@ -22,7 +24,7 @@ def told(*reports: pb.SidecarReport) -> tuple[list[pb.SidecarReport], grpc.Statu
 
     async def run() -> tuple[list[pb.SidecarReport], grpc.StatusCode, str]:
         heard: list[pb.SidecarReport] = []
-        fleet = LocalFleet(lambda *who: who == ("orders-0", "orders"), heard.append)
+        fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, heard.append)
 
         async def say() -> AsyncIterator[pb.SidecarReport]:
             for report in reports:
@@ -31,7 +33,7 @@ def told(*reports: pb.SidecarReport) -> tuple[list[pb.SidecarReport], grpc.Statu
         async with asyncio.timeout(WITHIN_S), serving_fleet(fleet) as address:
             assert address.startswith("127.0.0.1:")
             async with grpc.aio.insecure_channel(address) as channel:
-                stream = FleetStub(channel).Connect(say())
+                stream = FleetStub(channel).Connect(say(), metadata=SECRET)
                 code = await stream.code()
                 return heard, code, await stream.details() or ""
 
@@ -46,18 +48,18 @@ def test_reports_are_heard_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "stranger",
+    "other",
     [
         pb.SidecarReport(sidecar="orders-7", group_id="orders"),
         pb.SidecarReport(sidecar="orders-0", group_id="others"),
         pb.SidecarReport(),
     ],
 )
-def test_strangers_are_refused_in_a_sentence(stranger: pb.SidecarReport) -> None:
-    heard, code, said = told(stranger)
+def test_who_reports_under_another_name_is_refused_in_a_sentence(other: pb.SidecarReport) -> None:
+    heard, code, said = told(other)
     assert heard == []
-    assert code is grpc.StatusCode.NOT_FOUND
-    assert said.endswith(" here: give its name as --client-id")
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    assert said.endswith(": give its own --client-id and --group-id")
 
 
 class OneSidecar:
@@ -72,7 +74,7 @@ class OneSidecar:
     async def connect(self, address: str) -> None:
         """Until it is cancelled."""
         async with grpc.aio.insecure_channel(address) as channel:
-            async for order in FleetStub(channel).Connect(self._say()):
+            async for order in FleetStub(channel).Connect(self._say(), metadata=SECRET):
                 self.ordered.append(order)
                 if self._error is not None:
                     answer = pb.OrderAnswer(order_id=order.order_id, error=self._error)
@@ -90,7 +92,7 @@ def ordered(error: str | None, within_s: float) -> tuple[list[str], OneSidecar]:
 
     async def run() -> tuple[list[str], OneSidecar]:
         sidecar, heard = OneSidecar(error), asyncio.Event()
-        fleet = LocalFleet(lambda *_: True, lambda _: heard.set())
+        fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, lambda _: heard.set())
         async with asyncio.timeout(WITHIN_S), serving_fleet(fleet) as address:
             speaking = asyncio.create_task(sidecar.connect(address))
             await heard.wait()

@@ -104,6 +104,7 @@ def sidecar_command(workload: Workload, group: Group, number: int, place: Place,
         f"--drain-socket={drain_socket_of(place, name)}",
         f"--http-listen={page}",
         f"--fleet={place.fleet}",
+        f"--fleet-token-file={secret_of(place, name)}",
         f"--state-folder={place.home / 'state' / name}",
         f"--client-id={name}",
         # Whoever makes the topics starts at the same time.
@@ -141,6 +142,11 @@ def socket_of(place: Place, replica: str) -> Path:
 def drain_socket_of(place: Place, replica: str) -> Path:
     """Where the runner asks the sidecar to drain."""
     return place.sockets / f"{replica}.drain"
+
+
+def secret_of(place: Place, replica: str) -> Path:
+    """Where the sidecar finds the secret that it shows to the runner's Fleet."""
+    return place.sockets / f"{replica}.secret"
 
 
 def log_of(place: Place, replica: str, part: str) -> Path:

@@ -1,11 +1,11 @@
 """
 To whom the sidecars of this machine report, and who gives them orders. It listens on loopback, and hears those that the
-runner has started.
+runner has started: each shows the secret of its replica before anything is read or sent.
 """
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
+from rota_operator.local.replica_secrets import Replica
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetServicer, add_FleetServicer_to_server
 
@@ -28,17 +29,23 @@ else:
     Context = grpc.aio.ServicerContext
 
 
+STRANGER = "this Fleet hears the sidecars that its runner has started: show the secret of one with --fleet-token-file"
+BEARER = "Bearer "
+
+
 class LocalFleet(FleetServicer):
     """To be made and used on a running loop."""
 
     def __init__(
-        self, is_running: Callable[[str, str], bool], hear: Callable[[pb.SidecarReport], None]
+        self, replica_of: Callable[[str], Replica | None], hear: Callable[[pb.SidecarReport], None]
     ) -> None:
-        self._is_running = is_running
+        """`replica_of` returns the replica that a secret was issued for."""
+        self._replica_of = replica_of
         self._hear = hear
         # By the sidecar's name: what its newest stream is to carry; None ends it.
         self._orders: dict[str, asyncio.Queue[pb.SidecarOrder | None]] = {}
-        self._asked: dict[int, asyncio.Future[pb.OrderAnswer]] = {}
+        # By the sidecar's name and the order's id: one sidecar cannot answer for another.
+        self._asked: dict[tuple[str, int], asyncio.Future[pb.OrderAnswer]] = {}
         # A sidecar that hears an id again takes it for the same order.
         self._ids = itertools.count(1)
 
@@ -50,7 +57,7 @@ class LocalFleet(FleetServicer):
         # The same may be ordered of several: each has its own.
         own = pb.SidecarOrder(order_id=next(self._ids))
         own.MergeFrom(order)
-        answer = self._asked[own.order_id] = asyncio.get_running_loop().create_future()
+        answer = self._asked[sidecar, own.order_id] = asyncio.get_running_loop().create_future()
         stream.put_nowait(own)
         try:
             async with asyncio.timeout(within_s):
@@ -58,43 +65,52 @@ class LocalFleet(FleetServicer):
         except TimeoutError:
             return f"{sidecar} has not answered within {within_s:g} s: see its log"
         finally:
-            del self._asked[own.order_id]
+            del self._asked[sidecar, own.order_id]
 
     @override
     async def Connect(
         self, request_iterator: AsyncIterator[pb.SidecarReport], context: Context
     ) -> AsyncIterator[pb.SidecarOrder]:
+        replica = self._replica_of(secret_in(context.invocation_metadata() or ()))
+        if replica is None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, STRANGER)
         orders: asyncio.Queue[pb.SidecarOrder | None] = asyncio.Queue(ORDERS_MAX + 1)
-        listening = asyncio.ensure_future(self._listen(request_iterator, orders))
+        self._orders[replica.name] = orders
+        listening = asyncio.ensure_future(self._listen(request_iterator, replica))
         listening.add_done_callback(lambda _: orders.put_nowait(None))
         try:
             while (order := await orders.get()) is not None:
                 yield order
-            stranger = await listening
+            wrong = await listening
         finally:
             listening.cancel()
-            for sidecar, stream in list(self._orders.items()):
-                if stream is orders:
-                    del self._orders[sidecar]
-        if stranger:
-            await context.abort(grpc.StatusCode.NOT_FOUND, stranger)
+            if self._orders.get(replica.name) is orders:
+                del self._orders[replica.name]
+        if wrong:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, wrong)
 
-    async def _listen(
-        self,
-        reports: AsyncIterator[pb.SidecarReport],
-        orders: "asyncio.Queue[pb.SidecarOrder | None]",
-    ) -> str:
-        """Until it says nothing any more, or why nobody listens to it."""
+    async def _listen(self, reports: AsyncIterator[pb.SidecarReport], replica: Replica) -> str:
+        """Take reports until the stream ends; return why it is ended here, or nothing."""
         async for report in reports:
-            if not self._is_running(report.sidecar, report.group_id):
-                return f"{report.sidecar!r} is no replica of group {report.group_id!r} here: give its name as --client-id"
-            self._orders[report.sidecar] = orders
+            if (report.sidecar, report.group_id) != replica:
+                return (
+                    f"a report of {report.sidecar!r} in group {report.group_id!r} came with the secret of {replica.name!r} "
+                    f"in group {replica.group_id!r}: give its own --client-id and --group-id"
+                )
             for answer in report.answers:
-                asked = self._asked.get(answer.order_id)
+                asked = self._asked.get((replica.name, answer.order_id))
                 if asked is not None and not asked.done():
                     asked.set_result(answer)
             self._hear(report)
         return ""
+
+
+def secret_in(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """The bearer token of a call; empty: it has none, or more than one."""
+    found = [value for name, value in metadata if name == "authorization"]
+    if len(found) != 1 or not isinstance(found[0], str):
+        return ""
+    return found[0].removeprefix(BEARER) if found[0].startswith(BEARER) else ""
 
 
 @asynccontextmanager

@@ -23,12 +23,15 @@ from rota_operator.local.commands import (
     Place,
     app_command,
     log_of,
+    replica_name,
+    secret_of,
     settings_of_group,
     sidecar_command,
 )
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
 from rota_operator.local.home import PRIVATE_FOLDER
 from rota_operator.local.processes import Command, Processes, Told
+from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
 from rota_operator.local.resetting import Resetting
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
 from rota_operator.local.watching import GroupWatches, is_coordinated_here, missing_library
@@ -137,7 +140,8 @@ class Runner:
         )
         self.board = Board(overview, lambda: [each.view() for each in self.workloads], wall_ms)
 
-        self._fleet = LocalFleet(self._is_running, self.board.report)
+        self._secrets = ReplicaSecrets()
+        self._fleet = LocalFleet(self._secrets.replica_of, self.board.report)
         suspended = {group.group_id for group in manifests.groups.values() if group.spec.suspend}
         self.reset = Resetting(
             self._fleet, self.board, self._replicas_of, lambda group_id: group_id in suspended
@@ -217,9 +221,6 @@ class Runner:
     def _channel(self) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(self.place.coordinator.removeprefix(ROTA), options=CHANNEL)
 
-    def _is_running(self, replica: str, group_id: str) -> bool:
-        return any(each.group_id == group_id and each.has(replica) for each in self.workloads)
-
     def _replicas_of(self, group_id: str) -> Sequence[str]:
         return [
             replica.name
@@ -234,6 +235,8 @@ class Runner:
         def command(number: int, part: Part) -> Command:
             if part is Part.SIDECAR:
                 assert group is not None, "whoever consumes for nobody has no sidecar"
+                name = replica_name(workload, number)
+                self._secrets.issue(Replica(name, group.group_id), secret_of(self.place, name))
                 return sidecar_command(workload, group, number, self.place, free_address(ANY_PORT))
             return app_command(self._manifests, workload, group, number, self.place)
 
@@ -254,6 +257,7 @@ class Runner:
             said = f"{replica}: gone"
             self._say(said)
             self.board.gone(workload.group_id, replica)
+            self._secrets.revoke(Replica(replica, workload.group_id or ""))
         self.board.happened(workload.group_id, Kind.PROCESS, said)
 
     def _told_of_coordinator(self, told: Told) -> None:

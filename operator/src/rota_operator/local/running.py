@@ -74,10 +74,6 @@ class RunningWorkload:
         """Its name."""
         return replica_name(self._workload, number)
 
-    def has(self, replica: str) -> bool:
-        """Whether it is one of its own."""
-        return any(self.replica(number) == replica for number in self.processes.replicas.replicas)
-
     def view(self) -> WorkloadView:
         """What is shown of it."""
         found = self.processes.replicas.replicas

@@ -181,17 +181,17 @@ def security_problem(options: argparse.Namespace) -> str:
         missing = "--tls-key" if options.tls_cert else "--tls-cert"
         return f"{missing} is missing: a certificate is shown with its key"
     rota = rota_addresses(options)
-    if options.fleet:
-        rota = [*rota, options.fleet]
-    if options.token_file and not rota:
+    if options.token_file and not (rota or options.fleet):
         return "--token-file is for Rota's servers: Kafka asks for a login (--sasl-mechanism)"
-    if options.token_file and not (has_tls(options) or options.insecure):
-        far = [address for address in rota if not is_loopback(address.removeprefix(ROTA_SCHEME))]
-        if far:
-            return (
-                f"{far[0]} is another machine, and everybody between could read the token: "
-                "add --tls or --tls-ca, or --insecure if you mean it"
-            )
+    shown = [*rota] if options.token_file else []
+    if options.fleet and (options.fleet_token_file or options.token_file):
+        shown.append(options.fleet)
+    far = [address for address in shown if not is_loopback(address.removeprefix(ROTA_SCHEME))]
+    if far and not (has_tls(options) or options.insecure):
+        return (
+            f"{far[0]} is another machine, and everybody between could read the token: "
+            "add --tls or --tls-ca, or --insecure if you mean it"
+        )
     return login_problem(options)
 
 

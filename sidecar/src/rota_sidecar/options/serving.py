@@ -91,6 +91,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         ("priorities", "", "TOPIC=N,…", "topics with a higher number go first; the others have 0"),
         ("delivery-url", "", "URL", "send each record there by HTTP; then no application attaches"),
         ("fleet", "", "HOST:PORT", "who is reported to, and gives orders"),
+        ("fleet-token-file", "", "FILE", "the token to show to Fleet; without it that of --token-file"),
     ):
         parser.add_argument(f"--{flag}", default=default, metavar=metavar, help=meaning)
     for flag, (choices, chosen, meaning) in CHOICES.items():
@@ -192,6 +193,8 @@ def fleet_problem(options: argparse.Namespace) -> str:
     """What is wrong with whom to obey."""
     if options.fleet and not is_address(options.fleet):
         return f"--fleet {options.fleet}: give HOST:PORT, for example rota-operator.rota:7083"
+    if options.fleet_token_file and not options.fleet:
+        return "--fleet-token-file is shown to Fleet: give --fleet, or leave it out"
     if options.static and not (options.group_instance_id or options.fleet):
         return "--static needs a name: give --group-instance-id, or --fleet for somebody who gives names out"
     return ""

@@ -1,6 +1,7 @@
 """The soak runner: goes on where it was, writes down how it ended, says how to run a failing round again."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,13 +25,13 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, int]], list[i
     ran: list[int] = []
 
     def play(codes: dict[int, int]) -> list[int]:
-        def one_round(suite: str, seed: int) -> int:
+        def one_round(suite: str, seed: int) -> tuple[int, Counter[str]]:
             assert suite == "thing"
             ran.append(seed)
             code = codes.get(seed, 0)
             if code < 0:
                 raise KeyboardInterrupt
-            return code
+            return code, Counter({"kills": 1_000})
 
         monkeypatch.setattr(soak, "one_round", one_round)
         return ran
@@ -49,7 +50,7 @@ def test_every_round_has_its_own_seed_and_the_end_is_recorded(
     ran = rounds({})
     assert soak.soak("thing", 3, seed=7) == 0
     assert ran == [7, 8, 9]
-    assert [row[1:5] for row in rows(checkout)] == [["abc1234", "7–9", "3", "passed"]]
+    assert [row[1:5] for row in rows(checkout)] == [["abc1234", "7–9", "3", "passed: 3,000 kills"]]
 
 
 def test_a_soak_that_was_stopped_goes_on_with_the_round_it_was_in(
@@ -63,7 +64,7 @@ def test_a_soak_that_was_stopped_goes_on_with_the_round_it_was_in(
     ran.clear()
     assert soak.soak("thing", 3, seed=1000) == 0
     assert ran == [8, 9]
-    assert [row[2:5] for row in rows(checkout)] == [["7–9", "3", "passed"]]
+    assert [row[2:5] for row in rows(checkout)] == [["7–9", "3", "passed: 3,000 kills"]]
 
 
 def test_a_failing_round_ends_the_soak_and_says_how_to_see_it_again(
@@ -72,7 +73,7 @@ def test_a_failing_round_ends_the_soak_and_says_how_to_see_it_again(
     ran = rounds({8: 1})
     assert soak.soak("thing", 3, seed=7) == 1
     assert ran == [7, 8]
-    assert [row[2:5] for row in rows(checkout)] == [["7–8", "2", "failed at seed 8"]]
+    assert [row[2:5] for row in rows(checkout)] == [["7–8", "2", "failed at seed 8: 2,000 kills"]]
     assert "ROTA_SEED=8 .venv/bin/pytest --soak thing" in capsys.readouterr().out
 
 
@@ -83,3 +84,29 @@ def test_a_suite_that_nobody_marked_is_refused(
     assert soak.soak("thing", 3, seed=7) == 2
     assert 'no test has the mark soak("thing")' in capsys.readouterr().err
     assert not (checkout / "docs").exists()
+
+
+def test_the_counters_of_each_test_are_summed_also_of_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conftest.py").write_text(
+        'pytest_plugins = ["tests.support.report", "tests.support.selection"]\n'
+    )
+    (tmp_path / "test_counting.py").write_text(COUNTING)
+    monkeypatch.setattr(soak, "REPO", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    assert soak.one_round("counted", 7) == (1, Counter({"kills": 3, "commits": 5}))
+
+
+COUNTING = """
+import pytest
+
+@pytest.mark.soak("counted")
+def test_one(counters):
+    counters["kills"] += 1
+
+@pytest.mark.soak("counted")
+def test_two(counters, in_soak, seed):
+    counters.update(kills=2, commits=5)
+    assert not in_soak or seed != 7
+"""

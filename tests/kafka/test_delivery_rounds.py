@@ -24,11 +24,6 @@ CLEAN_MS = ROUNDS * HEARTBEAT_MS + 1_000
 
 
 @pytest.fixture
-def in_soak(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--soak"))
-
-
-@pytest.fixture
 def setting(kafka: Kafka, unique_name: str) -> Iterator[Setting]:
     engine = KafkaEngine(kafka)
     yield Setting(engine, unique_name, unique_name, CLEAN_MS)

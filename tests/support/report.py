@@ -1,10 +1,15 @@
 """What tests have to tell beyond pass and fail: shown at the end of a run, by the folder that they are in."""
 
-from collections import defaultdict
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+# The variable that names the file to which counters are appended, a JSON object for each test.
+COUNTERS_FILE = "ROTA_SOAK_COUNTERS"
 LINES: dict[str, list[str]] = defaultdict(list)
 
 
@@ -12,6 +17,16 @@ LINES: dict[str, list[str]] = defaultdict(list)
 def report(request: pytest.FixtureRequest) -> list[str]:
     """Lines for the end of the run."""
     return LINES[Path(request.path).parent.name]
+
+
+@pytest.fixture
+def counters() -> Iterator[Counter[str]]:
+    """Counters of this test by name, such as "kills on SQLite"; a soak records their sums, those of a failing test too."""
+    counted = Counter[str]()
+    yield counted
+    if file := os.environ.get(COUNTERS_FILE):
+        with Path(file).open("a") as appended:
+            appended.write(json.dumps(counted) + "\n")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

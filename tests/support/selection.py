@@ -105,3 +105,9 @@ def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.
 def seed() -> int:
     """The seed of this run: fixed in `make test`, another one in every round of a soak."""
     return int(os.environ.get("ROTA_SEED", "1"))
+
+
+@pytest.fixture
+def in_soak(request: pytest.FixtureRequest) -> bool:
+    """Whether a soak runs, which may take longer than `make test`."""
+    return bool(request.config.getoption("--soak"))

@@ -3,7 +3,8 @@ Runs one suite over and over with new seeds, for hours if need be. Called by `ma
 
 A suite is every test with the mark `soak("<suite>")`; `make test` runs each of them once. The progress is
 written after each round, so that a soak that was stopped goes on where it was; when it is done, or when a
-round fails, a line with the result, the seeds and the date goes into docs/measurements/.
+round fails, a line with the result, the seeds, the date and the sums of the tests' counters (`counters`, in
+`tests.support.report`) goes into docs/measurements/.
 """
 
 import argparse
@@ -13,9 +14,13 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from tests.support.report import COUNTERS_FILE
 
 REPO = Path(__file__).parents[2]
 MEASUREMENTS = REPO / "docs" / "measurements"
@@ -30,6 +35,14 @@ class Progress:
     seed: int
     done: int = 0
     seconds: float = 0.0
+    # Sums of the tests' counters over the rounds.
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, seconds: float, counts: Counter[str]) -> None:
+        """Add a round that has ended."""
+        self.done += 1
+        self.seconds += seconds
+        self.counts = dict(Counter(self.counts) + counts)
 
     @classmethod
     def load(cls, path: Path, seed: int) -> "Progress":
@@ -40,10 +53,14 @@ class Progress:
         path.write_text(json.dumps(asdict(self)))
 
 
-def one_round(suite: str, seed: int) -> int:
-    """Run the suite's tests once; the exit code of pytest."""
+def one_round(suite: str, seed: int) -> tuple[int, Counter[str]]:
+    """Run the suite's tests once; the exit code of pytest, and the sums of the tests' counters."""
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--soak", suite]
-    return subprocess.run(command, cwd=REPO, env={**os.environ, "ROTA_SEED": str(seed)}).returncode
+    with tempfile.NamedTemporaryFile("r", prefix="rota-soak-") as file:
+        environment = {**os.environ, "ROTA_SEED": str(seed), COUNTERS_FILE: file.name}
+        code = subprocess.run(command, cwd=REPO, env=environment).returncode
+        counts = sum((Counter(json.loads(line)) for line in file), Counter[str]())
+    return code, counts
 
 
 def commit() -> str:
@@ -53,7 +70,9 @@ def commit() -> str:
 
 
 def record(suite: str, progress: Progress, result: str) -> Path:
-    """Append the result to the suite's page."""
+    """Append the result, and what was counted, to the suite's page."""
+    counts = ", ".join(f"{count:,} {what}" for what, count in sorted(progress.counts.items()))
+    result = f"{result}: {counts}" if counts else result
     page = MEASUREMENTS / f"soak-{suite}.md"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     last = progress.seed + progress.done - 1
@@ -72,15 +91,14 @@ def soak(suite: str, rounds: int, seed: int) -> int:
         current = progress.seed + progress.done
         print(f"soak {suite}: round {progress.done + 1} of {rounds}, seed {current}", flush=True)
         started = time.monotonic()
-        code = one_round(suite, current)
-        progress.seconds += time.monotonic() - started
+        code, counts = one_round(suite, current)
         if code == EXIT_NO_TESTS:
             print(
                 f'soak: no test has the mark soak("{suite}"); see docs/testing.md for the suites',
                 file=sys.stderr,
             )
             return 2
-        progress.done += 1
+        progress.add(time.monotonic() - started, counts)
         progress.save(path)
         if code != 0:
             page = record(suite, progress, f"failed at seed {current}")

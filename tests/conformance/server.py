@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
@@ -32,6 +33,13 @@ class Refused(Exception):
     """The server answered a frame with a failure."""
 
 
+def channel_to(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
+    """A connection: in plain text without credentials."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address)
+    return grpc.aio.secure_channel(address, credentials)
+
+
 @dataclass(slots=True)
 class ServerDriver:
     """One stream for all members of a case, as a sidecar host with many members would use it."""
@@ -39,6 +47,8 @@ class ServerDriver:
     address: str
     settings: Settings
     name: str = ROTA
+    # TLS and a token, where the server asks for them.
+    credentials: grpc.ChannelCredentials | None = None
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
     # Groups that are served elsewhere from now on, and where.
     sent_away: dict[str, str] = field(default_factory=dict)
@@ -79,16 +89,18 @@ class ServerDriver:
         if self._reader is not None:
             await self._reader
 
-    async def create_topic(self, name: str) -> None:
-        """Make a topic with one partition."""
-        topic = log.CreateTopicsRequest.Topic(name=name, partitions=1, retention_ms=-1, retention_bytes=-1)
-        async with grpc.aio.insecure_channel(self.address) as channel:
+    async def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Make a topic, with one partition for the cases."""
+        topic = log.CreateTopicsRequest.Topic(
+            name=name, partitions=partitions, retention_ms=-1, retention_bytes=-1
+        )
+        async with channel_to(self.address, self.credentials) as channel:
             made = await LogStub(channel).CreateTopics(log.CreateTopicsRequest(topics=[topic]))
         assert [each.error_code for each in made.topics] == [pb.NONE]
 
     async def delete_topic(self, name: str) -> None:
         """Delete it."""
-        async with grpc.aio.insecure_channel(self.address) as channel:
+        async with channel_to(self.address, self.credentials) as channel:
             gone = await LogStub(channel).DeleteTopics(log.DeleteTopicsRequest(names=[name]))
         assert [each.error_code for each in gone.topics] == [pb.NONE]
 
@@ -102,7 +114,7 @@ class ServerDriver:
             producer_epoch=made.producer_epoch,
             commit=committed,
         )
-        async with grpc.aio.insecure_channel(self.address) as channel:
+        async with channel_to(self.address, self.credentials) as channel:
             ended = await LogStub(channel).EndTransaction(request)
         assert ended.error_code == pb.NONE, f"the transaction does not end: error {ended.error_code}"
 
@@ -112,7 +124,7 @@ class ServerDriver:
         name = transactional_id(group, request.transactional_id)
         if group and name not in self._producers:
             begin = log.InitProducerRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS)
-            async with grpc.aio.insecure_channel(self.address) as channel:
+            async with channel_to(self.address, self.credentials) as channel:
                 made = self._producers[name] = await LogStub(channel).InitProducer(begin)
                 add = log.AddOffsetsToTransactionRequest(
                     transactional_id=name,
@@ -134,14 +146,14 @@ class ServerDriver:
 
     async def _administer(self, request: Message) -> Message:
         """What administrators ask goes to a service of its own, as calls."""
-        async with grpc.aio.insecure_channel(self.address) as channel:
+        async with channel_to(self.address, self.credentials) as channel:
             call = getattr(AdminStub(channel), type(request).__name__.removesuffix("Request"))
             reply: Message = await call(request)
             return reply
 
     async def _run(self) -> None:
         try:
-            async with grpc.aio.insecure_channel(self.address) as channel:
+            async with channel_to(self.address, self.credentials) as channel:
                 stream = CoordinatorStub(channel).Session(self._outgoing())
                 async for frame in stream:
                     self._receive(frame)

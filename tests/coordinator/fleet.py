@@ -4,11 +4,12 @@ dies, is slow, or sends it away.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
+import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
@@ -17,7 +18,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.conformance.driver import DEFAULT, FutureCall
-from tests.conformance.server import ServerDriver
+from tests.conformance.server import ServerDriver, channel_to
 from tests.support.coordinator import QUICK, Coordinator
 
 LEASE_MS = 2_000
@@ -28,12 +29,27 @@ AGAIN = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE, pb.COORDINATOR_LOAD_I
 LOOK_S = 0.05
 
 
+class Access(NamedTuple):
+    """What servers ask of their callers, as flags, and what the callers show."""
+
+    flags: Sequence[str] = ()
+    credentials: grpc.ChannelCredentials | None = None
+    # What a caller shows that has no token.
+    without_token: grpc.ChannelCredentials | None = None
+
+
+OPEN = Access()
+
+
 class Fleet:
     """The processes by name."""
 
-    def __init__(self, folder: Path, database: str, names: str, lease_ms: int = LEASE_MS) -> None:
-        flags = (*QUICK, f"--slot-lease-ms={lease_ms}")
+    def __init__(
+        self, folder: Path, database: str, names: str, lease_ms: int = LEASE_MS, access: Access = OPEN
+    ) -> None:
+        flags = (*QUICK, f"--slot-lease-ms={lease_ms}", *access.flags)
         self.members = {name: Coordinator(folder, flags, store=database, name=name) for name in names}
+        self.access = access
 
     def __enter__(self) -> Self:
         for coordinator in self.members.values():
@@ -50,7 +66,7 @@ class Fleet:
 
     async def shares(self, asked: str) -> dict[str, int]:
         """How many slots each process serves, as one of them sees it."""
-        async with grpc.aio.insecure_channel(self.members[asked].address) as channel:
+        async with channel_to(self.members[asked].address, self.access.credentials) as channel:
             reply = await AdminStub(channel).DescribeSlots(admin.DescribeSlotsRequest(), timeout=TRY_S)
         owners = [slot.owner_address for slot in reply.slots]
         return {name: owners.count(address) for name, address in self.addresses.items()}
@@ -74,8 +90,16 @@ class RoutingDriver:
 
     name = "fleet"
 
-    def __init__(self, addresses: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        addresses: Callable[[], Mapping[str, str]],
+        credentials: grpc.ChannelCredentials | None = None,
+        try_s: float = TRY_S,
+    ) -> None:
+        """A request without an answer within `try_s` is sent again, while the first may still be on its way."""
         self._addresses_now = addresses
+        self._credentials = credentials
+        self._try_s = try_s
         self._drivers: dict[str, ServerDriver] = {}
         self._found: dict[str, str] = {}
 
@@ -94,7 +118,9 @@ class RoutingDriver:
 
     def at(self, address: str) -> ServerDriver:
         """The stream to one process."""
-        return self._drivers.setdefault(address, ServerDriver(address, DEFAULT))
+        if address not in self._drivers:
+            self._drivers[address] = ServerDriver(address, DEFAULT, credentials=self._credentials)
+        return self._drivers[address]
 
     async def find(self, group: str) -> str:
         """The address of the process that serves the group now; any process may answer."""
@@ -112,7 +138,7 @@ class RoutingDriver:
                 await asyncio.sleep(LOOK_S)
 
     async def _ask(self, address: str, group: str) -> pb.FindCoordinatorResponse.Coordinator:
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with channel_to(address, self._credentials) as channel:
             ask = channel.unary_unary(
                 "/rota.coordinator.v1.Coordinator/FindCoordinator",
                 request_serializer=pb.FindCoordinatorRequest.SerializeToString,
@@ -129,7 +155,7 @@ class RoutingDriver:
         while True:
             address = await self.find(group)
             try:
-                reply = await self.at(address).send(request).answer(GIVES_UP_S if waits else TRY_S)
+                reply = await self.at(address).send(request).answer(GIVES_UP_S if waits else self._try_s)
             except (ConnectionError, TimeoutError):
                 self._drivers.pop(address, None)
             else:

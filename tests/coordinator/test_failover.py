@@ -2,88 +2,23 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from rota_coordinator import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import Call
-from tests.conformance.members import Member, answer, assignment, fetch, form, new_group, settle
+from tests.conformance.members import Member, answer, fetch, new_group
 from tests.coordinator.fleet import Fleet, RoutingDriver, until
+from tests.coordinator.watched import SCENES, Watched, notices, said, served_by
 from tests.support.postgres.fixtures import StartPostgres
 
 pytestmark = [pytest.mark.process, pytest.mark.alone]
 
 GROUPS = 50
 SESSION_MS = 120_000
-
-
-@dataclass(slots=True)
-class Watched:
-    """A group with its members, and what was acknowledged to them."""
-
-    members: list[Member]
-    committed: int = 0
-    generations: set[int] = field(default_factory=set)
-
-    @property
-    def name(self) -> str:
-        return self.members[0].group
-
-    @property
-    def driver(self) -> RoutingDriver:
-        driver = self.members[0].driver
-        assert isinstance(driver, RoutingDriver)
-        return driver
-
-    async def form(self) -> None:
-        await form(*self.members)
-        self.note()
-
-    def note(self) -> None:
-        """The members are in a new generation; none was told twice."""
-        (told,) = {member.generation for member in self.members}
-        assert all(told > earlier for earlier in self.generations), (told, self.generations)
-        self.generations.add(told)
-
-    async def commit(self) -> None:
-        assert await self.members[0].commit({0: self.committed + 1}) == pb.NONE
-        self.committed += 1
-
-    async def goes_on(self) -> None:
-        """Nobody was put out, nothing was lost, and the members may commit: as if nothing had happened."""
-        codes = await asyncio.gather(*(member.heartbeat() for member in self.members))
-        assert set(codes) == {pb.NONE}, (self.name, codes)
-        assert await fetch(self.driver, self.name, 0) == {0: self.committed}
-        await self.commit()
-
-    async def form_anew(self, newcomer: Member) -> None:
-        """The round was lost, and its newcomer forgotten: it comes again, and there is another round."""
-        reply = await answer(newcomer.send_join(), pb.JoinGroupResponse)
-        assert reply.error_code == pb.UNKNOWN_MEMBER_ID, reply
-        newcomer.member_id = ""
-        joining = await newcomer.send_second_join()
-        assert await joining.is_parked()
-        calls = [member.send_join() for member in self.members]
-        for member, call in zip([*self.members, newcomer], [*calls, joining], strict=True):
-            await member.joined(call)
-        self.members.append(newcomer)
-        await settle(*self.members)
-        self.note()
-
-    async def ask_again(self, newcomer: Member) -> None:
-        """The round was complete: whoever has no answer yet asks for its part again, and has it."""
-        self.members.append(newcomer)
-        calls = [member.send_sync() for member in self.members]
-        for number, call in enumerate(calls):
-            reply = await answer(call, pb.SyncGroupResponse)
-            assert (reply.error_code, reply.assignment) == (pb.NONE, assignment(number))
-        self.note()
 
 
 @pytest.fixture
@@ -105,56 +40,6 @@ async def crew(fleet: Fleet, groups: int = GROUPS, size: int = 2) -> AsyncIterat
     await asyncio.gather(*(group.commit() for group in made))
     yield made
     await driver.close()
-
-
-async def served_by(groups: list[Watched], address: str) -> Watched:
-    """One of the groups that this process serves."""
-    for group in groups:
-        if await group.driver.find(group.name) == address:
-            return group
-    raise AssertionError(f"{address} serves none of {len(groups)} groups")
-
-
-def notices(group: Watched, address: str) -> int:
-    return sum(notice.group_id == group.name for notice in group.driver.at(address).notices)
-
-
-async def begin_round(group: Watched, newcomer: Member) -> list[Call]:
-    """A newcomer joins: the others have to be told."""
-    return [await newcomer.send_second_join()]
-
-
-async def finish_round(group: Watched, newcomer: Member) -> list[Call]:
-    """A round up to the leader's assignment; the followers ask for theirs first, so that several wait for it."""
-    joining = await newcomer.send_second_join()
-    assert await joining.is_parked()
-    members = [*group.members, newcomer]
-    calls = [*(member.send_join() for member in group.members), joining]
-    for member, call in zip(members, calls, strict=True):
-        await member.joined(call)
-    followers = [member for member in members if not member.leads]
-    (leader,) = (member for member in members if member.leads)
-    waiting = [member.send_sync() for member in followers]
-    for call in waiting:
-        assert await call.is_parked()
-    parts = {member.member_id: assignment(number) for number, member in enumerate(members)}
-    return [*waiting, leader.send_sync(parts)]
-
-
-class Scene(NamedTuple):
-    """How a failpoint is reached, and how the group goes on after the crash."""
-
-    reach: Callable[[Watched, Member], Coroutine[None, None, list[Call]]]
-    resume: Callable[[Watched, Member], Coroutine[None, None, None]]
-
-
-SCENES = {
-    failpoints.SOME_TOLD: Scene(begin_round, Watched.form_anew),
-    failpoints.NOTIFIED: Scene(begin_round, Watched.form_anew),
-    failpoints.SOME_JOINED: Scene(begin_round, Watched.form_anew),
-    failpoints.ASSIGNMENT_WRITTEN: Scene(finish_round, Watched.ask_again),
-    failpoints.SOME_ANSWERED: Scene(finish_round, Watched.ask_again),
-}
 
 
 def test_every_failpoint_is_tried() -> None:
@@ -197,10 +82,6 @@ def test_an_owner_that_dies_at_any_point_of_a_rebalance_loses_nothing(fleet: Fle
             fleet.members["a"].start()
 
     asyncio.run(body())
-
-
-async def said(has_said: Callable[[str], bool], text: str) -> bool:
-    return has_said(text)
 
 
 @pytest.mark.soak("failover")

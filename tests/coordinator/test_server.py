@@ -1,7 +1,6 @@
 """The coordinator as a process: crashes, restarts, streams and calls, and what it refuses."""
 
 import asyncio
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
@@ -95,44 +94,6 @@ def test_a_generation_that_was_told_is_never_issued_again(coordinator: Coordinat
     coordinator.kill()
     coordinator.start()
     with_stream(coordinator.address, after)
-
-
-@pytest.mark.soak("coordinator-kill")
-def test_kills_under_load_lose_no_acknowledged_commit(coordinator: Coordinator, seed: int) -> None:
-    """Sixteen partitions commit as fast as they can; the kill comes in the midst of it."""
-    group = new_group()
-    acknowledged = dict.fromkeys(range(16), 0)
-    chance = random.Random(seed)
-
-    async def load(driver: ServerDriver) -> None:
-        commits_until_kill = chance.randrange(50, 500)
-
-        async def commit_on(partition: int) -> None:
-            nonlocal commits_until_kill
-            while True:
-                offset = acknowledged[partition] + 1
-                error = await Member(driver, group).commit({partition: offset})
-                assert error == pb.NONE
-                acknowledged[partition] = offset
-                commits_until_kill -= 1
-                if commits_until_kill == 0:
-                    coordinator.kill()
-
-        outcomes = await asyncio.gather(*map(commit_on, acknowledged), return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [ConnectionError] * len(acknowledged)
-
-    async def look(driver: ServerDriver) -> None:
-        found = await fetch(driver, group, *acknowledged)
-        for partition, offset in acknowledged.items():
-            # One more may have been written, and its answer lost.
-            assert offset <= found[partition] <= offset + 1
-            acknowledged[partition] = found[partition]
-
-    for _ in range(10):
-        with_stream(coordinator.address, load)
-        coordinator.start()
-        with_stream(coordinator.address, look)
-    assert sum(acknowledged.values()) > 10 * 50
 
 
 def test_a_rebalance_is_pushed_to_members_on_a_stream(coordinator: Coordinator) -> None:

@@ -101,6 +101,8 @@ class RoutingDriver:
         self._credentials = credentials
         self._try_s = try_s
         self._drivers: dict[str, ServerDriver] = {}
+        # By address, for the search: a new connection for each look is what takes the time.
+        self._channels: dict[str, grpc.aio.Channel] = {}
         self._found: dict[str, str] = {}
 
     @property
@@ -115,6 +117,7 @@ class RoutingDriver:
 
     async def close(self) -> None:
         await asyncio.gather(*(driver.close() for driver in self._drivers.values()))
+        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
 
     def at(self, address: str) -> ServerDriver:
         """The stream to one process."""
@@ -138,15 +141,16 @@ class RoutingDriver:
                 await asyncio.sleep(LOOK_S)
 
     async def _ask(self, address: str, group: str) -> pb.FindCoordinatorResponse.Coordinator:
-        async with channel_to(address, self._credentials) as channel:
-            ask = channel.unary_unary(
-                "/rota.coordinator.v1.Coordinator/FindCoordinator",
-                request_serializer=pb.FindCoordinatorRequest.SerializeToString,
-                response_deserializer=pb.FindCoordinatorResponse.FromString,
-            )
-            found: pb.FindCoordinatorResponse = await ask(
-                pb.FindCoordinatorRequest(group_ids=[group]), timeout=TRY_S
-            )
+        if address not in self._channels:
+            self._channels[address] = channel_to(address, self._credentials)
+        ask = self._channels[address].unary_unary(
+            "/rota.coordinator.v1.Coordinator/FindCoordinator",
+            request_serializer=pb.FindCoordinatorRequest.SerializeToString,
+            response_deserializer=pb.FindCoordinatorResponse.FromString,
+        )
+        found: pb.FindCoordinatorResponse = await ask(
+            pb.FindCoordinatorRequest(group_ids=[group]), timeout=TRY_S
+        )
         return found.coordinators[0]
 
     async def _route(self, request: Message) -> Message:

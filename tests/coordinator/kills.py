@@ -31,7 +31,7 @@ Store = Literal["SQLite", "PostgreSQL"]
 UNDER_LOAD = "under-load"
 PLACES = (*failpoints.NAMES, UNDER_LOAD)
 """Where a process is killed."""
-GROUPS = 16
+GROUPS = 8
 SESSION_MS = 600_000
 # A request is sent again when its connection ends, and not because a busy machine is late: a copy that arrives behind
 # the next commit would lower the offset, as it would on Kafka.
@@ -86,11 +86,11 @@ class Kills:
         self._places = list(places)
         self._chance = chance
         self._driver = RoutingDriver(lambda: fleet.addresses, fleet.access.credentials, TRY_S)
-        self._groups = [
-            Watched([self._member(group) for _ in range(2)]) for group in (new_group() for _ in range(GROUPS))
-        ]
-        # Acknowledged offsets of the commits under load.
-        self._acknowledged = {group.name: dict.fromkeys(PARTITIONS, 0) for group in self._groups}
+        self._groups: list[Watched] = []
+        # Acknowledged offsets of the commits under load, by group.
+        self._acknowledged: dict[str, dict[int, int]] = {}
+        for _ in range(GROUPS):
+            self._add_group(new_group())
 
     async def run(self) -> None:
         """Form the groups, perform every kill, and check the groups after each."""
@@ -119,17 +119,27 @@ class Kills:
     def _member(self, group: str) -> Member:
         return Member(self._driver, group, session_ms=SESSION_MS)
 
+    def _add_group(self, name: str) -> Watched:
+        self._groups.append(Watched([self._member(name) for _ in range(2)]))
+        self._acknowledged[name] = dict.fromkeys(PARTITIONS, 0)
+        return self._groups[-1]
+
     async def _start(self, coordinator: Coordinator, number: int) -> None:
         place = self._places[number] if number < len(self._places) else UNDER_LOAD
         coordinator.begin_start(*(() if place == UNDER_LOAD else (f"--failpoints={place}",)))
         await asyncio.to_thread(coordinator.end_start)
 
     async def _group_of(self, coordinator: Coordinator) -> Watched:
-        """One of the smallest groups that the process serves."""
+        """One of the smallest groups that the process serves; a new one if it serves none of them."""
         served = [
             group for group in self._groups if await self._driver.find(group.name) == coordinator.address
         ]
-        assert served, f"{coordinator.name} serves none of {GROUPS} groups"
+        while not served:
+            name = new_group()
+            if await self._driver.find(name) == coordinator.address:
+                served = [self._add_group(name)]
+                await served[0].form()
+                await served[0].commit()
         smallest = min(len(group.members) for group in served)
         return self._chance.choice([group for group in served if len(group.members) == smallest])
 
@@ -147,11 +157,13 @@ class Kills:
         victim.kill()
         for each in calls:
             each.future.cancel()  # type: ignore[attr-defined]
-        await asyncio.gather(
-            self._start(victim, following), *(each.goes_on() for each in self._groups if each is not group)
-        )
+        restart = asyncio.create_task(self._start(victim, following))
+        if len(self.fleet.members) == 1:
+            await restart
+        await asyncio.gather(*(each.goes_on() for each in self._groups if each is not group))
         assert await fetch(self._driver, group.name, 0) == {0: group.committed}
         await SCENES[place].resume(group, newcomer)
+        await restart
 
     async def _kill_under_load(self, victim: Coordinator, following: int) -> None:
         """Kill the process between two of many commits; each partition's commits continue until one is acknowledged."""

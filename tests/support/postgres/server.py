@@ -80,6 +80,23 @@ class Postgres:
         )
         self._process.wait_until(self._answers, within_s=READY_S)
 
+    def wait_for_standby(self) -> None:
+        """Let every commit wait for a standby; returns when one follows as that."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+
+            def follows() -> bool:
+                found = connection.execute("SELECT FROM pg_stat_replication WHERE sync_state = 'sync'")
+                return found.rowcount == 1
+
+            self._running().wait_until(follows, within_s=READY_S)
+
+    def promote(self) -> None:
+        """Make a standby take writes; returns when it does."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+
     def stop(self) -> None:
         """End it in good order, without waiting for its clients."""
         self._running().stop(first=signal.SIGINT)
@@ -144,19 +161,55 @@ def running(
             server.end()
 
 
+@contextmanager
+def standby_of(primary: Postgres) -> Iterator[Postgres]:
+    """A server that follows `primary`, which waits for it with every commit as soon as it follows; ends with the block."""
+    programs, port = prepare(), free_port()
+    with workdir("postgres") as folder:
+        data = folder / "data"
+        _run(
+            programs,
+            "pg_basebackup",
+            "--dbname",
+            primary.dsn,
+            "-D",
+            data,
+            "-R",
+            "--checkpoint=fast",
+            "--no-sync",
+        )
+        log = logs(folder) / "standby.log"
+        standby = Postgres(data, place=HERE, port=port, log=log, settings={"fsync": "off"})
+        try:
+            standby.start()
+            primary.wait_for_standby()
+            yield standby
+        finally:
+            standby.end()
+
+
 def _initialize(programs: Programs, data: Path, password: Path, connections: str) -> None:
     password.write_text(PASSWORD)
-    done = subprocess.run(
-        [*programs.as_ordinary_user, programs.path("initdb"), "--no-sync", "--encoding=UTF8", "--locale=C",
-         "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={password}", data],
-        env={**os.environ, **programs.environment}, capture_output=True, text=True,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise ProcessFailed(f"initdb ended with code {done.returncode}: {done.stderr.strip()}")
+    _run(
+        programs,
+        *("initdb", "--no-sync", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256"),
+        *(f"--username={USER}", f"--pwfile={password}", data),
+    )
     # Pods connect from other addresses than 127.0.0.1. Where it listens is what keeps strangers out.
     (data / "pg_hba.conf").write_text(
         f"{connections} all all all scram-sha-256\n{connections} replication all all scram-sha-256\n"
     )
+
+
+def _run(programs: Programs, name: str, *arguments: str | Path) -> None:
+    done = subprocess.run(
+        [*programs.as_ordinary_user, programs.path(name), *arguments],
+        env={**os.environ, **programs.environment},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise ProcessFailed(f"{name} ended with code {done.returncode}: {done.stderr.strip()}")
 
 
 def _dsn(address: str, port: int, database: str = "postgres") -> str:

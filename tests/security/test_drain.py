@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from rota_operator.local.table import shown_state
+from rota_operator.overview.overview import Overview
+from rota_operator.overview.view import ReplicaView, WorkloadView
+from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.drain_orders import DrainOrder, DrainOrders, Source, Then
 from rota_sidecar.drain_requests import FOR_MS_MAX, DrainRequest, WrongRequest, request_of
 from tests.support import web
@@ -115,6 +119,18 @@ def test_a_drain_that_ends_in_leaving_ends_the_member(coordinator: Coordinator, 
         gone = ran(command)
         assert gone.returncode == 1
         assert "does not answer" in gone.stderr
+
+
+def test_a_drained_member_shows_in_what_page_doctor_and_explain_read() -> None:
+    overview = Overview("rota://127.0.0.1:7070", [("shop", "default/shop")])
+    says = "drained: a drain was requested on the drain socket; the member resumes in 41 s unless its process ends first"
+    member = pb.MemberReport(state=pb.MEMBER_STATE_STABLE, draining=True, problems=[says])
+    overview.hear_report(pb.SidecarReport(sidecar="shop-0", group_id="shop", member=member), 1_000)
+    replicas = (ReplicaView("shop-0", "Up", "Up", 0),)
+    workload = WorkloadView("default", "shop", "Deployment", "shop", 1, 1, 0, replicas)
+    (shown,) = overview.view([workload], 1_001).groups[0].members
+    assert (shown.state, shown.draining, shown.problems) == ("Stable", True, (says,))
+    assert shown_state(shown) == "Draining"
 
 
 def ran(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -101,7 +101,8 @@ class Serving:
         options, delivering, members = self._options, self._delivering, self._members
         reconfiguring = Reconfiguring(options, arguments, strategies, delivering, members)
         orders = Orders(delivering, members, self._draining, reconfiguring, adapters.wall_ms)
-        reports = Reports(options.client_id, delivering, members, self._counts, self._problems)
+        draining = lambda: self._draining.why
+        reports = Reports(options.client_id, delivering, members, self._counts, self._problems, draining)
         desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
         credentials = adapters.fleet_credentials(options)
         fleet = FleetClient(options.fleet, credentials, desk, adapters.chance, self._journal.warn)

@@ -186,12 +186,19 @@ def test_an_order_to_drain_is_forgotten_when_it_expires(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
-        expires_ms = int(time.time() * 1000) + 3_000  # noqa: TID251  what an operator would say
-        assert (await fleet.order(1, drain=pb.Drain(expires_ms=expires_ms))).error == ""
+        now_ms = int(time.time() * 1000)  # noqa: TID251  what an operator would say
+        assert (await fleet.order(1, drain=pb.Drain(expires_ms=now_ms + 600_000))).error == ""
         assert "Fleet ordered a drain" in await asyncio.to_thread(lambda: sidecar.unready_because)
+        await fleet.wait_until(lambda: fleet.last.member.draining)
+        assert fleet.last.member.problems[0].startswith(
+            "drained: Fleet ordered a drain; the member resumes in "
+        )
+        assert (await fleet.order(2, drain=pb.Drain(expires_ms=now_ms))).error == ""
         await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.has_said("undrained"))
         fill(coordinator.address, topic, 1, 5)
         await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)
+        assert not fleet.last.member.draining
+        assert list(fleet.last.member.problems) == []
 
     told(tmp_path, coordinator, topic, story)
 

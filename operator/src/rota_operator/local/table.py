@@ -98,7 +98,7 @@ def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
     restarts = {replica.name: replica.restarts for each in workloads for replica in each.replicas}
     table = made("member", "state", "partitions", ">in hand", ">done", ">rate", ">restarts")
     for member in group.members:
-        state = "Suspended" if member.suspended else member.state
+        state = shown_state(member)
         table.add_row(
             named(member.name),
             Text(state, MOODS.get(state, BUSY)),
@@ -109,6 +109,13 @@ def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
             count(restarts.get(member.name)),
         )
     return table
+
+
+def shown_state(member: MemberView) -> str:
+    """What it does with records, where that is not what its state says."""
+    if member.draining:
+        return "Draining"
+    return "Suspended" if member.suspended else member.state
 
 
 def problems(group: GroupView) -> Iterator[Text]:

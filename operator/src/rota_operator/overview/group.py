@@ -182,6 +182,7 @@ class Group:
             done_rate=reporter.done_rate(now_ms),
             in_flight=sum(each.in_flight for each in report.partitions),
             suspended=member.suspended,
+            draining=member.draining,
             last_error=member.last_error,
             problems=problems_of(report),
         )

@@ -75,6 +75,8 @@ class MemberView:
     done_rate: float | None = None
     in_flight: int | None = None
     suspended: bool | None = None
+    # Nothing more is handed out to its application; `problems` has the reason and the end.
+    draining: bool | None = None
     last_error: str = ""
     # What keeps it, or a partition that it has, from being read now: one sentence each.
     problems: tuple[str, ...] = ()

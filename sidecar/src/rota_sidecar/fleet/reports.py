@@ -22,12 +22,15 @@ class Reports:
         members: Members,
         counts: Counts,
         problems: Callable[[], Sequence[str]],
+        draining: Callable[[], str],
     ) -> None:
+        """`draining` gives state, reason and end of a drain; empty: the sidecar does not drain."""
         self._sidecar = sidecar
         self._delivering = delivering
         self._members = members
         self._counts = counts
         self._problems = problems
+        self._draining = draining
 
     def made(
         self, facts: Iterable[tuple[Partition, Facts]], answers: Sequence[pb.OrderAnswer]
@@ -44,6 +47,7 @@ class Reports:
     def _member(self) -> pb.MemberReport:
         counts = self._counts
         identity = self._members.now.member.identity
+        draining = self._draining()
         return pb.MemberReport(
             member_id=identity.member_id,
             group_instance_id=self._members.instance_name or None,
@@ -55,7 +59,8 @@ class Reports:
             last_revoke_seconds=counts.last_revoke_s,
             suspended=self._delivering.config.suspended,
             last_error=counts.last_problem,
-            problems=self._problems(),
+            problems=[*([draining] if draining else []), *self._problems()],
+            draining=bool(draining),
         )
 
 

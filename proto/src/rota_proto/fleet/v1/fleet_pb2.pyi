@@ -103,6 +103,7 @@ class MemberReport(_message.Message):
     SUSPENDED_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -114,6 +115,8 @@ class MemberReport(_message.Message):
     last_revoke_seconds: _builtins.float
     suspended: _builtins.bool
     last_error: _builtins.str
+    draining: _builtins.bool
+    """Nothing more is handed out to the application; `problems` has the reason and the end of the drain."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong with the sidecar now, beside its partitions: one sentence each."""
@@ -132,10 +135,11 @@ class MemberReport(_message.Message):
         suspended: _builtins.bool = ...,
         last_error: _builtins.str = ...,
         problems: _abc.Iterable[_builtins.str] | None = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "problems", b"problems", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "draining", b"draining", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "problems", b"problems", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015

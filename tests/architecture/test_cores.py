@@ -13,6 +13,7 @@ CORES = (
     "rota_coordinator.group",
     "rota_coordinator.slots",
     "rota_coordinator.log",
+    "rota_coordinator.quotas",
     "rota_sidecar.member",
     "rota_sidecar.assignors",
     "rota_sidecar.consumer_protocol",

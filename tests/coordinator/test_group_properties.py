@@ -141,6 +141,13 @@ class AnyOrder(RuleBasedStateMachine):
             assert answered != (call.call in waiting), "a call is lost, or waits though it was answered"
 
     @invariant()
+    def sizes_are_sums_over_the_members(self) -> None:
+        for group in self.driver.groups.groups.values():
+            sizes = group.members.sizes
+            assert sizes.entries == sum(each.entry_bytes for each in group.members)
+            assert sizes.offers == sum(each.offer_bytes for each in group.members)
+
+    @invariant()
     def generations_only_rise(self) -> None:
         group = self.driver.groups.groups.get(GROUP)
         if group is not None:

@@ -18,6 +18,7 @@ from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.instants import MonotonicMs, WallClock
 from rota_coordinator.observer import Observers
 from rota_coordinator.overload import Stalls
+from rota_coordinator.quotas import Quotas
 from rota_coordinator.service import Service
 from rota_coordinator.slot import Shell
 from rota_coordinator.store.port import Claim, Store
@@ -132,6 +133,9 @@ class Virtual:
     config: GroupConfig = CONFIG
     observers: Observers = field(default_factory=Observers)
     store: Memory = field(default_factory=Memory)
+    quotas: Quotas = field(default_factory=Quotas)
+    # Who sends all requests.
+    principal: str = ""
     name: str = "service"
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
     notify: Callable[[pb.RebalanceNotice], None] = lambda notice: None
@@ -162,6 +166,7 @@ class Virtual:
             observers=self.observers,
             stalls=self.stalls,
             gone=self.gone,
+            quotas=self.quotas,
         )
         self.service = Service(shell, "virtual:7070")
 
@@ -185,6 +190,6 @@ class Virtual:
         self.notify(notice)
 
     async def _answered(self, request: Message) -> Message:
-        reply = await self.service.submit(cast("Request", request), "/127.0.0.1")
+        reply = await self.service.submit(cast("Request", request), "/127.0.0.1", self.principal)
         assert reply is not None, "a newer call took its place"
         return reply

@@ -140,8 +140,8 @@ def who_waits_is_forgotten_with_its_member(group: Group, effects: Effects, membe
     group.members.remove(member)
 
 
-def copies_of_joins_both_wait(effects: Effects, joining: Joining, member: Member) -> None:
-    member.update(joining.request)
+def copies_of_joins_both_wait(group: Group, effects: Effects, joining: Joining, member: Member) -> None:
+    group.members.update(member, joining.request)
     member.joining = joining.call
 
 

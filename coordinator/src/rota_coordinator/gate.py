@@ -6,6 +6,7 @@ with a bad string does not cut off the members that share its stream.
 """
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
@@ -116,8 +117,20 @@ class Gate(grpc.aio.ServerInterceptor):
 
 
 async def refuse(context: Context, refusal: Refusal) -> NoReturn:
-    """End a call with a refusal."""
-    await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+    """End a call with a refusal, and keep nothing of its request."""
+    try:
+        await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+    except grpc.aio.AbortError as aborted:
+        # gRPC keeps this error in a reference cycle. Its frames hold the request, megabytes perhaps, until Python looks for
+        # cycles: so they are cleared once they have ended.
+        asyncio.get_running_loop().call_soon(clear_frames_of, aborted, refusal)
+        raise
+
+
+def clear_frames_of(*errors: BaseException) -> None:
+    """Forget the local variables of the frames that the errors went through."""
+    for error in errors:
+        traceback.clear_frames(error.__traceback__)
 
 
 def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Message | Unreadable]:

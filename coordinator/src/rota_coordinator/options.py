@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from rota_coordinator import failpoints
 from rota_coordinator.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
+from rota_coordinator.quotas import QUOTAS, UNLIMITED, Quota
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
@@ -79,6 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     add_topics(parser)
     add_security(parser)
+    add_quotas(parser)
     for field in fields(GroupConfig):
         flag, meaning = GROUP_FLAGS[field.name]
         parser.add_argument(
@@ -151,6 +153,30 @@ def add_security(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{flag}", default="", metavar="PEM" if "tls" in flag else "FILE", help=meaning)
 
 
+def add_quotas(parser: argparse.ArgumentParser) -> None:
+    """How much each principal may use; the tokens file may say otherwise for one of them."""
+    for field, default in Quota()._asdict().items():
+        name, what = QUOTAS[field]
+        parser.add_argument(
+            f"--quota-{name}",
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"the most {what} of one principal; {UNLIMITED}: any number",
+        )
+
+
+def quota_of(options: argparse.Namespace) -> Quota:
+    """The quota of a principal for which the tokens file names no other."""
+    return Quota(**{field: getattr(options, f"quota_{field}") for field in Quota._fields})
+
+
+def quota_problem(options: argparse.Namespace) -> str:
+    """What is wrong with the quotas; empty when nothing is."""
+    below = [field for field, quota in quota_of(options)._asdict().items() if quota < UNLIMITED]
+    return f"--quota-{QUOTAS[below[0]][0]}: give a number, or {UNLIMITED} for no quota" if below else ""
+
+
 def failpoint_names(text: str) -> tuple[str, ...]:
     """The names of a list."""
     names = tuple(filter(None, text.split(",")))
@@ -178,7 +204,7 @@ def problem(options: argparse.Namespace) -> str:
         return f"--slot-lease-ms {options.slot_lease_ms}: a lease is {LEASE_MS_MAX} ms at most"
     if options.members_max > MEMBERS_MAX:
         return f"--group-max-size {options.members_max}: a group has at most {MEMBERS_MAX} members"
-    return security_problem(options, options.listen.rpartition(":")[0])
+    return quota_problem(options) or security_problem(options, options.listen.rpartition(":")[0])
 
 
 def security_problem(options: argparse.Namespace, host: str) -> str:

@@ -85,6 +85,16 @@ def may_create(request: Request) -> bool:
             return isinstance(request, admin.AlterOffsetsRequest)
 
 
+def may_grow(request: Request) -> bool:
+    """Whether a group could use more of its creator's quota afterwards. Asked of every request."""
+    return isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest) or may_create(request)
+
+
+def over_quota(sentence: str) -> Refusal | None:
+    """The refusal of a request that exceeds a quota; None without a sentence."""
+    return Refusal("RESOURCE_EXHAUSTED", sentence) if sentence else None
+
+
 def full(groups: int) -> Refusal | None:
     """Whether another group is one too many."""
     if groups < GROUPS_MAX:

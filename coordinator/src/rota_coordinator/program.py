@@ -21,6 +21,7 @@ from rota_coordinator.metrics import CONTENT_TYPE, Metrics
 from rota_coordinator.observer import Observers
 from rota_coordinator.overload import Stalls
 from rota_coordinator.ownership import Lease, Shared, Voice
+from rota_coordinator.quotas import Quotas
 from rota_coordinator.security.composition import secure
 from rota_coordinator.server import make_server
 from rota_coordinator.service import Service
@@ -48,10 +49,9 @@ async def serve(options: argparse.Namespace) -> None:
     stalls = Stalls(elapsed_s, observers)
     lease = Lease(elapsed_ms, options.slot_lease_ms)
     clocks = Clocks(clock, wall_s)
-    opened = await open_store(options)
-    shared = opened.shared
+    store, shared, rows = await open_store(options)
     shell = Shell(
-        opened.store,
+        store,
         GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)}),
         now_ms=clocks.monotonic_ms,
         fresh=lambda: str(uuid.uuid4()),
@@ -63,6 +63,7 @@ async def serve(options: argparse.Namespace) -> None:
         failpoints=failpoints,
         observers=observers,
         stalls=stalls,
+        quotas=Quotas(security.quota_of),
         gone=sessions.forget,
         wall=clocks.wall,
     )
@@ -70,8 +71,8 @@ async def serve(options: argparse.Namespace) -> None:
     if shared:
         voice = Voice(journal.warn, sessions.go_away)
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
-    if opened.rows is not None:
-        service.keep_topics(log_shell(opened.rows, clocks, journal))
+    if rows is not None:
+        service.keep_topics(log_shell(rows, clocks, journal))
     server = make_server(security.door(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
@@ -101,7 +102,7 @@ async def serve(options: argparse.Namespace) -> None:
     await service.leave()
     sessions.finish()
     await server.stop(GRACE_S)
-    await opened.store.close()
+    await store.close()
     await health.stop()
     stalls.stop()
     journal.tell("stopped", "stopped")

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable
 
 from rota_coordinator.group.answers import Request, group_of
+from rota_coordinator.group.growth import assigned_bytes, growth
 from rota_coordinator.group.hashing import slot_of
 from rota_coordinator.group.join_size import join_answer_bytes
-from rota_coordinator.overload import Intake, Refusal, full, may_create, unsendable
+from rota_coordinator.overload import Intake, Refusal, full, may_create, may_grow, over_quota, unsendable
 from rota_coordinator.ownership import Ownership, Sole
+from rota_coordinator.quotas import Usage
 from rota_coordinator.slot import Answer, Shell, Slot, SlotState
 from rota_coordinator.slots.table import SLOTS
 from rota_coordinator.topic_commits import Storing, TopicCommits
@@ -22,6 +24,7 @@ class Service:
         self.address = address
         self.observers = shell.observers
         self._intake = Intake(shell.stalls)
+        self._quotas = shell.quotas
         shell.stalls.subscribe(self.forgive)
         self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
         # Until told otherwise this process has the store for itself.
@@ -75,33 +78,52 @@ class Service:
         for slot in self.slots:
             slot.stop(pb.NOT_COORDINATOR)
 
-    def submit(self, request: Request, client_host: str) -> Answer:
-        """Hand a request to its group's slot; the answer is a Refusal when there is too much to do already."""
+    def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
+        """
+        Hand a principal's request to its group's slot; the answer is a Refusal when there is too much to do already, or when
+        the request exceeds a quota.
+        """
         if self._commits is not None and isinstance(request, Storing):
-            return self._commits.submit(request, client_host)
-        return self._submit(request, client_host)
+            return self._commits.submit(request, client_host, principal)
+        return self._submit(request, client_host, principal)
 
-    def _submit(self, request: Request, client_host: str) -> Answer:
+    def _submit(self, request: Request, client_host: str, principal: str) -> Answer:
         slot = self.slot(group_of(request))
-        refusal = self._refusal(slot, request)
+        refusal = self._refusal(slot, request, principal)
         if refusal is not None:
             self.observers.answered(request, refusal.code, 0)
             refused: Answer = asyncio.get_running_loop().create_future()
             refused.set_exception(refusal)
             return refused
-        answer = slot.submit(request, client_host)
+        answer = slot.submit(request, client_host, principal)
+        if isinstance(request, pb.SyncGroupRequest) and request.assignments:
+            self._hold(slot, request, answer)
         self._intake.follow(request, answer)
         return answer
 
-    def _refusal(self, slot: Slot, request: Request) -> Refusal | None:
+    def _hold(self, slot: Slot, request: pb.SyncGroupRequest, answer: Answer) -> None:
+        """Charge the group's creator for the assignments of a sync while it waits: they stay in memory, whoever sent them."""
+        group = slot.groups.groups.get(request.group_id)
+        if group is not None and not answer.done():
+            key = ("waiting", id(answer))
+            self._quotas.charge(key, group.created_by, Usage(group_bytes=assigned_bytes(request)))
+            answer.add_done_callback(lambda _: self._quotas.discharge(key))
+
+    def _refusal(self, slot: Slot, request: Request, principal: str) -> Refusal | None:
         refusal = self._intake.refusal(request)
-        if refusal is None and may_create(request) and group_of(request) not in slot.groups.groups:
+        if refusal is not None or not may_grow(request):
+            return refusal
+        group = slot.groups.groups.get(group_of(request))
+        if group is None and may_create(request):
             refusal = full(
                 sum(len(each.groups.groups) for each in self.slots if each.state is SlotState.READY)
             )
-        if refusal is None and isinstance(request, pb.JoinGroupRequest) and slot.state is SlotState.READY:
-            group = slot.groups.groups.get(request.group_id)
-            return unsendable(request, join_answer_bytes(group, request))
+        if refusal is not None or slot.state is not SlotState.READY:
+            return refusal
+        payer = principal if group is None else group.created_by
+        refusal = over_quota(self._quotas.refusal(payer, growth(group, request)))
+        if refusal is None and isinstance(request, pb.JoinGroupRequest):
+            refusal = unsendable(request, join_answer_bytes(group, request))
         return refusal
 
     def forgive(self, stall_ms: int) -> None:

@@ -22,10 +22,12 @@ from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.config import GroupConfig
 from rota_coordinator.group.effects import Call, Effects
 from rota_coordinator.group.groups import Groups
+from rota_coordinator.group.growth import usage
 from rota_coordinator.group.join import Joining
 from rota_coordinator.instants import MonotonicMs, WallClock
 from rota_coordinator.observer import Observers, error_of
 from rota_coordinator.overload import Stalls
+from rota_coordinator.quotas import Quotas
 from rota_coordinator.store.port import SlotLost, Store, StoreError
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -72,6 +74,7 @@ class Shell:
     failpoints: Failpoints = field(default_factory=Failpoints)
     observers: Observers = field(default_factory=Observers)
     stalls: Stalls = field(default_factory=Stalls)
+    quotas: Quotas = field(default_factory=Quotas)
     # This member, of this group, is in it no more.
     gone: Callable[[str, str], None] = lambda group_id, member_id: None
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
@@ -119,7 +122,10 @@ class Slot:
             raise
         if life != self._life:
             return
+        self._charge_nobody()
         self.epoch, self.groups, self.state = epoch, groups, SlotState.READY
+        for group_id in groups.groups:
+            self._charge(group_id)
         handed_over = SlotParcel.FromString(parcel)
         for group_id, effects in self.groups.loaded(self.shell.now_ms(), handed_over).items():
             self._perform(group_id, effects)
@@ -177,6 +183,7 @@ class Slot:
     def stop(self, error: pb.ErrorCode.ValueType) -> None:
         """Serve no more: whoever waits is told to look elsewhere."""
         self.state = SlotState.DOWN
+        self._charge_nobody()
         self._life += 1
         self._tail = None
         if self._restart is not None:
@@ -187,6 +194,19 @@ class Slot:
         waiting, self._open = self._open, {}
         for open_call in waiting.values():
             self._settle(open_call, refused(open_call.request, error))
+
+    def _charge(self, group_id: str) -> None:
+        """Report what a group uses now."""
+        group = self.groups.groups.get(group_id)
+        if group is None:
+            self.shell.quotas.discharge(("group", group_id))
+        else:
+            self.shell.quotas.charge(("group", group_id), group.created_by, usage(group))
+
+    def _charge_nobody(self) -> None:
+        """The groups are not served here: they count for nobody."""
+        for group_id in self.groups.groups:
+            self.shell.quotas.discharge(("group", group_id))
 
     def forgive(self, stall_ms: int) -> None:
         """The process stood still for so long, until now."""
@@ -209,8 +229,8 @@ class Slot:
         for group_id in list(self.groups.offsets):
             self._perform(group_id, self._guarded(partial(self.groups.forget_topic, group_id, topic)))
 
-    def submit(self, request: Request, client_host: str) -> Answer:
-        """Decide a request; its answer comes when it is durable."""
+    def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
+        """Decide a request of the principal; its answer comes when it is durable."""
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
         if self.shell.failpoints.held:
@@ -222,7 +242,7 @@ class Slot:
             return answer
         call = Call(next(self._calls))
         self._open[call] = Open(request, answer, loop.time())
-        effects = self._guarded(lambda: self._decide(call, request, client_host))
+        effects = self._guarded(lambda: self._decide(call, request, client_host, principal))
         if is_all_well(request, effects):
             self._deliver(self._life, effects)
         else:
@@ -249,19 +269,20 @@ class Slot:
         # As Kafka: a heartbeat is believed while the group is being read, so that nobody leaves it for that.
         return pb.NONE if isinstance(request, pb.HeartbeatRequest) else pb.COORDINATOR_LOAD_IN_PROGRESS
 
-    def _decide(self, call: Call, request: Request, client_host: str) -> Effects:
+    def _decide(self, call: Call, request: Request, client_host: str, principal: str) -> Effects:
         now_ms = self.shell.now_ms()
         match request:
             case pb.JoinGroupRequest():
-                return self.groups.join(Joining(call, request, client_host, self.shell.fresh()), now_ms)
+                joining = Joining(call, request, client_host, self.shell.fresh(), principal)
+                return self.groups.join(joining, now_ms)
             case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
                 return self.groups.handle(call, request, now_ms)
             case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
-                return self.groups.commit(call, request, now_ms)
+                return self.groups.commit(call, request, now_ms, principal)
             case pb.FetchOffsetsRequest():
                 return self.groups.fetch(call, request)
             case _:
-                return self.groups.administer(call, request, now_ms)
+                return self.groups.administer(call, request, now_ms, principal)
 
     def _guarded(self, decide: Callable[[], Effects]) -> Effects:
         """
@@ -285,6 +306,7 @@ class Slot:
             )
             self._length += len(effects.records)
         if changes:
+            self._charge(group_id)
             self._schedule(group_id)
         life = self._life
         if self._tail is None or is_durable(self._tail):

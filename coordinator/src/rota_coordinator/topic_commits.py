@@ -18,7 +18,7 @@ from rota_coordinator.topic_log import TopicLog
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-Submit = Callable[[Request, str], Answer]
+Submit = Callable[[Request, str, str], Answer]
 # Requests that store offsets.
 Storing = Committing | admin.AlterOffsetsRequest
 
@@ -30,8 +30,8 @@ class TopicCommits:
         self._log = log
         self._submit = submit
 
-    def submit(self, request: Storing, client_host: str) -> Answer:
-        """Hand a commit to its group, or what may be handed on of it."""
+    def submit(self, request: Storing, client_host: str, principal: str) -> Answer:
+        """Hand a principal's commit to its group, or what may be handed on of it."""
         error = self._error(request)
         if error:
             return answered(refused(request, error))
@@ -47,12 +47,14 @@ class TopicCommits:
                 # The topic was deleted and made again while its reader read on.
                 refusals[topic.name] = pb.UNKNOWN_TOPIC_ID
         if not refusals:
-            return self._submit(request, client_host)
+            return self._submit(request, client_host, principal)
         left = without(request, refusals)
         if not left.topics:
             return answered(completed(request, refusals, None))
         answer: Answer = asyncio.get_running_loop().create_future()
-        self._submit(left, client_host).add_done_callback(partial(complete, request, refusals, answer))
+        self._submit(left, client_host, principal).add_done_callback(
+            partial(complete, request, refusals, answer)
+        )
         return answer
 
     def _error(self, request: Storing) -> pb.ErrorCode.ValueType:

@@ -145,9 +145,7 @@ class RotaServer:
                     "keeps no log (start it with --log)"
                 )
             case Code.RESOURCE_EXHAUSTED:
-                return Failure(
-                    f"{address} refuses, for it has too much to do or the answer is too large ({said})"
-                )
+                return Failure(f"{address} refuses the request: {said}")
             case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
                 return Failure(
                     f"{address} refuses the request ({said}): see whether both have the same version"

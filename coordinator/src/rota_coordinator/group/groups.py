@@ -56,7 +56,8 @@ class Groups:
         elif request.group_id not in self.groups and request.member_id:
             refuse(effects, joining, pb.UNKNOWN_MEMBER_ID, request.member_id)
         else:
-            join(self._get_or_create(request.group_id, effects, now_ms), effects, joining, now_ms)
+            group = self._get_or_create(request.group_id, joining.principal, effects, now_ms)
+            join(group, effects, joining, now_ms)
         return effects
 
     def handle(self, call: Call, request: MemberRequest, now_ms: MonotonicMs) -> Effects:
@@ -81,8 +82,10 @@ class Groups:
                     round.leave(group, effects, call, request, now_ms)
         return effects
 
-    def commit(self, call: Call, request: commit.Request, now_ms: MonotonicMs) -> Effects:
-        """CommitOffsets and TxnCommitOffsets."""
+    def commit(
+        self, call: Call, request: commit.Request, now_ms: MonotonicMs, principal: str = ""
+    ) -> Effects:
+        """CommitOffsets and TxnCommitOffsets; a group that is created is charged to the principal."""
         effects = Effects()
         transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
         respond = pb.TxnCommitOffsetsResponse if transactional else pb.CommitOffsetsResponse
@@ -95,7 +98,7 @@ class Groups:
         if error:
             answer(effects, call, refused(request, error))
             return effects
-        group = self._get_or_create(request.group_id, effects, now_ms)
+        group = self._get_or_create(request.group_id, principal, effects, now_ms)
         error, topics = commit.commit(group, self.offsets[request.group_id], effects, request, now_ms)
         answer(effects, call, respond(error_code=error, topics=topics))
         return effects
@@ -109,8 +112,10 @@ class Groups:
         answer(effects, call, pb.FetchOffsetsResponse(topics=fetched))
         return effects
 
-    def administer(self, call: Call, request: AdminRequest, now_ms: MonotonicMs) -> Effects:
-        """What administrators ask of one group."""
+    def administer(
+        self, call: Call, request: AdminRequest, now_ms: MonotonicMs, principal: str = ""
+    ) -> Effects:
+        """What administrators ask of one group; one that is created is charged to the principal."""
         effects = Effects()
         group_id = group_of(request)
         group = self.groups.get(group_id)
@@ -134,7 +139,7 @@ class Groups:
                     deleted = admin.delete_offsets(group, self.offsets[group_id], effects, request)
                     answer(effects, call, deleted)
             case admin_pb.AlterOffsetsRequest():
-                group = self._get_or_create(group_id, effects, now_ms)
+                group = self._get_or_create(group_id, principal, effects, now_ms)
                 altered = admin.alter_offsets(
                     group, self.offsets[group_id], effects, request, self.wall.at(now_ms)
                 )
@@ -272,11 +277,11 @@ class Groups:
             offsets = self.offsets[group_id] = Offsets()
         return offsets
 
-    def _get_or_create(self, group_id: str, effects: Effects, now_ms: MonotonicMs) -> Group:
+    def _get_or_create(self, group_id: str, principal: str, effects: Effects, now_ms: MonotonicMs) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             self.incarnation += 1
-            group = Group(group_id, self.config, self.incarnation, wall=self.wall)
+            group = Group(group_id, self.config, self.incarnation, wall=self.wall, created_by=principal)
             self.groups[group_id] = group
             self.offsets[group_id] = Offsets()
             group.write(group.record({}, self.wall.at(now_ms)), effects)

@@ -19,6 +19,7 @@ class Joining:
     request: pb.JoinGroupRequest
     client_host: str
     fresh: str  # a UUID nobody has seen
+    principal: str = ""  # who is charged for the group if this join creates it
 
     @property
     def instance_id(self) -> str | None:
@@ -139,7 +140,7 @@ def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now
         case State.STABLE if same and not leads:
             answer(effects, joining.call, barrier.joined(group, member))
         case State.PREPARING | State.COMPLETING | State.STABLE:
-            wait(effects, joining, member)
+            wait(group, effects, joining, member)
             why = joining.request.reason or ("it leads" if same else "its protocols changed")
             reason = f"member {member.member_id} joined again: {why}"
             barrier.rebalance(group, effects, now_ms, Cause.JOINED_AGAIN, reason)
@@ -147,11 +148,11 @@ def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now
             raise AssertionError(f"group {group.group_id} is empty and has member {member.member_id}")
 
 
-def wait(effects: Effects, joining: Joining, member: Member) -> None:
+def wait(group: Group, effects: Effects, joining: Joining, member: Member) -> None:
     """Put the member into the barrier; a join that waits there already is superseded."""
     if member.joining is not None:
         effects.superseded.append(member.joining)
-    member.update(joining.request)
+    group.members.update(member, joining.request)
     member.client_host = joining.client_host
     member.joining = joining.call
 
@@ -173,7 +174,7 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
     group.touch(member, now_ms)  # with the session of the old one, until the new one is heard again
     # As in Kafka, only a first join may expire while it is parked: this one waits for the round like any other.
     member.is_new = False
-    member.update(joining.request)
+    group.members.update(member, joining.request)
     member.client_host = joining.client_host
     if group.state is State.STABLE and group.members.elect_protocol() == group.protocol_name:
         assignments = {each.member_id: each.assignment for each in group.members}

@@ -26,7 +26,5 @@ def join_answer_bytes(group: Group | None, request: JoinGroupRequest) -> int:
     replaced = group.members.by_id.get(request.member_id or holder)
     if replaced is not None:
         ids_bytes = replaced.ids_bytes
-    others_bytes = sum([each.entry_bytes for each in group.members]) - (
-        replaced.entry_bytes if replaced else 0
-    )
+    others_bytes = group.members.sizes.entries - (replaced.entry_bytes if replaced else 0)
     return REST_BYTES + others_bytes + entry_bytes(ids_bytes, offered(request))

@@ -39,8 +39,10 @@ class Member:
     protocols: Protocols
     # Their names. Asked of all members at every join, so it is not put together then.
     offers: frozenset[str] = field(init=False, repr=False, compare=False)
-    # The bytes of its entry in the leader's join answer, at most. Asked of all members at every join as well.
+    # The bytes of its entry in the leader's join answer, at most.
     entry_bytes: int = field(init=False, repr=False, compare=False)
+    # The bytes of all that it offers.
+    offer_bytes: int = field(init=False, repr=False, compare=False)
     assignment: bytes = b""
     # Its first round is not complete yet.
     is_new: bool = True
@@ -64,6 +66,7 @@ class Member:
         self.protocols = protocols
         self.offers = names_of(protocols)
         self.entry_bytes = entry_bytes(self.ids_bytes, protocols)
+        self.offer_bytes = protocol_bytes(protocols)
 
     def update(self, request: JoinGroupRequest) -> None:
         """Take over what a join says about the member."""
@@ -107,19 +110,44 @@ def names_of(protocols: Protocols) -> frozenset[str]:
     return frozenset(name for name, _ in protocols)
 
 
+def protocol_bytes(protocols: Protocols) -> int:
+    """The bytes of protocols, with their names."""
+    return sum([len(name.encode()) + len(metadata) for name, metadata in protocols])
+
+
 def entry_bytes(ids_bytes: int, protocols: Protocols) -> int:
     """The bytes of a member's entry in the leader's join answer, whichever of its protocols is elected, at most."""
     return ENTRY_REST_BYTES + ids_bytes + max((len(metadata) for _, metadata in protocols), default=0)
 
 
 @dataclass(slots=True)
+class Sizes:
+    """Sums over all members of a group, kept so that no join adds them up again."""
+
+    # Of their entries in the leader's join answer, at most.
+    entries: int = 0
+    # Of all that they offer.
+    offers: int = 0
+
+    def add(self, member: Member, sign: int = 1) -> None:
+        """Count a member; with -1, take it out."""
+        self.entries += sign * member.entry_bytes
+        self.offers += sign * member.offer_bytes
+
+
+@dataclass(slots=True)
 class Members:
-    """The members by id, in the order in which they came."""
+    """
+    The members by id, in the order in which they came.
+
+    Invariant: `sizes` is about exactly these members, as they are. So what a member offers changes through `update` and `recall`.
+    """
 
     by_id: dict[str, Member] = field(default_factory=dict)
     # Static members: instance id -> member id.
     instances: dict[str, str] = field(default_factory=dict)
     leader: str = ""
+    sizes: Sizes = field(default_factory=Sizes)
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.by_id.values())
@@ -131,6 +159,7 @@ class Members:
         """Let a member in; the first one leads."""
         assert member.member_id not in self.by_id
         self.by_id[member.member_id] = member
+        self.sizes.add(member)
         if member.instance_id is not None:
             assert member.instance_id not in self.instances
             self.instances[member.instance_id] = member.member_id
@@ -140,11 +169,25 @@ class Members:
     def remove(self, member: Member) -> None:
         """Take a member out; somebody else leads then, one that waits in the barrier if there is one."""
         del self.by_id[member.member_id]
+        self.sizes.add(member, -1)
         if member.instance_id is not None:
             del self.instances[member.instance_id]
         if self.leader == member.member_id:
             waiting = (other.member_id for other in self if other.joining is not None)
             self.leader = next(waiting, next(iter(self.by_id), ""))
+
+    def update(self, member: Member, request: JoinGroupRequest) -> None:
+        """Take over what a join says about a member."""
+        self.sizes.add(member, -1)
+        member.update(request)
+        self.sizes.add(member)
+
+    def recall(self, written: GroupMember, protocol: str) -> None:
+        """Take over what a record says about a member."""
+        member = self.by_id[written.member_id]
+        self.sizes.add(member, -1)
+        member.recall(written, protocol)
+        self.sizes.add(member)
 
     def rename(self, member: Member, member_id: str) -> None:
         """A static member came back: the same place in the group, under a new id."""

@@ -57,6 +57,9 @@ class Group:
     incarnation: int
     # As it was last written; what a snapshot says of the group, whatever round it is in now.
     durable: GroupRecord | None = None
+    written_bytes: int = 0
+    # The principal whose quota it counts for; empty when it was created before that was written down.
+    created_by: str = ""
     state: State = State.EMPTY
     state_since_ms: WallMs = NEVER
     generation: int = 0
@@ -113,6 +116,8 @@ class Group:
 
     def _replay_group(self, record: GroupRecord) -> None:
         self.durable = record
+        self.written_bytes = record.ByteSize()
+        self.created_by = record.created_by
         self.incarnation = record.incarnation
         self.generation = record.generation_id
         self.reserved_generation = max(self.reserved_generation, self.generation)
@@ -124,7 +129,7 @@ class Group:
         for written in record.members:
             if written.member_id not in self.members.by_id:
                 self.members.add(restored(written, record.protocol_name))
-            self.members.by_id[written.member_id].recall(written, record.protocol_name)
+            self.members.recall(written, record.protocol_name)
         self.members.leader = record.leader
         self.owners = owners_by(self.protocol_type, record.members)
         self._claimants = None
@@ -158,6 +163,7 @@ class Group:
                 protocol_name=self.protocol_name,
                 leader=self.members.leader,
                 state_since_ms=since_ms,
+                created_by=self.created_by,
                 members=[
                     described(member, self.protocol_name, assignments.get(member.member_id, b""))
                     for member in self.members

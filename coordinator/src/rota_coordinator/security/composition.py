@@ -9,6 +9,8 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from rota_coordinator.options import quota_of
+from rota_coordinator.quotas import Quota
 from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
 from rota_coordinator.security.door import Door
 from rota_coordinator.security.policy import AllowAll, Granted, GroupPolicy
@@ -29,6 +31,12 @@ class Security:
     credentials: grpc.ServerCredentials | None
     tokens: TokensFile | None
     report: Callable[[str], None]
+    # Of principals for which the tokens file names no other.
+    quota: Quota
+
+    def quota_of(self, principal: str) -> Quota:
+        """How much the principal may use."""
+        return self.quota if self.tokens is None else self.tokens.quota_of(principal, self.quota)
 
     def door(self, service: Service) -> Door:
         """The way to the service."""
@@ -57,6 +65,8 @@ def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Securi
         credentials = Certificates(files, report).credentials()
     if options.tokens_file:
         tokens = TokensFile(Path(options.tokens_file), report)
-        return Security(Static(tokens), Granted(tokens.grants_of), credentials, tokens, report)
+        return Security(
+            Static(tokens), Granted(tokens.grants_of), credentials, tokens, report, quota_of(options)
+        )
     authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
-    return Security(authenticator, AllowAll(), credentials, None, report)
+    return Security(authenticator, AllowAll(), credentials, None, report, quota_of(options))

@@ -74,7 +74,7 @@ class Caller:
     def submit(self, request: Request, client_host: str) -> Answer:
         """Hand a request to its group, if the caller may ask it."""
         if self._policy.may(self.principal, ACTIONS[type(request)], group_of(request)):
-            return self._service.submit(request, client_host)
+            return self._service.submit(request, client_host, self.principal.name)
         self.refused(request, pb.GROUP_AUTHORIZATION_FAILED)
         answer: Answer = asyncio.get_running_loop().create_future()
         answer.set_result(refused(request, pb.GROUP_AUTHORIZATION_FAILED))

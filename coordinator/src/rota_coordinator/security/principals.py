@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX
+from rota_coordinator.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.security.authenticator import Digest, digest_of, is_same
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, Grants, Names, TopicAction
@@ -26,6 +27,9 @@ RIGHTS: "Mapping[str, Right]" = {
     "topics": TopicAction.ADMIN,
     "transactional": None,
 }
+# Begins a field with quotas, such as quota:groups=10,members=100.
+QUOTA = "quota:"
+QUOTA_FIELDS = {name: field for field, (name, _) in QUOTAS.items()}
 CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
 
 
@@ -50,6 +54,8 @@ class Entry:
     digests: tuple[Digest, ...]
     has_certificate: bool
     grants: Grants
+    # Those that differ from the flags, by their fields.
+    quota: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,11 @@ class Principals:
         """What the principal may do; None when there is no such principal."""
         entry = self.by_name.get(name)
         return None if entry is None else entry.grants
+
+    def quota_of(self, name: str, default: Quota) -> Quota:
+        """How much the principal may use; `default` as far as its line says nothing."""
+        entry = self.by_name.get(name)
+        return default if entry is None else default._replace(**entry.quota)
 
 
 def parse(text: str, where: str) -> Principals:
@@ -112,7 +123,9 @@ def parse_line(fields: Sequence[str]) -> Entry:
     """One principal. No message shows a credential: messages end in logs."""
     if len(fields) == 1:
         raise Mistake(f"{fields[0]} has no credentials; write {CREDENTIALS} after the name")
-    name, credentials, *patterns = fields
+    name, credentials, *rest = fields
+    patterns = [field for field in rest if not field.startswith(QUOTA)]
+    quotas = [field.removeprefix(QUOTA) for field in rest if field.startswith(QUOTA)]
     if "*" in name:
         raise Mistake(f"{name} is no name: a principal is one, not a pattern")
     given = credentials.split(",")
@@ -121,7 +134,18 @@ def parse_line(fields: Sequence[str]) -> Entry:
         digests=tuple(parse_token(credential) for credential in given if credential != CERTIFICATE),
         has_certificate=CERTIFICATE in given,
         grants=collect([parse_grant(pattern) for pattern in patterns]),
+        quota=dict(parse_quota(each) for field in quotas for each in field.split(",")),
     )
+
+
+def parse_quota(text: str) -> tuple[str, int]:
+    """The field of a quota, and its value: groups=10."""
+    name, _, value = text.partition("=")
+    if name not in QUOTA_FIELDS:
+        raise Mistake(f"quota:{text[:40]}: quotas are {', '.join(QUOTA_FIELDS)}")
+    if value != str(UNLIMITED) and not (value.isascii() and value.isdecimal()):
+        raise Mistake(f"quota:{text[:40]}: write {name}=N, or {name}={UNLIMITED} for no quota")
+    return QUOTA_FIELDS[name], int(value)
 
 
 def parse_token(credential: str) -> Digest:

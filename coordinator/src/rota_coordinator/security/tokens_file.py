@@ -4,6 +4,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rota_coordinator.quotas import Quota
 from rota_coordinator.security.authenticator import Digest
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Grants
@@ -44,6 +45,10 @@ class TokensFile:
 
     def grants_of(self, name: str) -> Grants | None:
         return self._principals.grants_of(name)
+
+    def quota_of(self, name: str, default: Quota) -> Quota:
+        """How much the principal may use; `default` as far as its line says nothing."""
+        return self._principals.quota_of(name, default)
 
     def _read(self) -> Principals:
         # Before reading: a change in between is then seen the next time. And kept although reading may fail: what

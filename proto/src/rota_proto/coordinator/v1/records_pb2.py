@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rota_proto.coordinator.v1 import log_events_pb2 as rota__proto_dot_coordinator_dot_v1_dot_log__events__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'rota_proto/coordinator/v1/records.proto\x12\x13rota.coordinator.v1\x1a*rota_proto/coordinator/v1/log_events.proto\"\xf9\x03\n\x06Record\x12\x31\n\x05group\x18\x01 \x01(\x0b\x32 .rota.coordinator.v1.GroupRecordH\x00\x12:\n\rgroup_removed\x18\x02 \x01(\x0b\x32!.rota.coordinator.v1.GroupRemovedH\x00\x12\x46\n\x13generation_reserved\x18\x03 \x01(\x0b\x32\'.rota.coordinator.v1.GenerationReservedH\x00\x12@\n\x10offset_committed\x18\x04 \x01(\x0b\x32$.rota.coordinator.v1.OffsetCommittedH\x00\x12<\n\x0eoffset_removed\x18\x05 \x01(\x0b\x32\".rota.coordinator.v1.OffsetRemovedH\x00\x12<\n\x0eoffset_pending\x18\x06 \x01(\x0b\x32\".rota.coordinator.v1.OffsetPendingH\x00\x12<\n\x0eproducer_ended\x18\x07 \x01(\x0b\x32\".rota.coordinator.v1.ProducerEndedH\x00\x12\x32\n\tlog_event\x18\x08 \x01(\x0b\x32\x1d.rota.coordinator.v1.LogEventH\x00\x42\x08\n\x06record\";\n\x0bRecordBatch\x12,\n\x07records\x18\x01 \x03(\x0b\x32\x1b.rota.coordinator.v1.Record\"\xd4\x01\n\x0bGroupRecord\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x15\n\rgeneration_id\x18\x03 \x01(\x05\x12\x15\n\rprotocol_type\x18\x04 \x01(\t\x12\x15\n\rprotocol_name\x18\x05 \x01(\t\x12\x0e\n\x06leader\x18\x06 \x01(\t\x12\x16\n\x0estate_since_ms\x18\x07 \x01(\x03\x12\x31\n\x07members\x18\x08 \x03(\x0b\x32 .rota.coordinator.v1.GroupMember\"\xde\x01\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x1e\n\x11group_instance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x05 \x01(\x05\x12\x1c\n\x14rebalance_timeout_ms\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\x0c\x12\x12\n\nassignment\x18\x08 \x01(\x0c\x42\x14\n\x12_group_instance_id\"5\n\x0cGroupRemoved\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\"=\n\x12GenerationReserved\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x15\n\rgeneration_id\x18\x02 \x01(\x05\"\xa8\x01\n\x0fOffsetCommitted\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\t\x12\x17\n\x0f\x63ommitted_at_ms\x18\x08 \x01(\x03\"C\n\rOffsetRemoved\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\"r\n\rOffsetPending\x12\x34\n\x06offset\x18\x01 \x01(\x0b\x32$.rota.coordinator.v1.OffsetCommitted\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"I\n\rProducerEnded\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x11\n\tcommitted\x18\x02 \x01(\x08\x12\x10\n\x08group_id\x18\x03 \x01(\t\"B\n\nSlotParcel\x12\x34\n\x08sessions\x18\x01 \x03(\x0b\x32\".rota.coordinator.v1.MemberSession\"J\n\rMemberSession\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'rota_proto/coordinator/v1/records.proto\x12\x13rota.coordinator.v1\x1a*rota_proto/coordinator/v1/log_events.proto\"\xf9\x03\n\x06Record\x12\x31\n\x05group\x18\x01 \x01(\x0b\x32 .rota.coordinator.v1.GroupRecordH\x00\x12:\n\rgroup_removed\x18\x02 \x01(\x0b\x32!.rota.coordinator.v1.GroupRemovedH\x00\x12\x46\n\x13generation_reserved\x18\x03 \x01(\x0b\x32\'.rota.coordinator.v1.GenerationReservedH\x00\x12@\n\x10offset_committed\x18\x04 \x01(\x0b\x32$.rota.coordinator.v1.OffsetCommittedH\x00\x12<\n\x0eoffset_removed\x18\x05 \x01(\x0b\x32\".rota.coordinator.v1.OffsetRemovedH\x00\x12<\n\x0eoffset_pending\x18\x06 \x01(\x0b\x32\".rota.coordinator.v1.OffsetPendingH\x00\x12<\n\x0eproducer_ended\x18\x07 \x01(\x0b\x32\".rota.coordinator.v1.ProducerEndedH\x00\x12\x32\n\tlog_event\x18\x08 \x01(\x0b\x32\x1d.rota.coordinator.v1.LogEventH\x00\x42\x08\n\x06record\";\n\x0bRecordBatch\x12,\n\x07records\x18\x01 \x03(\x0b\x32\x1b.rota.coordinator.v1.Record\"\xe8\x01\n\x0bGroupRecord\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x15\n\rgeneration_id\x18\x03 \x01(\x05\x12\x15\n\rprotocol_type\x18\x04 \x01(\t\x12\x15\n\rprotocol_name\x18\x05 \x01(\t\x12\x0e\n\x06leader\x18\x06 \x01(\t\x12\x16\n\x0estate_since_ms\x18\x07 \x01(\x03\x12\x31\n\x07members\x18\x08 \x03(\x0b\x32 .rota.coordinator.v1.GroupMember\x12\x12\n\ncreated_by\x18\t \x01(\t\"\xde\x01\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x1e\n\x11group_instance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x05 \x01(\x05\x12\x1c\n\x14rebalance_timeout_ms\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\x0c\x12\x12\n\nassignment\x18\x08 \x01(\x0c\x42\x14\n\x12_group_instance_id\"5\n\x0cGroupRemoved\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\"=\n\x12GenerationReserved\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x15\n\rgeneration_id\x18\x02 \x01(\x05\"\xa8\x01\n\x0fOffsetCommitted\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\t\x12\x17\n\x0f\x63ommitted_at_ms\x18\x08 \x01(\x03\"C\n\rOffsetRemoved\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\"r\n\rOffsetPending\x12\x34\n\x06offset\x18\x01 \x01(\x0b\x32$.rota.coordinator.v1.OffsetCommitted\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"I\n\rProducerEnded\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x11\n\tcommitted\x18\x02 \x01(\x08\x12\x10\n\x08group_id\x18\x03 \x01(\t\"B\n\nSlotParcel\x12\x34\n\x08sessions\x18\x01 \x03(\x0b\x32\".rota.coordinator.v1.MemberSession\"J\n\rMemberSession\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,23 +37,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECORDBATCH']._serialized_start=616
   _globals['_RECORDBATCH']._serialized_end=675
   _globals['_GROUPRECORD']._serialized_start=678
-  _globals['_GROUPRECORD']._serialized_end=890
-  _globals['_GROUPMEMBER']._serialized_start=893
-  _globals['_GROUPMEMBER']._serialized_end=1115
-  _globals['_GROUPREMOVED']._serialized_start=1117
-  _globals['_GROUPREMOVED']._serialized_end=1170
-  _globals['_GENERATIONRESERVED']._serialized_start=1172
-  _globals['_GENERATIONRESERVED']._serialized_end=1233
-  _globals['_OFFSETCOMMITTED']._serialized_start=1236
-  _globals['_OFFSETCOMMITTED']._serialized_end=1404
-  _globals['_OFFSETREMOVED']._serialized_start=1406
-  _globals['_OFFSETREMOVED']._serialized_end=1473
-  _globals['_OFFSETPENDING']._serialized_start=1475
-  _globals['_OFFSETPENDING']._serialized_end=1589
-  _globals['_PRODUCERENDED']._serialized_start=1591
-  _globals['_PRODUCERENDED']._serialized_end=1664
-  _globals['_SLOTPARCEL']._serialized_start=1666
-  _globals['_SLOTPARCEL']._serialized_end=1732
-  _globals['_MEMBERSESSION']._serialized_start=1734
-  _globals['_MEMBERSESSION']._serialized_end=1808
+  _globals['_GROUPRECORD']._serialized_end=910
+  _globals['_GROUPMEMBER']._serialized_start=913
+  _globals['_GROUPMEMBER']._serialized_end=1135
+  _globals['_GROUPREMOVED']._serialized_start=1137
+  _globals['_GROUPREMOVED']._serialized_end=1190
+  _globals['_GENERATIONRESERVED']._serialized_start=1192
+  _globals['_GENERATIONRESERVED']._serialized_end=1253
+  _globals['_OFFSETCOMMITTED']._serialized_start=1256
+  _globals['_OFFSETCOMMITTED']._serialized_end=1424
+  _globals['_OFFSETREMOVED']._serialized_start=1426
+  _globals['_OFFSETREMOVED']._serialized_end=1493
+  _globals['_OFFSETPENDING']._serialized_start=1495
+  _globals['_OFFSETPENDING']._serialized_end=1609
+  _globals['_PRODUCERENDED']._serialized_start=1611
+  _globals['_PRODUCERENDED']._serialized_end=1684
+  _globals['_SLOTPARCEL']._serialized_start=1686
+  _globals['_SLOTPARCEL']._serialized_end=1752
+  _globals['_MEMBERSESSION']._serialized_start=1754
+  _globals['_MEMBERSESSION']._serialized_end=1828
 # @@protoc_insertion_point(module_scope)

@@ -111,6 +111,7 @@ class GroupRecord(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     STATE_SINCE_MS_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     incarnation: _builtins.int
     """Minted at the group's birth, higher than that of any group of this name before."""
@@ -120,6 +121,8 @@ class GroupRecord(_message.Message):
     leader: _builtins.str
     state_since_ms: _builtins.int
     """When it became empty or stable: offsets of an empty group expire by it."""
+    created_by: _builtins.str
+    """The principal whose quota the group counts for; empty when none was known."""
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]: ...
     def __init__(
@@ -133,10 +136,11 @@ class GroupRecord(_message.Message):
         leader: _builtins.str = ...,
         state_since_ms: _builtins.int = ...,
         members: _abc.Iterable[Global___GroupMember] | None = ...,
+        created_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_id", b"generation_id", "group_id", b"group_id", "incarnation", b"incarnation", "leader", b"leader", "members", b"members", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "state_since_ms", b"state_since_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_by", b"created_by", "generation_id", b"generation_id", "group_id", b"group_id", "incarnation", b"incarnation", "leader", b"leader", "members", b"members", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "state_since_ms", b"state_since_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -139,7 +139,7 @@ class Asking:
             case Code.DEADLINE_EXCEEDED:
                 return silent(address, self.within_s)
             case Code.RESOURCE_EXHAUSTED:
-                return Unreachable(f"{address} has too much to do ({said}): it is asked again later")
+                return Unreachable(f"{address} refuses for now ({said}): it is asked again later")
             case Code.UNIMPLEMENTED:
                 return Refused(f"{address} {self.unknown_call}")
             case Code.UNAVAILABLE:

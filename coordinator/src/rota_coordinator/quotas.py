@@ -1,0 +1,110 @@
+"""
+Quotas per principal: how much of the coordinator each may use, and how much each uses now.
+
+The creator of a group is charged for it, with its members and what they send. The slots report the size of each group after each
+decision; the service asks before a request is decided whether what it adds still fits. Pure: counts in, a sentence out.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+UNLIMITED = -1
+MIB = 1024 * 1024
+
+
+class Usage(NamedTuple):
+    """What is charged to a principal, or what a request adds to that."""
+
+    groups: int = 0
+    # With the member ids that were given out and not used yet.
+    members: int = 0
+    # Of the metadata that members offer, and of what is written of their groups: metadata and assignments.
+    group_bytes: int = 0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """The sum of both."""
+        return Usage(*(mine + others for mine, others in zip(self, other, strict=True)))
+
+    def minus(self, other: "Usage") -> "Usage":
+        """What is left without the other."""
+        return Usage(*(mine - others for mine, others in zip(self, other, strict=True)))
+
+
+class Quota(NamedTuple):
+    """The most that one principal may use, field by field as in `Usage`; UNLIMITED for no quota."""
+
+    groups: int = 2_000
+    members: int = 20_000
+    group_bytes: int = 64 * MIB
+
+
+NOTHING = Usage()
+# Field -> its name in flags and in the tokens file, and what it counts.
+QUOTAS: dict[str, tuple[str, str]] = {
+    "groups": ("groups", "groups"),
+    "members": ("members", "group members"),
+    "group_bytes": ("group-bytes", "bytes of group metadata and assignments"),
+}
+
+
+def exceeded(principal: str, quota: Quota, used: Usage, more: Usage) -> str:
+    """Names the first quota that `more` exceeds; empty when all of it fits. What does not grow fits always."""
+    for field, limit, has, grows in zip(Usage._fields, quota, used, more, strict=True):
+        if grows > 0 and limit != UNLIMITED and has + grows > limit:
+            name, what = QUOTAS[field]
+            return (
+                f"principal {principal} has {has} {what} and would have {has + grows}, its quota is {limit}; free some, "
+                f"or raise the quota with --quota-{name}, or for this principal with quota:{name}=N in the tokens file"
+            )
+    return ""
+
+
+class Charge(NamedTuple):
+    """What one thing uses, and the principal that pays for it."""
+
+    principal: str
+    usage: Usage
+
+
+class Quotas:
+    """
+    The usage of every principal. Invariant: it is the sum of the principal's charges.
+
+    What was created before quotas were counted has no principal, and is charged to none.
+    """
+
+    def __init__(self, quota_of: Callable[[str], Quota] = lambda principal: Quota()) -> None:
+        self._quota_of = quota_of
+        self._charges: dict[Hashable, Charge] = {}
+        self._used: dict[str, Usage] = {}
+
+    def used(self, principal: str) -> Usage:
+        """What is charged to the principal now."""
+        return self._used.get(principal, NOTHING)
+
+    def charge(self, key: Hashable, principal: str, usage: Usage) -> None:
+        """Charge the principal for something, in place of what was charged for it before."""
+        charge = Charge(principal, usage)
+        if self._charges.get(key) == charge:
+            return
+        self.discharge(key)
+        if principal:
+            self._charges[key] = charge
+            self._used[principal] = self.used(principal).plus(usage)
+
+    def discharge(self, key: Hashable) -> None:
+        """Charge nobody for it any more."""
+        before = self._charges.pop(key, None)
+        if before is None:
+            return
+        left = self.used(before.principal).minus(before.usage)
+        if any(left):
+            self._used[before.principal] = left
+        else:
+            del self._used[before.principal]
+
+    def refusal(self, principal: str, more: Usage) -> str:
+        """Why the principal may not use that much more; empty when it may."""
+        if not principal or max(more) <= 0:
+            return ""
+        return exceeded(principal, self._quota_of(principal), self.used(principal), more)

@@ -1,5 +1,6 @@
 """A laptop's runner, started with an open umask and few file descriptors: what it keeps is private, and its processes come back."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ import pytest
 
 from tests.operator.local.laptop import RECORDS, WITHIN_S, Laptop
 from tests.support.processes import Process
+from tests.support.web import post
 
 pytestmark = pytest.mark.process
 
@@ -73,3 +75,14 @@ def test_files_are_for_their_user_alone_whatever_the_umask(laptop: tuple[Laptop,
 
 def test_an_application_has_the_user_s_own_umask(laptop: tuple[Laptop, Process]) -> None:
     assert S_IMODE(laptop[0].notes.stat().st_mode) == 0o666
+
+
+@pytest.mark.parametrize("replicas", [2**70, -1, 101])
+def test_the_page_scales_to_a_hundred_replicas_and_no_further(
+    laptop: tuple[Laptop, Process], replicas: int
+) -> None:
+    answer = post(laptop[0].page, "/api/scale", {"workload": "orders", "replicas": replicas})
+    assert (answer.status, json.loads(answer.page)) == (
+        400,
+        {"error": f"replicas is {replicas}: give 0 to 100"},
+    )

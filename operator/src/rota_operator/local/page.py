@@ -11,19 +11,23 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from enum import Enum
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rota_operator.local.answers import Connection, sentence
 from rota_operator.local.board import Board
 from rota_operator.overview.assignment import Partition
 from rota_operator.resets.due import Offsets
+from rota_operator.spec.names import GroupId
+from rota_operator.spec.scalars import Topic
 
 # Newer ones are told at most so often.
 EVENT_EVERY_S = 0.25
@@ -32,6 +36,7 @@ LISTENERS_MAX = 32
 BODY_BYTES_MAX = 256 * 1024
 # For one event to be taken.
 PATIENCE_S = 10
+INT64_MAX = 2**63 - 1
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 RESET_EXAMPLE = '{"group": "NAME", "offsets": {"TOPIC": {"0": NUMBER}}}'
 ELEMENT = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
@@ -59,6 +64,11 @@ class Page:
             "Cache-Control": "no-store",
         }
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Of every answer."""
+        return self._headers
+
     def application(self) -> web.Application:
         """All paths."""
         application = web.Application(middlewares=[self._guarded], client_max_size=BODY_BYTES_MAX)
@@ -75,6 +85,10 @@ class Page:
             response = refused(stranger(request), 403) or await handler(request)
         except web.HTTPRequestEntityTooLarge:
             response = sentence(413, f"the body is too large: give at most {BODY_BYTES_MAX} bytes")
+        except web.RequestPayloadError:
+            response = sentence(
+                400, "the body cannot be read (its encoding is not what it says): send it as it is"
+            )
         except web.HTTPException as error:
             there_are = "GET /, /api/state, /api/events; POST /api/scale, /api/reset"
             response = sentence(
@@ -148,8 +162,9 @@ async def json_of(request: web.Request) -> tuple[Any, web.Response | None]:
         return None, sentence(415, "this is no JSON: send it as application/json")
     try:
         return json.loads(await request.read()), None
-    except ValueError as error:
-        return None, sentence(400, f"the body is no JSON ({error}): correct it")
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deep" if isinstance(error, RecursionError) else error
+        return None, sentence(400, f"the body is no JSON ({what}): correct it")
 
 
 def offsets_in(body: object) -> Offsets | None:
@@ -160,14 +175,19 @@ def offsets_in(body: object) -> Offsets | None:
         return None
 
 
+# Each has one spelling.
+PartitionNumber = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,8})$")]
+Offset = Annotated[int, Field(ge=0, le=INT64_MAX)]
+
+
 class Wish(BaseModel):
     """A reset, as it is asked for."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    group: str
+    group: GroupId
     # By topic, and partition.
-    offsets: dict[str, dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Annotated[int, Field(ge=0)]]]
+    offsets: dict[Topic, dict[PartitionNumber, Offset]]
 
     @property
     def by_partition(self) -> Offsets | None:
@@ -206,11 +226,6 @@ def refused(wrong: str, status: int) -> web.Response | None:
     return sentence(status, wrong) if wrong else None
 
 
-def sentence(status: int, text: str) -> web.Response:
-    """An answer of one line."""
-    return web.json_response({"error": text} if status >= 400 else {"said": text}, status=status)
-
-
 def policy_for(html: str) -> str:
     """Nothing runs but what stands in the page itself, and it asks nobody but us."""
     hashes: dict[str, list[str]] = {"script": [], "style": []}
@@ -238,8 +253,12 @@ async def serving_page(page: Page, address: str) -> AsyncIterator[None]:
     # Whoever listens to events would hold it up.
     runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=0.2)
     await runner.setup()
+    assert runner.server is not None
+    server = await asyncio.get_running_loop().create_server(
+        partial(Connection, runner.server, page.headers), host, int(port)
+    )
     try:
-        await web.TCPSite(runner, host, int(port)).start()
         yield
     finally:
+        server.close()
         await runner.cleanup()

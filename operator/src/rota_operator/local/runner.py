@@ -35,7 +35,7 @@ from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
 from rota_operator.local.resetting import Resetting
 from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
 from rota_operator.local.watching import GroupWatches, is_coordinated_here, missing_library
-from rota_operator.manifests.documents import Document, InvalidManifest, documents
+from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManifest, decoded, documents
 from rota_operator.manifests.resources import Group, Manifests, Workload, gather
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import Kind
@@ -67,10 +67,13 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
     found: list[Document] = []
     for file in _files(paths):
         try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CannotRun(f"{file} cannot be read ({error}): see that it is there, and a text") from None
-        found += documents(str(file), text)
+            with file.open("rb") as manifest:
+                data = manifest.read(BYTES_MAX + 1)
+        except OSError as error:
+            raise CannotRun(
+                f"{file} cannot be read ({error.strerror}): see that it is there, and a text"
+            ) from None
+        found += documents(str(file), decoded(str(file), data))
     manifests = gather(found)
     wrong = [
         group.document.wrong(problem.path, problem.sentence)

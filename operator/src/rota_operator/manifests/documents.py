@@ -5,12 +5,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Never
 
 import yaml
+from typing_extensions import override
 
 Path = tuple[str | int, ...]
-# Far more than a manifest has; an anchor that stands for itself many times over could be any size.
+# Of a file, far more than manifests have; an anchor that stands for itself many times over could be any size.
+BYTES_MAX = 1 << 20
 VALUES_MAX = 100_000
 DEPTH_MAX = 50
+NUMBER_LENGTH_MAX = 64
+SHOWN_LENGTH_MAX = 80
 SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
+COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+DEEP = f"the document is more than {DEPTH_MAX} levels deep: flatten it"
+MANY = f"the file has more than {VALUES_MAX} values, counting what aliases repeat: split it"
 
 
 class Wrong(NamedTuple):
@@ -58,20 +66,37 @@ class Document:
         return Wrong(self.file, self.lines[place], sentence)
 
 
+def decoded(file: str, data: bytes) -> str:
+    """The text of a file, of which at most one byte more was read than it may have. Raises InvalidManifest."""
+    if len(data) > BYTES_MAX:
+        raise InvalidManifest([Wrong(file, 1, f"the file has more than {BYTES_MAX} bytes: split it")])
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidManifest(
+            [Wrong(file, line, "the file is not UTF-8: save it as text in UTF-8")]
+        ) from None
+
+
 def documents(file: str, text: str) -> list[Document]:
     """All in one file; empty ones are left out, and a List is what is in it. Raises InvalidManifest."""
     found: list[Document] = []
     try:
-        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
-            if not _is_empty(node):
-                found += _items(_document(file, node))
+        # It looks at the beginning of the text already.
+        composer, reader = _Composer(file, text), _Reader(file)
+        while composer.check_node():
+            node = composer.get_node()
+            if node is not None and not _is_empty(node):
+                found += _items(reader.document(node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(part for part in (error.context, error.problem) if part)
         line = 1 if mark is None else mark.line + 1
         raise InvalidManifest([Wrong(file, line, f"the YAML cannot be read ({said}): correct it")]) from None
     except yaml.YAMLError as error:
-        raise InvalidManifest([Wrong(file, 1, f"the YAML cannot be read ({error}): correct it")]) from None
+        said = " ".join(str(error).split())
+        raise InvalidManifest([Wrong(file, 1, f"the YAML cannot be read ({said}): correct it")]) from None
     return found
 
 
@@ -79,47 +104,74 @@ def _is_empty(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
 
 
-def _document(file: str, node: yaml.Node) -> Document:
-    lines: dict[Path, int] = {}
-    value = _Reader(file, lines).value(node, ())
-    if not isinstance(value, dict):
-        raise InvalidManifest(
-            [Wrong(file, _line(node), "this is no resource: begin with apiVersion and kind")]
-        )
-    return Document(file, value, lines)
-
-
 def _items(document: Document) -> Iterator[Document]:
     items = document.value.get("items")
     if document.kind != "List" or not isinstance(items, list):
         yield document
         return
+    lines: list[dict[Path, int]] = [{} for _ in items]
+    for path, line in document.lines.items():
+        if path[:1] == ("items",) and len(path) > 1:
+            lines[int(path[1])][path[2:]] = line
     for number, item in enumerate(items):
-        begin: Path = ("items", number)
         if not isinstance(item, dict):
-            raise InvalidManifest([document.wrong(begin, f"items[{number}] is no resource: leave it out")])
-        size = len(begin)
-        lines = {path[size:]: line for path, line in document.lines.items() if path[:size] == begin}
-        yield Document(document.file, item, lines)
+            raise InvalidManifest(
+                [document.wrong(("items", number), f"items[{number}] is no resource: leave it out")]
+            )
+        yield Document(document.file, item, lines[number])
+
+
+class _Composer(yaml.SafeLoader):
+    """Nodes of a file. It stops at the limits, before the parser's own recursion ends at the stack's."""
+
+    def __init__(self, file: str, text: str) -> None:
+        super().__init__(text)
+        self._file = file
+        self._depth = 0
+        self._nodes = 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._nodes += 1
+        self._depth += 1
+        if self._depth > DEPTH_MAX or self._nodes > VALUES_MAX:
+            raise InvalidManifest(
+                [Wrong(self._file, self.line + 1, DEEP if self._depth > DEPTH_MAX else MANY)]
+            )
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 class _Reader:
-    """Of one document."""
+    """Values of a file's nodes."""
 
-    def __init__(self, file: str, lines: dict[Path, int]) -> None:
+    def __init__(self, file: str) -> None:
         self._file = file
-        self._lines = lines
+        self._lines: dict[Path, int] = {}
+        self._values = 0
         self._scalars = yaml.SafeLoader("")
 
-    def value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401  whatever was written
+    def document(self, node: yaml.Node) -> Document:
+        """The document that the node is the root of."""
+        self._lines = {}
+        value = self._value(node, ())
+        if not isinstance(value, dict):
+            self._refuse(node, "this is no resource: begin with apiVersion and kind")
+        return Document(self._file, value, self._lines)
+
+    def _value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401  whatever was written
         """What the node says."""
         self._lines[path] = _line(node)
-        if len(self._lines) > VALUES_MAX or len(path) > DEPTH_MAX:
-            self._refuse(node, f"the document has more than {VALUES_MAX} values, or is too deep: split it")
+        self._values += 1
+        if len(path) > DEPTH_MAX or self._values > VALUES_MAX:
+            self._refuse(node, DEEP if len(path) > DEPTH_MAX else MANY)
+        if isinstance(node, yaml.CollectionNode) and node.tag not in COLLECTIONS:
+            self._refuse(node, f"the tag {node.tag} has no meaning here: leave it out")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(each, (*path, number)) for number, each in enumerate(node.value)]
+            return [self._value(each, (*path, number)) for number, each in enumerate(node.value)]
         return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
@@ -130,7 +182,7 @@ class _Reader:
                 self._refuse(name, f"the name {name.value!r} is no text: put it in quotes")
             if key in found:
                 self._refuse(name, f"{key} is there twice: leave one of them")
-            found[key] = self.value(value, (*path, key))
+            found[key] = self._value(value, (*path, key))
             # What is wrong with a field is looked for where its name stands.
             self._lines[*path, key] = _line(name)
         return found
@@ -141,13 +193,22 @@ class _Reader:
         if node.tag.endswith(":timestamp"):
             # To Kubernetes that is a text.
             return node.value
+        if node.tag in NUMBERS and len(node.value) > NUMBER_LENGTH_MAX:
+            # Of one to the base of 60 the time grows with the square.
+            self._refuse(node, f"the number has more than {NUMBER_LENGTH_MAX} characters: put it in quotes")
         try:
             return self._scalars.construct_object(node)
-        except ValueError as error:
-            self._refuse(node, f"{node.value} is no value ({error}): put it in quotes")
+        except (ValueError, LookupError):
+            # What the tag says and the text does not.
+            kind = node.tag.rpartition(":")[2]
+            self._refuse(node, f"{_shown(node.value)} is no value of type {kind}: put it in quotes")
 
     def _refuse(self, node: yaml.Node, sentence: str) -> Never:
         raise InvalidManifest([Wrong(self._file, _line(node), sentence)])
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}…"
 
 
 def _escaped(character: str) -> str:

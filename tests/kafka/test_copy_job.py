@@ -1,6 +1,7 @@
 """The copy job on a Kafka broker: whoever is killed or comes late, each record is copied once, and in its order."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -10,13 +11,22 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.log.copiers import Copier, Settings, command
 from tests.log.copies import PARTITIONS, Content, Pair, differences, fill
+from tests.log.copy_kills import (
+    IN_SOAK,
+    Rising,
+    Size,
+    double_owners,
+    drawn,
+    kill_while_copying,
+    static,
+)
 from tests.log.owners import WITHIN_S
 from tests.support.kafka import Kafka
 from tests.support.workdir import logs
 
 pytestmark = pytest.mark.kafka
 
-RECORDS = 100_000
+SIZE = Size(records=30_000, kills=4)
 RECORDS_OF_A_FIGHT = 4_000
 PAGE = 10_000
 POLLS_MAX = 300
@@ -81,6 +91,7 @@ class Job:
         self._onlooker = Consumer(
             {**kafka.client_config(), "group.id": name, "isolation.level": "read_uncommitted"}
         )
+        self._offsets = Rising(lambda: offsets_of(self._onlooker, self._source))
         self._copiers: list[Copier] = []
 
     def start(self, *flags: str, consumer: Settings) -> Copier:
@@ -93,9 +104,6 @@ class Job:
         self._copiers.append(Copier(name, [*run, *flags], self._logs / f"{name}.log", self._offsets))
         return self._copiers[-1]
 
-    def _offsets(self) -> Mapping[int, int]:
-        return offsets_of(self._onlooker, self._source)
-
     def copies(self) -> Content:
         return content(self._kafka, self._target, "read_committed")
 
@@ -105,26 +113,23 @@ class Job:
         self._onlooker.close()
 
 
-def test_a_copy_is_equal_however_often_the_copier_is_killed(
-    kafka: Kafka, unique_name: str, tmp_path: Path, seed: int
+@pytest.mark.timeout(900)
+@pytest.mark.soak("exactly-once")
+def test_a_copy_is_equal_however_often_copiers_are_killed(
+    kafka: Kafka, unique_name: str, tmp_path: Path, seed: int, in_soak: bool, counters: Counter[str]
 ) -> None:
-    with closing(Job(kafka, unique_name, tmp_path, RECORDS)) as job:
-        # A static member: the next one takes its place at once.
-        copier = job.start(consumer={"group_instance_id": "copier"})
-        kills = [copier.kill, copier.kill, copier.kill_alone]
+    size = IN_SOAK if in_soak else SIZE
+    with closing(Job(kafka, unique_name, tmp_path, size.records)) as job:
+        copiers = [job.start(consumer=static(number)) for number in range(PARTITIONS)]
+        kinds = [kill for copier in copiers for kill in (copier.kill, copier.kill_alone)]
         chance = random.Random(seed)
-        chance.shuffle(kills)
-        ends = job.source.ends
-        for moment, kill in zip(
-            sorted(chance.sample(range(sum(ends.values()) * 2 // 3), len(kills))), kills, strict=True
-        ):
-            copier.wait_until_copied(moment)
-            kill()
-        copier.wait_until_done(ends)
-        copier.finish()
+        kills = kill_while_copying(copiers, drawn(kinds, size.kills, chance), job.source.ends, chance)
+        counters["kills of the copy on Kafka"] = kills
 
         assert differences(job.source.content, job.copies()) == []
-        assert sum(map(len, job.source.content.values())) == RECORDS
+        assert (sum(map(len, job.source.content.values())), kills) == size
+        assert double_owners(tenure for copier in copiers for tenure in copier.tenures()) == []
+        counters["records copied on Kafka"] = size.records
 
 
 def test_the_next_owner_waits_for_the_transaction_of_one_who_has_left(

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +39,7 @@ class Copier(Owner):
 
     def __init__(self, name: str, command: Sequence[str], log: Path, offsets: Callable[[], Offsets]) -> None:
         super().__init__(name, command, log)
+        self.name = name
         self._offsets = offsets
 
     def wait_until_owns(self, count: int = PARTITIONS) -> None:
@@ -50,7 +51,16 @@ class Copier(Owner):
 
     def wait_until_done(self, ends: Offsets) -> None:
         """Everything is copied, by whom ever."""
-        self.wait_until(lambda: self._offsets() == ends)
+        self.wait_until(lambda: self.is_done(ends))
+
+    def is_done(self, ends: Offsets) -> bool:
+        return self._offsets() == ends
+
+    def tenures(self) -> Iterator[tuple[str, int, list[int]]]:
+        """What it owned: its name, the generation, the partitions."""
+        for event in self.events("owns"):
+            generation, *partitions = map(int, event.split())
+            yield self.name, generation, partitions
 
     def wait_until_it_stands(self, what: Standing) -> None:
         """In mid-transaction."""

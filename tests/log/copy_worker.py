@@ -110,13 +110,15 @@ def say(event: str, *facts: object) -> None:
 
 @dataclass
 class Telling(rota.RebalanceListener):
-    """Tells the test how much the consumer has."""
+    """Tells the test what the consumer owns, and in which generation."""
 
     consumer: rota.Consumer
 
     @override
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        say("assigned", len(self.consumer.assignment()))
+        owned = sorted(each.partition for each in self.consumer.assignment())
+        say("assigned", len(owned))
+        say("owns", self.consumer.group_metadata().generation_id, *owned)
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The copy job on Rota's log: whoever is killed or comes late, each record is copied once, and in its order."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,15 @@ import pytest
 import rota
 from tests.log.copiers import Copier, Settings, Standing, command
 from tests.log.copies import PARTITIONS, Content, Pair, differences, fill
+from tests.log.copy_kills import (
+    IN_SOAK,
+    Rising,
+    Size,
+    double_owners,
+    drawn,
+    kill_while_copying,
+    static,
+)
 from tests.log.owners import group_offsets
 from tests.log.relay import Relay
 from tests.support.coordinator import QUICK, Coordinator
@@ -18,7 +28,7 @@ from tests.support.processes import free_port
 from tests.support.workdir import logs
 
 GROUP, SOURCE, TARGET = "copiers", "originals", "copies"
-RECORDS = 100_000
+SIZE = Size(records=30_000, kills=6)
 RECORDS_OF_A_FIGHT = 4_000
 DEFAULTS: Settings = {}
 
@@ -35,6 +45,8 @@ class Job:
         # Another way to the server.
         self.relay = Relay(port)
         self._channel = grpc.insecure_channel(self.coordinator.address)
+        # How far the group is.
+        self.offsets = Rising(lambda: group_offsets(self._channel, GROUP, SOURCE, PARTITIONS))
         self._logs = logs(folder)
         self._owners: list[Copier] = []
 
@@ -55,10 +67,6 @@ class Job:
         )
         self._owners.append(Copier(name, [*run, *flags], self._logs / f"{name}.log", self.offsets))
         return self._owners[-1]
-
-    def offsets(self) -> Mapping[int, int]:
-        """How far the group is."""
-        return group_offsets(self._channel, GROUP, SOURCE, PARTITIONS)
 
     def kill_the_server(self) -> None:
         self.coordinator.kill()
@@ -98,25 +106,31 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 @pytest.mark.process
+@pytest.mark.timeout(900)
 @pytest.mark.soak("exactly-once")
-def test_a_copy_is_equal_whoever_is_killed(job: Job, seed: int) -> None:
-    source = fill(job.address, SOURCE, RECORDS)
-    copier = job.start(
-        address=f"rota://{job.relay.address}", consumer=STATIC, producer={"transactional_id": "copier"}
-    )
+def test_a_copy_is_equal_whoever_is_killed(
+    job: Job, seed: int, in_soak: bool, counters: Counter[str]
+) -> None:
+    size = IN_SOAK if in_soak else SIZE
+    source = fill(job.address, SOURCE, size.records)
+    copiers = [
+        job.start(
+            address=f"rota://{job.relay.address}",
+            consumer=static(number),
+            producer={"transactional_id": f"copier-{number}"},
+        )
+        for number in range(PARTITIONS)
+    ]
+    kinds = [kill for copier in copiers for kill in (copier.kill, copier.kill_alone)]
+    kinds += [job.kill_the_server, job.kill_the_unheard_server]
     chance = random.Random(seed)
-    kills = [copier.kill, copier.kill, copier.kill_alone, job.kill_the_server, job.kill_the_unheard_server]
-    chance.shuffle(kills)
-    moments = sorted(chance.sample(range(sum(source.ends.values()) * 2 // 3), len(kills)))
-    for moment, kill in zip(moments, kills, strict=True):
-        copier.wait_until_copied(moment)
-        assert job.offsets() != source.ends, "all was copied before the kill: raise the number of records"
-        kill()
-    copier.wait_until_done(source.ends)
-    copier.finish()
+    kills = kill_while_copying(copiers, drawn(kinds, size.kills, chance), source.ends, chance)
+    counters["kills of the copy on Rota"] = kills
 
     assert differences(source.content, job.copies()) == []
-    assert sum(map(len, source.content.values())) == RECORDS
+    assert (sum(map(len, source.content.values())), kills) == size
+    assert double_owners(tenure for copier in copiers for tenure in copier.tenures()) == []
+    counters["records copied on Rota"] = size.records
 
 
 class Fight(NamedTuple):
@@ -231,3 +245,16 @@ def test_a_record_in_another_partition_is_a_difference() -> None:
 
 def test_an_empty_source_is_no_comparison() -> None:
     assert differences({0: [], 1: []}, {0: [], 1: []}) == ["the source is empty: nothing was compared"]
+
+
+def test_an_offset_that_is_lowered_is_found() -> None:
+    read = iter([{0: 5, 1: 1}, {0: 5, 1: 2}, {0: 4, 1: 3}])
+    rising = Rising(lambda: next(read))
+    assert [rising(), rising()] == [{0: 5, 1: 1}, {0: 5, 1: 2}]
+    with pytest.raises(AssertionError, match="partition 0 was lowered: 5 to 4"):
+        rising()
+
+
+def test_two_owners_of_a_partition_in_one_generation_are_found() -> None:
+    assert double_owners([("a", 1, [0, 1]), ("b", 2, [1]), ("a", 2, [0]), ("a", 2, [0])]) == []
+    assert double_owners([("a", 2, [0, 1]), ("b", 2, [1])]) == ["partition 1 in generation 2: a, b"]

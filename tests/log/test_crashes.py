@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -143,7 +144,7 @@ class Crashes:
 @pytest.mark.process
 @pytest.mark.soak("exactly-once")
 def test_what_was_acknowledged_is_there_once_and_in_order_whoever_is_killed(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, counters: Counter[str]
 ) -> None:
     crashes = Crashes(tmp_path, seed)
     try:
@@ -154,6 +155,7 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whoever_is_killed(
         for moment, kill in zip(moments, kills, strict=True):
             crashes.wait_for(moment)
             kill()
+            counters["kills of producers and their server"] += 1
         crashes.end()
         history = crashes.history()
     finally:

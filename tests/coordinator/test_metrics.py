@@ -12,6 +12,7 @@ from rota_coordinator.group.effects import Cause, Round
 from rota_coordinator.group.state import Group, State
 from rota_coordinator.metrics import Metrics
 from rota_coordinator.observer import Error, Observer, Observers
+from rota_coordinator.security.connections import ConnectionCounts
 from rota_coordinator.slot import SlotState
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -31,11 +32,17 @@ NAMES = {
     "rota_coordinator_rebalance_seconds": {"le"},
     "rota_coordinator_requests": {"api", "error"},
     "rota_coordinator_request_seconds": {"api", "le"},
+    "rota_coordinator_connections": {"state"},
+    "rota_coordinator_connections_closed": set(),
     "rota_coordinator_append_seconds": {"le"},
     "rota_coordinator_slots": {"state"},
     "rota_coordinator_loop_lag_seconds": {"le"},
 }
 Values = dict[tuple[str, ...], float]
+
+
+def connections() -> ConnectionCounts:
+    return ConnectionCounts(admitted=3, strangers=2, closed=1)
 
 
 def values(page: str) -> Values:
@@ -48,7 +55,7 @@ def values(page: str) -> Values:
 
 
 def metrics_of(virtual: "Virtual | None" = None) -> Metrics:
-    return Metrics(lambda: virtual.service.slots if virtual else ())
+    return Metrics(lambda: virtual.service.slots if virtual else (), connections)
 
 
 def test_the_names_and_labels_are_those_that_dashboards_use() -> None:
@@ -77,7 +84,7 @@ def watched(body: "Callable[[Virtual, Callable[[], Values]], object]") -> None:
     """Run a body with a service and a way to look at its metrics."""
 
     async def run() -> None:
-        metrics = Metrics(lambda: virtual.service.slots)
+        metrics = Metrics(lambda: virtual.service.slots, connections)
         virtual = Virtual(observers=Observers([metrics]))
         await virtual.start()
         result = body(virtual, lambda: values(metrics.page().decode()))

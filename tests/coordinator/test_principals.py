@@ -20,7 +20,7 @@ from rota_coordinator.security.authenticator import (
     Unauthenticated,
     digest_of,
 )
-from rota_coordinator.security.door import ACTIONS, TurnedAway
+from rota_coordinator.security.door import ACTIONS, RejectionLog
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, AllowAll, Granted, TopicAction
 from rota_coordinator.security.principals import Principals, parse
@@ -96,7 +96,7 @@ def test_a_colon_that_follows_no_right_belongs_to_the_name() -> None:
 
 def test_callers_that_are_turned_away_are_reported_now_and_then() -> None:
     said: list[str] = []
-    turned_away = TurnedAway(said.append)
+    turned_away = RejectionLog(said.append)
     for now_s in (100, 100, 105, 109, 110, 111, 200):
         turned_away.add("ipv4:10.0.0.1:1", "the token is not known here", now_s)
     counts = [int(sentence.split()[0]) for sentence in said]

@@ -12,7 +12,9 @@ from google.protobuf.message import Message
 from rota_coordinator import overload, sessions
 from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.security.authenticator import Anonymous
+from rota_coordinator.security.connections import Connections
 from rota_coordinator.security.door import Door
+from rota_coordinator.security.limits import Limits
 from rota_coordinator.security.policy import AllowAll
 from rota_coordinator.server import make_server
 from rota_coordinator.sessions import UNREAD_S, Sessions
@@ -333,7 +335,7 @@ def served(body: Callable[[Virtual, grpc.aio.Channel], Coroutine[None, None, Non
         registry = Sessions()
         virtual = await Virtual(notify=registry.notify, gone=registry.forget).start()
         server = make_server(
-            Door(virtual.service, Anonymous(), AllowAll(), report=virtual.reports.append),
+            Door(virtual.service, Anonymous(), AllowAll(), virtual.reports.append, Connections(Limits())),
             registry,
             Watchers(),
         )

@@ -137,10 +137,10 @@ def test_bytes_that_are_no_frame_keep_their_number_if_they_have_one() -> None:
     whole = pb.SessionRequest(
         request_id=300, heartbeat=pb.HeartbeatRequest(group_id="group")
     ).SerializeToString()
-    assert isinstance(read(whole), pb.SessionRequest)
-    assert read(whole.replace(b"group", b"\xff\xff\xff\xff\xff")) == Unreadable(300)
-    assert read(whole[:-1]) == Unreadable(300)
-    assert read(b"\xff" * 20) == Unreadable(0)
+    assert isinstance(read(whole).message, pb.SessionRequest)
+    assert read(whole.replace(b"group", b"\xff\xff\xff\xff\xff")).message == Unreadable(300)
+    assert read(whole[:-1]).message == Unreadable(300)
+    assert read(b"\xff" * 20).message == Unreadable(0)
 
 
 @pytest.mark.parametrize("number", [1, 127, 128, 2**32, 2**63, 2**64 - 1])

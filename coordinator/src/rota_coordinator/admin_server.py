@@ -37,7 +37,7 @@ class AdminServer(pb_grpc.AdminServicer):
 
     @override
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         if any(slot.state is SlotState.CATCH_UP for slot, _ in caller.slots()):
             return pb.ListGroupsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
         listed = map(admin.listed, caller.groups())
@@ -48,7 +48,7 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DescribeGroups(
         self, request: pb.DescribeGroupsRequest, context: Context
     ) -> pb.DescribeGroupsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         groups = await asyncio.gather(*(describe(caller, group_id) for group_id in request.group_ids))
         return pb.DescribeGroupsResponse(groups=groups)
 
@@ -56,7 +56,7 @@ class AdminServer(pb_grpc.AdminServicer):
     async def WatchGroup(
         self, request: pb.WatchGroupRequest, context: Context
     ) -> AsyncIterator[pb.WatchGroupResponse]:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         async for group in self._watchers.watch(request.group_id, partial(describe, caller)):
             now_ms = int(time.time() * 1000)  # noqa: TID251  for people to read
             reason = caller.opened_by(request.group_id)
@@ -68,7 +68,7 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DeleteGroups(
         self, request: pb.DeleteGroupsRequest, context: Context
     ) -> pb.DeleteGroupsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         once = dict.fromkeys(request.group_ids)
         requests = [pb.DeleteGroupsRequest(group_ids=[group_id]) for group_id in once]
         replies = await asyncio.gather(*(ask(caller, each, pb.DeleteGroupsResponse) for each in requests))
@@ -78,19 +78,19 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DeleteOffsets(
         self, request: pb.DeleteOffsetsRequest, context: Context
     ) -> pb.DeleteOffsetsResponse:
-        return await ask(await self._door.admit(context), request, pb.DeleteOffsetsResponse)
+        return await ask(self._door.caller(), request, pb.DeleteOffsetsResponse)
 
     @override
     async def AlterOffsets(
         self, request: pb.AlterOffsetsRequest, context: Context
     ) -> pb.AlterOffsetsResponse:
-        return await ask(await self._door.admit(context), request, pb.AlterOffsetsResponse)
+        return await ask(self._door.caller(), request, pb.AlterOffsetsResponse)
 
     @override
     async def DescribeSlots(
         self, request: pb.DescribeSlotsRequest, context: Context
     ) -> pb.DescribeSlotsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         described = [
             pb.DescribedSlot(
                 slot=slot.number,

@@ -1,8 +1,9 @@
 """
 Where bytes from outside become requests: what cannot be read, or is not well formed, goes no further.
 
-The interceptor stands before every call. On a stream only the frame that is wrong is refused, so that one client
-with a bad string does not cut off the members that share its stream.
+The interceptor stands before every call, and has it admitted before its message is read: so it makes a call with one
+message a stream of one message, which is the same on the wire, and which gRPC does not read by itself. On a stream only
+the frame that is wrong is refused, so that one client with a bad string does not cut off the members that share it.
 """
 
 import asyncio
@@ -16,16 +17,15 @@ from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
 from rota_coordinator import wellformed, wellformed_log
-from rota_coordinator.observer import LOG_REQUESTS, Error, Observers, error_of
+from rota_coordinator.observer import LOG_REQUESTS, Error, error_of
 from rota_coordinator.overload import Refusal, oversized
+from rota_coordinator.security.door import Admitted, Door
 
 if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
 else:
     Handler = grpc.RpcMethodHandler
 Context = grpc.aio.ServicerContext[Any, Any]
-# Told of each request that is refused here, and why: the name of a gRPC status.
-Refused = Callable[[Message, str], None]
 MALFORMED = grpc.StatusCode.INVALID_ARGUMENT
 UNREADABLE = "the bytes are not the message that this method takes"
 # The first bytes of a frame are its request_id, as every client writes them: the field's tag, and a number.
@@ -40,12 +40,18 @@ class Unreadable(NamedTuple):
     request_id: int
 
 
+class Received(NamedTuple):
+    """A message and its size on the wire."""
+
+    message: Message | Unreadable
+    size_bytes: int
+
+
 class Gate(grpc.aio.ServerInterceptor):
     """Before all calls of a server."""
 
-    def __init__(self, refused: Refused, observers: Observers) -> None:
-        self._refused = refused
-        self._observers = observers
+    def __init__(self, door: Door) -> None:
+        self._door = door
         self._handlers: dict[str, Handler] = {}
 
     @override
@@ -66,54 +72,82 @@ class Gate(grpc.aio.ServerInterceptor):
     def _guarded(self, handler: Handler) -> Handler:
         reader = readable(handler.request_deserializer)
         if handler.stream_stream is not None:
-            return grpc.stream_stream_rpc_method_handler(
-                handler.stream_stream, reader, handler.response_serializer
-            )
+            session = self._guarded_session(handler.stream_stream)
+            return grpc.stream_stream_rpc_method_handler(session, reader, handler.response_serializer)
         if handler.unary_stream is not None:
             stream = self._guarded_stream(handler.unary_stream)
-            return grpc.unary_stream_rpc_method_handler(stream, reader, handler.response_serializer)
+            return grpc.stream_stream_rpc_method_handler(stream, reader, handler.response_serializer)
         assert handler.unary_unary is not None, "Rota has no calls that stream requests only"
         call = self._guarded_call(handler.unary_unary)
-        return grpc.unary_unary_rpc_method_handler(call, reader, handler.response_serializer)
+        return grpc.stream_unary_rpc_method_handler(call, reader, handler.response_serializer)
 
     def _guarded_call(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(request: Message | Unreadable, context: Context) -> Message:
-            await self._check(request, context)
-            clock = asyncio.get_running_loop().time
-            began_s = clock()
-            try:
-                reply = cast("Message", await behaviour(request, context))
-            except Refusal as refusal:
-                self._count(request, refusal.code, clock() - began_s)
-                await refuse(context, refusal)
-            self._count(request, error_of(reply), clock() - began_s)
-            too_large = oversized(reply)
-            if too_large is not None:
-                await refuse(context, too_large)
-            return reply
+        async def call(requests: object, context: Context) -> Message:
+            async with self._door.admitted(context) as admitted:
+                request = await self._message(admitted, context)
+                clock = asyncio.get_running_loop().time
+                began_s = clock()
+                try:
+                    reply = cast("Message", await behaviour(request, context))
+                except Refusal as refusal:
+                    self._count(request, refusal.code, clock() - began_s)
+                    await refuse(context, refusal)
+                self._count(request, error_of(reply), clock() - began_s)
+                too_large = oversized(reply)
+                if too_large is not None:
+                    await refuse(context, too_large)
+                return reply
 
         return call
 
     def _guarded_stream(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
-        async def stream(request: Message | Unreadable, context: Context) -> AsyncIterator[Message]:
-            await self._check(request, context)
-            async for reply in behaviour(request, context):
-                yield reply
+        async def stream(requests: object, context: Context) -> AsyncIterator[Message]:
+            async with self._door.admitted(context) as admitted:
+                request = await self._message(admitted, context)
+                async for reply in behaviour(request, context):
+                    yield reply
 
         return stream
 
-    def _count(self, request: Message | Unreadable, error: Error, seconds: float) -> None:
-        """Requests to the log are counted here; those to groups by their slots, because most come on streams."""
-        if isinstance(request, LOG_REQUESTS):
-            self._observers.answered(request, error, seconds)
+    def _guarded_session(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        async def session(frames: AsyncIterator[Received], context: Context) -> None:
+            async with self._door.admitted(context) as admitted:
+                await behaviour(counted(frames, admitted), context)
 
-    async def _check(self, request: Message | Unreadable, context: Context) -> None:
+        return session
+
+    async def _message(self, admitted: Admitted, context: Context) -> Message:
+        """Read the one message of a call, which is readable and well formed."""
+        try:
+            async with asyncio.timeout(self._door.connections.limits.message_seconds), admitted.reading:
+                received = await context.read()
+        except TimeoutError:
+            limit = f"within {self._door.connections.limits.message_seconds} s (limit message-seconds)"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"the message did not arrive {limit}")
+        if received is grpc.aio.EOF:
+            admitted.cancelled()
+            await context.abort(MALFORMED, "the call has no message")
+        request, size_bytes = cast("Received", received)
+        admitted.message_read(size_bytes)
         if isinstance(request, Unreadable):
             await context.abort(MALFORMED, UNREADABLE)
         wrong = wellformed.fault(request) or wellformed_log.fault(request)
         if wrong:
-            self._refused(request, MALFORMED.name)
+            self._door.refused(request, MALFORMED.name)
             await context.abort(MALFORMED, wrong)
+        return request
+
+    def _count(self, request: Message, error: Error, seconds: float) -> None:
+        """Requests to the log are counted here; those to groups by their slots, because most come on streams."""
+        if isinstance(request, LOG_REQUESTS):
+            self._door.observers.answered(request, error, seconds)
+
+
+async def counted(frames: AsyncIterator[Received], admitted: Admitted) -> AsyncIterator[Message | Unreadable]:
+    """Yield the frames of a stream, and count their bytes."""
+    async for frame in frames:
+        admitted.message_read(frame.size_bytes)
+        yield frame.message
 
 
 async def refuse(context: Context, refusal: Refusal) -> NoReturn:
@@ -133,15 +167,15 @@ def clear_frames_of(*errors: BaseException) -> None:
         traceback.clear_frames(error.__traceback__)
 
 
-def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Message | Unreadable]:
+def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Received]:
     """The same, but bytes that are no message are a value: gRPC would end the stream, and log a traceback for each."""
     assert deserialize is not None
 
-    def read(data: bytes) -> Message | Unreadable:
+    def read(data: bytes) -> Received:
         try:
-            return deserialize(data)
+            return Received(deserialize(data), len(data))
         except DecodeError:
-            return Unreadable(request_id_of(data))
+            return Received(Unreadable(request_id_of(data)), len(data))
 
     return read
 

@@ -55,7 +55,8 @@ class HealthServer:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        # The oldest first.
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self, address: str) -> str:
         """Listen; the address with its port, if that was 0."""
@@ -81,11 +82,11 @@ class HealthServer:
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._open) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
+            # Probes and Prometheus ask at once and go: the oldest is the one that does neither.
+            self._open.pop(next(iter(self._open))).transport.abort()
         task = asyncio.ensure_future(self._serve(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._open[task] = writer
+        task.add_done_callback(lambda done: self._open.pop(done, None))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -66,7 +66,7 @@ class LogServer(pb_grpc.LogServicer):
     async def DescribeTopics(
         self, request: pb.DescribeTopicsRequest, context: Context
     ) -> pb.DescribeTopicsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         if request.names:
             return await self._screened(
                 caller, request, lambda log, asked, effects: log.describe_topics(asked)
@@ -77,7 +77,7 @@ class LogServer(pb_grpc.LogServicer):
 
     @override
     async def Produce(self, request: pb.ProduceRequest, context: Context) -> pb.ProduceResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         waiting = self._log.shell.store.rows_waiting_bytes()
         if waiting > WAITING_BYTES_MAX:
             sentence = f"{waiting} bytes wait for the disk; nothing was appended, try again in a moment"
@@ -104,19 +104,19 @@ class LogServer(pb_grpc.LogServicer):
 
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         return await screened(request, caller.may_topic, self._fetches.fetch)
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Context) -> pb.ListOffsetsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         return await screened(request, caller.may_topic, self._lookups.list_offsets)
 
     @override
     async def InitProducer(
         self, request: pb.InitProducerRequest, context: Context
     ) -> pb.InitProducerResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         error = self._transaction_error(caller, request.transactional_id)
         if error:
             return pb.InitProducerResponse(error_code=error)
@@ -126,7 +126,7 @@ class LogServer(pb_grpc.LogServicer):
     async def AddOffsetsToTransaction(
         self, request: pb.AddOffsetsToTransactionRequest, context: Context
     ) -> pb.AddOffsetsToTransactionResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         if not caller.may_transact(request.transactional_id):
             error: codes.ErrorCode.ValueType = codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return pb.AddOffsetsToTransactionResponse(error_code=error)
@@ -138,7 +138,7 @@ class LogServer(pb_grpc.LogServicer):
     async def EndTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         error = self._transaction_error(caller, request.transactional_id)
         if error:
             return pb.EndTransactionResponse(error_code=error)
@@ -149,7 +149,7 @@ class LogServer(pb_grpc.LogServicer):
     async def DeleteRecords(
         self, request: pb.DeleteRecordsRequest, context: Context
     ) -> pb.DeleteRecordsResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         act = self._log.delete_records
         return await screened(request, caller.may_topic, act)
 
@@ -168,7 +168,7 @@ class LogServer(pb_grpc.LogServicer):
     async def _about_topics(
         self, request: Request, context: Context, decide: Callable[[Log, Request, Effects], Reply]
     ) -> Reply:
-        return await self._screened(await self._door.admit(context), request, decide)
+        return await self._screened(self._door.caller(), request, decide)
 
     async def _screened(
         self, caller: Caller, request: Request, decide: Callable[[Log, Request, Effects], Reply]

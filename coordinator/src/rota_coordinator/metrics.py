@@ -26,6 +26,7 @@ from rota_coordinator.group.effects import Cause, Round, RoundOpened
 from rota_coordinator.group.groups import Groups
 from rota_coordinator.group.state import State
 from rota_coordinator.observer import LOG_REQUESTS, Error, Observer
+from rota_coordinator.security.connections import ConnectionCounts
 from rota_coordinator.slot import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -94,8 +95,11 @@ class Spread:
 class Metrics(Observer, Collector):
     """The numbers of one coordinator."""
 
-    def __init__(self, slots: Callable[[], Iterable[Served]]) -> None:
+    def __init__(
+        self, slots: Callable[[], Iterable[Served]], connections: Callable[[], ConnectionCounts]
+    ) -> None:
         self._slots = slots
+        self._connections = connections
         self._requests: Counter[tuple[type[Message], Error]] = Counter({(kind, pb.NONE): 0 for kind in KINDS})
         self._request_seconds = {kind: Spread(REQUEST_SECONDS) for kind in KINDS}
         self._append_seconds = Spread(APPEND_SECONDS)
@@ -135,6 +139,7 @@ class Metrics(Observer, Collector):
         yield from self._of_groups()
         yield from self._of_rebalances()
         yield from self._of_requests()
+        yield from self._of_connections()
         yield histogram(
             "append_seconds", "How long the store took to make an append durable.", self._append_seconds
         )
@@ -171,6 +176,20 @@ class Metrics(Observer, Collector):
             "rebalance_seconds",
             "How long groups were without an assignment, from the first round to the leader's decision.",
             self._rebalance_seconds,
+        )
+
+    def _of_connections(self) -> Iterator[Metric]:
+        counts = self._connections()
+        opened = GaugeMetricFamily(
+            named("connections"),
+            "Open connections, by whether a call was admitted on them.",
+            labels=["state"],
+        )
+        opened.add_metric(["admitted"], counts.admitted)
+        opened.add_metric(["stranger"], counts.strangers)
+        yield opened
+        yield CounterMetricFamily(
+            named("connections_closed"), "Connections that were closed because of a limit.", counts.closed
         )
 
     def _of_requests(self) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from rota_coordinator import failpoints
 from rota_coordinator.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 from rota_coordinator.quotas import QUOTAS, UNLIMITED, Quota
+from rota_coordinator.security.limits import BadLimit, Limits, limit_names, parse_limits
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
@@ -144,6 +145,14 @@ def add_security(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="listen beyond loopback, to anybody, without TLS if need be; reach PostgreSQL on another machine unverified",
     )
+    parser.add_argument(
+        "--limits",
+        type=limits,
+        default="",
+        metavar="NAME=N,…",
+        help="bounds on connections and calls, where they should not be the defaults: "
+        + ", ".join(limit_names()),
+    )
     for flag, meaning in (
         ("tls-cert", "the server's certificate, and those above it; read again when it changes"),
         ("tls-key", "the key of that certificate"),
@@ -175,6 +184,14 @@ def quota_problem(options: argparse.Namespace) -> str:
     """What is wrong with the quotas; empty when nothing is."""
     below = [field for field, quota in quota_of(options)._asdict().items() if quota < UNLIMITED]
     return f"--quota-{QUOTAS[below[0]][0]}: give a number, or {UNLIMITED} for no quota" if below else ""
+
+
+def limits(text: str) -> Limits:
+    """Parse the value of `--limits`."""
+    try:
+        return parse_limits(text)
+    except BadLimit as bad:
+        raise argparse.ArgumentTypeError(str(bad)) from bad
 
 
 def failpoint_names(text: str) -> tuple[str, ...]:

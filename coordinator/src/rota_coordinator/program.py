@@ -42,7 +42,7 @@ async def serve(options: argparse.Namespace) -> None:
     sessions, watchers = Sessions(), Watchers()
     security = secure(options, journal.warn)
     failpoints = Failpoints(options.failpoints, journal.warn)
-    metrics = Metrics(lambda: service.slots)
+    metrics = Metrics(lambda: service.slots, security.connections.counts)
     clock = asyncio.get_running_loop().time
     observers = Observers([metrics, RoundLog(journal, clock)], journal.warn)
     # A machine that was suspended stood still, and its lease ran on.
@@ -73,7 +73,8 @@ async def serve(options: argparse.Namespace) -> None:
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
     if rows is not None:
         service.keep_topics(log_shell(rows, clocks, journal))
-    server = make_server(security.door(service), sessions, watchers, service.log)
+    door = security.door(service)
+    server = make_server(door, sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
     if not options.advertise:
@@ -96,6 +97,7 @@ async def serve(options: argparse.Namespace) -> None:
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
         asyncio.create_task(retain_records(service.log, options.log_retention_check_interval_ms / 1000)),
         asyncio.create_task(security.keep_current()),
+        asyncio.create_task(security.guard(door, port).run()),
     ]
     await until_stopped(stopped, tending)
     journal.tell("stopping", "stopping")

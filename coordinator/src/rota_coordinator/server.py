@@ -24,11 +24,10 @@ from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from rota_proto.coordinator.v1.admin_pb2_grpc import add_AdminServicer_to_server
 from rota_proto.log.v1.log_pb2_grpc import add_LogServicer_to_server
 
-# Calls at the same time, streams and joins that wait included.
-CALLS_MAX = 20_000
 # How long a refusal may take to leave when the other side does not read.
 REFUSAL_S = 5
 KEEPALIVE_MS = 10_000
+PENDING_CALLS_MAX = 20_000
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
@@ -38,6 +37,10 @@ OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     # Two coordinators on one port would each get half of a group.
     ("grpc.so_reuseport", 0),
+    # Calls that wait to be looked at. Beyond these numbers gRPC cancels some, of whatever connection: a flood on one must be
+    # cut off before.
+    ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS_MAX),
 )
 Reply = TypeVar("Reply", bound=Message)
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -54,7 +57,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, context: Context
     ) -> pb.FindCoordinatorResponse:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         return caller.find(request)
 
     @override
@@ -95,7 +98,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
     async def Session(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes for itself
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
     ) -> None:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         # Says that the caller was let in. A client that writes before may take a refusal for a broken connection.
         await context.send_initial_metadata(())
         session = Session(self._sessions, caller, client_host(context))
@@ -108,7 +111,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
                     await refuse(context, refusal)
 
     async def _answer(self, request: ProtocolRequest, context: Context, kind: type[Reply]) -> Reply:
-        caller = await self._door.admit(context)
+        caller = self._door.caller()
         # Shielded: cancelling a call does not remove its member.
         reply = await asyncio.shield(caller.submit(request, client_host(context)))
         if reply is None:
@@ -128,7 +131,8 @@ def make_server(
 ) -> grpc.aio.Server:
     """A server with all services in it, not started and not listening yet."""
     server = grpc.aio.server(
-        interceptors=[Gate(door.refused, door.observers)], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+        interceptors=[Gate(door)],
+        options=(*OPTIONS, ("grpc.max_concurrent_streams", door.connections.limits.streams_per_connection)),
     )
     pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
     add_AdminServicer_to_server(AdminServer(door, watchers), server)

@@ -12,8 +12,11 @@ import grpc.aio
 from rota_coordinator.options import quota_of
 from rota_coordinator.quotas import Quota
 from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
-from rota_coordinator.security.door import Door
+from rota_coordinator.security.connections import Closing, Connections
+from rota_coordinator.security.door import Door, RejectionLog
+from rota_coordinator.security.guard import ConnectionGuard
 from rota_coordinator.security.policy import AllowAll, Granted, GroupPolicy
+from rota_coordinator.security.sockets import AcceptedSockets, raise_descriptor_limit
 from rota_coordinator.security.tls import Certificates, Files
 from rota_coordinator.security.tokens_file import TokensFile
 from rota_coordinator.service import Service
@@ -30,6 +33,7 @@ class Security:
     policy: GroupPolicy
     credentials: grpc.ServerCredentials | None
     tokens: TokensFile | None
+    connections: Connections
     report: Callable[[str], None]
     # Of principals for which the tokens file names no other.
     quota: Quota
@@ -40,13 +44,25 @@ class Security:
 
     def door(self, service: Service) -> Door:
         """The way to the service."""
-        return Door(service, self.authenticator, self.policy, self.report)
+        return Door(service, self.authenticator, self.policy, self.report, self.connections)
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
         """Open the server's port, and say which it is."""
         if self.credentials is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, self.credentials)
+
+    def guard(self, door: Door, port: int) -> ConnectionGuard:
+        """Guard the connections of the port that the server listens on."""
+        closed = RejectionLog(self.report, "connections were closed")
+        clock = asyncio.get_running_loop().time
+
+        def report(closing: Closing) -> None:
+            closed.add(closing.peer, closing.reason, clock())
+
+        guard = ConnectionGuard(self.connections, AcceptedSockets(port), report)
+        door.disconnect = guard.disconnect
+        return guard
 
     async def keep_current(self) -> None:
         """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
@@ -58,6 +74,8 @@ class Security:
 
 def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Security:
     """What the options ask for; raises `SecurityError` when a file is not as it should be."""
+    raise_descriptor_limit()
+    connections = Connections(options.limits)
     credentials = None
     if options.tls_cert:
         client_ca = Path(options.tls_client_ca) if options.tls_client_ca else None
@@ -66,7 +84,13 @@ def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Securi
     if options.tokens_file:
         tokens = TokensFile(Path(options.tokens_file), report)
         return Security(
-            Static(tokens), Granted(tokens.grants_of), credentials, tokens, report, quota_of(options)
+            Static(tokens),
+            Granted(tokens.grants_of),
+            credentials,
+            tokens,
+            connections,
+            report,
+            quota_of(options),
         )
     authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
-    return Security(authenticator, AllowAll(), credentials, None, report, quota_of(options))
+    return Security(authenticator, AllowAll(), credentials, None, connections, report, quota_of(options))

@@ -1,15 +1,19 @@
 """
 The only way from a gRPC call to the groups.
 
-Servers hold a door, not the service. `admit` finds out who calls, and gives a `Caller`; whatever that is asked about a
-group, as a call or as a frame on a stream, is refused here if its principal may not ask it, before anybody has looked
-whether there is such a group.
+Servers hold a door, not the service. `admitted` authenticates a call from its headers and its certificate, before its
+message is read, and counts it until it ends; `caller` is then what the call may ask the service. Whatever is asked about a
+group, as a call or as a frame on a stream, is refused here if its principal may not ask it, before it is looked up whether
+there is such a group.
 """
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
@@ -20,7 +24,14 @@ from rota_coordinator.group.answers import Request, group_of, refused
 from rota_coordinator.group.state import Group
 from rota_coordinator.observer import LOG_REQUESTS, Error, Observers
 from rota_coordinator.ownership import Place
-from rota_coordinator.security.authenticator import Authenticator, Peer, Principal, Unauthenticated
+from rota_coordinator.security.authenticator import (
+    Anonymous,
+    Authenticator,
+    Peer,
+    Principal,
+    Unauthenticated,
+)
+from rota_coordinator.security.connections import Closing, Connections, address_of
 from rota_coordinator.security.policy import Action, GroupPolicy, TopicAction
 from rota_coordinator.service import Service
 from rota_coordinator.slot import Answer, Slot
@@ -146,25 +157,48 @@ def tell_refused(service: Service, request: Message, error: Error) -> None:
         service.observers.answered(request, error, 0)
 
 
-class TurnedAway:
-    """Says that callers are turned away: a wrong token is to be noticed, and who tries many must not fill the log."""
+class RejectionLog:
+    """Reports rejections, at most one line in `REPORT_EVERY_S`: a wrong token is worth a line, a flood is not worth a log."""
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], what: str = "calls were refused") -> None:
         self._report = report
+        self._what = what
         self._count = 0
         self._silent_until_s = -math.inf
 
     def add(self, peer: str, why: str, now_s: float) -> None:
-        """One more, from there."""
+        """Count one rejection, and report it unless another one was reported a moment ago."""
         self._count += 1
         if now_s >= self._silent_until_s:
-            self._report(f"{self._count} calls were refused, the last one from {peer}: {why}")
+            self._report(f"{self._count} {self._what}, the last one from {peer}: {why}")
             self._count = 0
             self._silent_until_s = now_s + REPORT_EVERY_S
 
 
+# The caller of the call that this task serves.
+CALLER: ContextVar[Caller] = ContextVar("caller")
+
+
+class Admitted:
+    """A call in progress, as `Connections` counts it."""
+
+    def __init__(self, door: "Door", peer: str, reading: asyncio.Semaphore) -> None:
+        self._door = door
+        self._peer = peer
+        # Held while the call's message is read.
+        self.reading = reading
+
+    def message_read(self, size_bytes: int) -> None:
+        """Count a message that is complete."""
+        self._door.connections.message_read(self._peer, size_bytes)
+
+    def cancelled(self) -> None:
+        """Count the call as cancelled by its client."""
+        self._door.call_failed(self._peer)
+
+
 class Door:
-    """Lets callers in."""
+    """Authenticates calls, and authorizes what they ask."""
 
     def __init__(
         self,
@@ -172,11 +206,17 @@ class Door:
         authenticator: Authenticator,
         policy: GroupPolicy,
         report: Callable[[str], None],
+        connections: Connections,
     ) -> None:
         self._service = service
         self._authenticator = authenticator
         self._policy = policy
-        self._turned_away = TurnedAway(report)
+        self._rejections = RejectionLog(report)
+        self.connections = connections
+        # Of the connections with calls in progress, which keep them alive.
+        self._reads: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        # Set by the guard of the port, once it is open.
+        self.disconnect: Callable[[Closing], None] = lambda closing: None
 
     def refused(self, request: Message, error: Error) -> None:
         """Have it counted that a request goes no further."""
@@ -187,11 +227,46 @@ class Door:
         """Who is told what becomes of requests."""
         return self._service.observers
 
-    async def admit(self, context: Context) -> Caller:
-        """The caller; ends the call with UNAUTHENTICATED when nobody knows who that is."""
+    def caller(self) -> Caller:
+        """Return the caller of the call that the running task serves."""
+        return CALLER.get()
+
+    def call_failed(self, peer: str) -> None:
+        """Count a call that was cancelled or refused; a connection with too many is closed."""
+        closing = self.connections.call_failed(peer, asyncio.get_running_loop().time())
+        if closing is not None:
+            self.disconnect(closing)
+
+    @asynccontextmanager
+    async def admitted(self, context: Context) -> AsyncIterator[Admitted]:
+        """Admit a call for as long as it lasts; aborts it with UNAUTHENTICATED, or RESOURCE_EXHAUSTED beyond a limit."""
+        peer = context.peer()
+        now_s = asyncio.get_running_loop().time()
         try:
             principal = await self._authenticator.authenticate(CallingPeer(context))
         except Unauthenticated as unknown:
-            self._turned_away.add(context.peer(), str(unknown), asyncio.get_running_loop().time())
+            self._rejections.add(peer, str(unknown), now_s)
+            self.call_failed(peer)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(unknown))
-        return Caller(self._service, self._policy, principal)
+        # Where callers are not authenticated, those of one address share its bounds.
+        identity = address_of(peer) if principal is Anonymous.PRINCIPAL else principal.name
+        refusal = self.connections.begin_call(peer, identity, now_s)
+        if refusal:
+            self._rejections.add(peer, refusal, now_s)
+            self.call_failed(peer)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
+        CALLER.set(Caller(self._service, self._policy, principal))
+        admitted = Admitted(self, peer, self._reading(peer))
+        try:
+            yield admitted
+        except asyncio.CancelledError:
+            admitted.cancelled()
+            raise
+        finally:
+            self.connections.end_call(identity)
+
+    def _reading(self, peer: str) -> asyncio.Semaphore:
+        reading = self._reads.get(peer)
+        if reading is None:
+            reading = self._reads[peer] = asyncio.Semaphore(self.connections.limits.reads_per_connection)
+        return reading

@@ -1,0 +1,236 @@
+"""
+The connections of the gRPC port, and which of them to close. Pure: the clock and the kernel's numbers are arguments.
+
+`Admission` reports calls as they begin, read their messages and end; the connection guard reports now and then which
+sockets are open and how many bytes each received, and closes those that `observe` names. A connection belongs to a
+stranger until a call on it was admitted.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rota_coordinator.security.limits import Limits
+
+# Bytes around a message on the wire: gRPC's and HTTP/2's frames, headers, TLS records.
+MESSAGE_OVERHEAD_BYTES = 512
+# One byte of overhead per so many of a large message.
+BYTES_PER_OVERHEAD_BYTE = 100
+# Pings and window updates that a quiet client sends, in bytes per second.
+UPKEEP_BYTES_PER_SECOND = 1_024
+
+
+class Closing(NamedTuple):
+    """A connection to close, and why."""
+
+    peer: str
+    reason: str
+
+
+class ConnectionCounts(NamedTuple):
+    """How many connections there are."""
+
+    # Open, with an admitted call or without one.
+    admitted: int
+    strangers: int
+    # Closed because of a limit, since the start.
+    closed: int
+
+
+@dataclass(slots=True)
+class Connection:
+    """
+    One connection.
+
+    Invariant: `unread_bytes` is what arrived less what was read, never below 0.
+    """
+
+    address: str
+    since_s: float
+    # Of the principal whose call was admitted first; empty for a stranger.
+    identity: str = ""
+    # As the kernel counted at the last observation.
+    received_bytes: int = 0
+    # Since the last observation.
+    read_bytes: int = 0
+    unread_bytes: int = 0
+    # Calls that were cancelled or refused, within the second that began then.
+    failed_calls: int = 0
+    failed_since_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Connections:
+    """
+    Every connection of which a call or an observation was reported.
+
+    Invariant: `_calls` and `_admitted` count the calls in progress and the connections of each identity.
+    """
+
+    limits: Limits
+    _open: dict[str, Connection] = field(default_factory=dict)
+    _calls: Counter[str] = field(default_factory=Counter)
+    _admitted: Counter[str] = field(default_factory=Counter)
+    _calls_in_all: int = 0
+    _observed_s: float = 0.0
+    _closed: int = 0
+    # Connections that one identity may have, so that the others find file descriptors.
+    _share: int = sys.maxsize
+
+    def counts(self) -> ConnectionCounts:
+        """Count the open connections, and those that were closed for a limit."""
+        admitted = self._admitted.total()
+        return ConnectionCounts(admitted, len(self._open) - admitted, self._closed)
+
+    def begin_call(self, peer: str, identity: str, now_s: float) -> str:
+        """Count an authenticated call; returns the sentence that refuses it, or an empty string if it is admitted."""
+        connection = self._connection(peer, now_s)
+        refusal = self._refusal(connection, identity)
+        if refusal:
+            return refusal
+        if not connection.identity:
+            connection.identity = identity
+            self._admitted[identity] += 1
+        self._calls[identity] += 1
+        self._calls_in_all += 1
+        return ""
+
+    def end_call(self, identity: str) -> None:
+        """Count the end of an admitted call."""
+        self._calls_in_all -= 1
+        self._calls[identity] -= 1
+        if not self._calls[identity]:
+            del self._calls[identity]
+
+    def message_read(self, peer: str, size_bytes: int) -> None:
+        """Count a complete message."""
+        connection = self._open.get(peer)
+        if connection is not None:
+            overhead = MESSAGE_OVERHEAD_BYTES + size_bytes // BYTES_PER_OVERHEAD_BYTE
+            connection.read_bytes += size_bytes + overhead
+
+    def call_failed(self, peer: str, now_s: float) -> Closing | None:
+        """Count a call that its client cancelled, or that was refused; returns the connection when it has too many."""
+        connection = self._connection(peer, now_s)
+        if now_s - connection.failed_since_s >= 1:
+            connection.failed_calls, connection.failed_since_s = 0, now_s
+        connection.failed_calls += 1
+        most = self.limits.failed_calls_per_second
+        if connection.failed_calls != most + 1:
+            return None
+        self._closed += 1
+        return Closing(
+            peer,
+            f"more than {most} calls in a second were cancelled or refused (limit failed-calls-per-second)",
+        )
+
+    def observe(self, received: Mapping[str, int], now_s: float, room: int) -> list[Closing]:
+        """
+        Compare with the open sockets, and return those to close.
+
+        `received` has the bytes that the kernel received on each connection, `room` is how many connections the
+        process has file descriptors for.
+        """
+        self._share = max(1, room // 2)
+        self._follow(received, now_s)
+        closing = {each.peer: each for each in reversed([*self._idle(now_s, room), *self._unread()])}
+        self._closed += len(closing)
+        return list(closing.values())
+
+    def _connection(self, peer: str, now_s: float) -> Connection:
+        return self._open.setdefault(peer, Connection(address_of(peer), now_s))
+
+    def _follow(self, received: Mapping[str, int], now_s: float) -> None:
+        for peer in self._open.keys() - received.keys():
+            self._forget(peer)
+        upkeep = int((now_s - self._observed_s) * UPKEEP_BYTES_PER_SECOND)
+        self._observed_s = now_s
+        for peer, count in received.items():
+            if peer in self._open and count < self._open[peer].received_bytes:
+                # Another connection from the same port.
+                self._forget(peer)
+            connection = self._connection(peer, now_s)
+            arrived = count - connection.received_bytes - connection.read_bytes - upkeep
+            connection.unread_bytes = max(0, connection.unread_bytes + arrived)
+            connection.received_bytes, connection.read_bytes = count, 0
+
+    def _forget(self, peer: str) -> None:
+        identity = self._open.pop(peer).identity
+        if identity:
+            self._admitted[identity] -= 1
+            if not self._admitted[identity]:
+                del self._admitted[identity]
+
+    def _refusal(self, connection: Connection, identity: str) -> str:
+        most = self.limits
+        if self._calls_in_all >= most.calls:
+            return f"{most.calls} calls are in progress (limit calls); try again in a moment, or add a coordinator"
+        if self._calls[identity] >= most.calls_per_identity:
+            return (
+                f"{identity} has {most.calls_per_identity} calls in progress (limit calls-per-identity); "
+                "send requests on one Session stream, or raise the limit with --limits"
+            )
+        if connection.identity or self._admitted[identity] < min(most.connections_per_identity, self._share):
+            return ""
+        if self._share < most.connections_per_identity:
+            return (
+                f"{identity} has {self._share} connections, for which half of the process's file descriptors are used; "
+                "share one among members, or allow the process more open files"
+            )
+        return (
+            f"{identity} has {most.connections_per_identity} connections (limit connections-per-identity); "
+            "share one among members, or raise the limit with --limits"
+        )
+
+    def _idle(self, now_s: float, room: int) -> Iterator[Closing]:
+        strangers = sorted(
+            ((each.since_s, peer, each.address) for peer, each in self._open.items() if not each.identity)
+        )
+        of_address = Counter(address for _, _, address in strangers)
+        excess = len(self._open) - room
+        for since_s, peer, address in strangers:
+            if excess > 0:
+                yield Closing(peer, "file descriptors run out, and no call was admitted on it yet")
+            elif of_address[address] > self.limits.strangers_per_address:
+                most = self.limits.strangers_per_address
+                yield Closing(
+                    peer,
+                    f"its address has more than {most} such connections (limit strangers-per-address)",
+                )
+            elif now_s - since_s >= self.limits.stranger_seconds:
+                most = self.limits.stranger_seconds
+                yield Closing(peer, f"no call was admitted on it in {most} s (limit stranger-seconds)")
+            else:
+                continue
+            excess -= 1
+            of_address[address] -= 1
+
+    def _unread(self) -> Iterator[Closing]:
+        """Yield what holds too much: above the bound of one connection, then the largest until the rest fits."""
+        most = self.limits.unread_bytes_per_connection
+        excess = sum(each.unread_bytes for each in self._open.values()) - self.limits.unread_bytes
+        if excess <= 0 and all(each.unread_bytes <= most for each in self._open.values()):
+            return
+        for peer, each in largest_first(self._open.items()):
+            if each.unread_bytes > most:
+                limit = f"at most {most} may wait (limit unread-bytes-per-connection)"
+            elif excess > 0:
+                limit = f"at most {self.limits.unread_bytes} may wait on all connections (limit unread-bytes)"
+            else:
+                return
+            excess -= each.unread_bytes
+            yield Closing(
+                peer, f"{each.unread_bytes} bytes arrived on it that are no complete message; {limit}"
+            )
+
+
+def largest_first(connections: Iterable[tuple[str, Connection]]) -> list[tuple[str, Connection]]:
+    """Sort by unread bytes."""
+    return sorted(connections, key=lambda item: -item[1].unread_bytes)
+
+
+def address_of(peer: str) -> str:
+    """Return the address of a peer such as `ipv4:127.0.0.1:5000`, without its port."""
+    return peer.rpartition(":")[0]

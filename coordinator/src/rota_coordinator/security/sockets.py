@@ -1,0 +1,144 @@
+"""
+The accepted sockets of one port of this process, which gRPC keeps to itself: listed, measured and shut down.
+
+File descriptors are found in `/dev/fd`. A descriptor may be closed and its number given to another file at any moment,
+because gRPC's threads own it; what is shut down is a duplicate whose inode was compared.
+"""
+
+import os
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import quote
+
+# Of `struct tcp_info`: where the kernel's count of received bytes is, since Linux 4.1.
+RECEIVED_BYTES_AT = 128
+TCP_INFO_BYTES = 136
+# For the store, the HTTP page, certificates and token files; never for connections.
+RESERVED_DESCRIPTORS = 64
+
+
+class Known(NamedTuple):
+    """A descriptor, as it was when it was looked at first; `peer` is empty if it is no accepted socket of the port."""
+
+    inode: int
+    peer: str
+
+
+class AcceptedSockets:
+    """
+    The accepted sockets of a port.
+
+    Invariant: `_descriptors` has the descriptor of every peer of the last list. No method needs a free descriptor, because
+    they may all be taken.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._known: dict[int, Known] = {}
+        self._descriptors: dict[str, int] = {}
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        # For the duplicate of a socket that is shut down.
+        self._spare = os.dup(self._nothing)
+
+    def received_bytes(self) -> dict[str, int]:
+        """List the open connections with the bytes that each received; 0 where the system does not count them."""
+        received: dict[str, int] = {}
+        known: dict[int, Known] = {}
+        self._descriptors = {}
+        for descriptor in open_descriptors():
+            with suppress(OSError):
+                inode = os.fstat(descriptor).st_ino
+                before = self._known.get(descriptor)
+                is_same = before is not None and before.inode == inode
+                this = before if is_same and before else Known(inode, peer_of(descriptor, self._port))
+                known[descriptor] = this
+                if this.peer:
+                    self._descriptors[this.peer] = descriptor
+                    received[this.peer] = received_by(descriptor)
+        self._known = known
+        return received
+
+    def room(self) -> int:
+        """Return how many connections there may be without taking the descriptors that the process needs."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        others = len(self._known) - len(self._descriptors)
+        return max(1, limit - others - RESERVED_DESCRIPTORS)
+
+    def shut_down(self, peer: str) -> None:
+        """Shut a connection down; gRPC then sees its end, and cancels its calls."""
+        descriptor = self._descriptors.get(peer)
+        if descriptor is None:
+            return
+        with suppress(OSError):
+            os.dup2(descriptor, self._spare, inheritable=False)
+            if os.fstat(self._spare).st_ino == self._known[descriptor].inode:
+                duplicate = socket.socket(fileno=self._spare)
+                try:
+                    duplicate.shutdown(socket.SHUT_RDWR)
+                finally:
+                    duplicate.detach()
+        os.dup2(self._nothing, self._spare, inheritable=False)
+
+    def close(self) -> None:
+        """Close the descriptors of this object."""
+        os.close(self._spare)
+        os.close(self._nothing)
+
+
+def open_descriptors() -> Iterable[int]:
+    """List the open descriptors, or all that there may be when none is free to read the list with."""
+    try:
+        return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208  half the time
+    except OSError:
+        return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files to the hard one, as far as one process can use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def peer_of(descriptor: int, port: int) -> str:
+    """Return the peer of an accepted socket of the port as gRPC writes it; empty if the descriptor is none."""
+    try:
+        borrowed = socket.socket(fileno=descriptor)
+    except OSError:
+        return ""
+    try:
+        if borrowed.family not in (socket.AF_INET, socket.AF_INET6) or borrowed.getsockname()[1] != port:
+            return ""
+        return written(borrowed.family, borrowed.getpeername())
+    except OSError:
+        return ""
+    finally:
+        borrowed.detach()
+
+
+def written(family: int, name: tuple[str, int]) -> str:
+    """Write a socket's name as gRPC does: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
+    host, port = name[:2]
+    if family == socket.AF_INET or host.startswith("::ffff:"):
+        return f"ipv4:{host.removeprefix('::ffff:')}:{port}"
+    return f"ipv6:{quote(f'[{host}]', safe=':')}:{port}"
+
+
+def received_by(descriptor: int) -> int:
+    """Return the bytes that the kernel received on a TCP socket."""
+    if sys.platform != "linux":
+        return 0
+    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+    try:
+        info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    finally:
+        borrowed.detach()
+    count: int = struct.unpack_from("=Q", info, RECEIVED_BYTES_AT)[0]
+    return count

@@ -1,0 +1,175 @@
+"""What strangers, and principals that run wild, do to a coordinator: members beside them notice nothing."""
+
+import asyncio
+import random
+import re
+import resource
+import statistics
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.conformance.members import subscription
+from tests.coordinator.callers import Stream as SessionStream
+from tests.coordinator.callers import call, channel, session
+from tests.security.floods import FLOODS, HEARTBEAT, Attacker, Flood, resets
+from tests.security.http2 import HEADERS, RST_STREAM, Connection
+from tests.support.coordinator import Coordinator, serving
+from tests.support.web import get
+
+pytestmark = [pytest.mark.process, pytest.mark.alone]
+MEMBER, OTHER = "token-of-the-member", "token-of-another"
+TOKENS = f"member plain:{MEMBER} shop.*\nother plain:{OTHER} other.*\n"
+DESCRIPTORS = 1_024
+MEMORY_MAX_MIB = 300
+P99_MAX_S = 1.0
+SESSION_MS = 6_000
+BEAT_EVERY_S = 0.02
+BEATS_MORE = 30
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Coordinator]:
+    """A coordinator that asks for tokens, and may open 1,024 files."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(TOKENS)
+    tokens.chmod(0o600)
+    with serving(
+        tmp_path, (f"--tokens-file={tokens}", "--group-initial-rebalance-delay-ms=0")
+    ) as coordinator:
+        resource.prlimit(coordinator.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        yield coordinator
+
+
+def peak_mib(pid: int) -> int:
+    """Return the most memory that a process had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found.group(1)) // 1024
+
+
+class MemberBeside:
+    """One member that heartbeats on its stream while something else happens."""
+
+    def __init__(self, stream: SessionStream) -> None:
+        self._stream = stream
+        self.seconds: list[float] = []
+
+    async def join(self) -> None:
+        """Join the group, as its only member."""
+        join = pb.JoinGroupRequest(
+            group_id="shop.orders",
+            protocol_type="consumer",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            protocols=[pb.Protocol(name="range", metadata=subscription())],
+        )
+        joined = await self._stream.ask(join)
+        assert isinstance(joined, pb.JoinGroupResponse)
+        if joined.error_code == pb.MEMBER_ID_REQUIRED:
+            join.member_id = joined.member_id
+            joined = await self._stream.ask(join)
+            assert isinstance(joined, pb.JoinGroupResponse)
+        assert joined.error_code == pb.NONE
+        sync = pb.SyncGroupRequest(
+            group_id="shop.orders",
+            member_id=joined.member_id,
+            generation_id=joined.generation_id,
+            protocol_type="consumer",
+            protocol_name="range",
+        )
+        sync.assignments.add(member_id=joined.member_id, assignment=b"all")
+        synced = await self._stream.ask(sync)
+        assert isinstance(synced, pb.SyncGroupResponse)
+        assert synced.error_code == pb.NONE
+        self._beat = pb.HeartbeatRequest(
+            group_id="shop.orders", member_id=joined.member_id, generation_id=joined.generation_id
+        )
+
+    async def heartbeat_until(self, ended: asyncio.Event) -> None:
+        """Heartbeat until the event, and 30 times more; each must be answered with NONE."""
+        clock = asyncio.get_running_loop().time
+        more = BEATS_MORE
+        while more > 0:
+            more -= ended.is_set()
+            began_s = clock()
+            answer = await self._stream.ask(self._beat)
+            assert isinstance(answer, pb.HeartbeatResponse)
+            assert answer.error_code == pb.NONE
+            self.seconds.append(clock() - began_s)
+            await asyncio.sleep(BEAT_EVERY_S)
+
+
+@asynccontextmanager
+async def member_beside(address: str) -> AsyncIterator[MemberBeside]:
+    """A member heartbeats while the block runs, and misses no beat."""
+    async with channel(address) as over, session(over, MEMBER) as stream:
+        member = MemberBeside(stream)
+        await member.join()
+        flooded = asyncio.Event()
+        beating = asyncio.create_task(member.heartbeat_until(flooded))
+        yield member
+        flooded.set()
+        await beating
+
+
+async def newcomer(address: str) -> None:
+    """Connect, show a token, and ask who coordinates a group."""
+    async with channel(address) as over:
+        found = await call(over, pb.FindCoordinatorRequest(group_ids=["shop.orders"]), MEMBER)
+        assert isinstance(found, pb.FindCoordinatorResponse)
+        assert found.coordinators[0].error_code == pb.NONE
+
+
+async def endure(coordinator: Coordinator, floods: Sequence[tuple[Flood, str]]) -> None:
+    """Send floods at the same time, each with its token; a member and a newcomer notice nothing, the memory stays bounded."""
+    with ExitStack() as until_ended:
+        attackers = [until_ended.enter_context(Attacker(coordinator.address, token)) for _, token in floods]
+        async with member_beside(coordinator.address) as member, asyncio.TaskGroup() as sending:
+            for attacker, (flood, _) in zip(attackers, floods, strict=True):
+                sending.create_task(asyncio.to_thread(attacker.send, flood))
+            await newcomer(coordinator.address)
+        await newcomer(coordinator.address)
+    assert statistics.quantiles(member.seconds, n=100)[98] <= P99_MAX_S
+    assert peak_mib(coordinator.pid) <= MEMORY_MAX_MIB
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
+def test_members_and_newcomers_do_not_notice_a_strangers_flood_of(flood: Flood, guarded: Coordinator) -> None:
+    asyncio.run(endure(guarded, [(flood, "")]))
+
+
+@pytest.mark.parametrize("flood", FLOODS[:5], ids=lambda flood: flood.__name__)
+def test_members_and_newcomers_do_not_notice_a_principals_flood_of(
+    flood: Flood, guarded: Coordinator
+) -> None:
+    asyncio.run(endure(guarded, [(flood, OTHER)]))
+
+
+@pytest.mark.soak("security")
+def test_members_and_newcomers_do_not_notice_all_floods_at_the_same_time(
+    guarded: Coordinator, seed: int
+) -> None:
+    drawn = random.Random(seed)
+    floods = [(flood, drawn.choice(("", OTHER))) for flood in drawn.sample(FLOODS, len(FLOODS))]
+    asyncio.run(endure(guarded, floods))
+
+
+def test_a_stranger_is_refused_before_its_message_is_read(guarded: Coordinator) -> None:
+    with Connection(guarded.address).open() as connection:
+        stream, headers = connection.call(HEARTBEAT, "a-wrong-token")
+        connection.send(headers)
+        answer = next(frame for frame in connection.frames() if frame.stream == stream)
+        assert answer.kind in (HEADERS, RST_STREAM)
+        assert b"the token is not known here" in answer.payload
+
+
+def test_what_was_cut_off_is_reported_with_its_limit_and_counted(guarded: Coordinator) -> None:
+    with Attacker(guarded.address, OTHER) as attacker:
+        attacker.send(resets)
+    page = get(guarded.http, "/metrics").page
+    assert "rota_coordinator_connections_closed_total 1.0" in page
+    assert guarded.has_said("(limit failed-calls-per-second)")

@@ -328,14 +328,17 @@ def test_so_many_streams_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
     streams(body)
 
 
-def served(body: Callable[[Virtual, grpc.aio.Channel], Coroutine[None, None, None]]) -> None:
+def served(
+    body: Callable[[Virtual, grpc.aio.Channel], Coroutine[None, None, None]],
+    limits: Limits = Limits(),  # noqa: B008  frozen
+) -> None:
     """Run a body with a real gRPC server in front of a service in memory."""
 
     async def run() -> None:
         registry = Sessions()
         virtual = await Virtual(notify=registry.notify, gone=registry.forget).start()
         server = make_server(
-            Door(virtual.service, Anonymous(), AllowAll(), virtual.reports.append, Connections(Limits())),
+            Door(virtual.service, Anonymous(), AllowAll(), virtual.reports.append, Connections(limits)),
             registry,
             Watchers(),
         )
@@ -420,9 +423,7 @@ def test_a_client_that_does_not_read_is_told_when_it_does(
 
 
 @pytest.mark.process
-def test_so_many_calls_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota_coordinator.server.CALLS_MAX", 1)
-
+def test_so_many_calls_run_at_the_same_time() -> None:
     async def body(virtual: Virtual, channel: grpc.aio.Channel) -> None:
         stub = CoordinatorStub(channel)
         stream = stub.Session()
@@ -431,9 +432,10 @@ def test_so_many_calls_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g"))
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "(limit calls)" in (refused.value.details() or "")
         await stream.done_writing()
         while await stream.read() is not grpc.aio.EOF:
             pass
         await stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g"))
 
-    served(body)
+    served(body, Limits(calls=1))

@@ -73,8 +73,7 @@ async def serve(options: argparse.Namespace) -> None:
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
     if rows is not None:
         service.keep_topics(log_shell(rows, clocks, journal))
-    door = security.door(service)
-    server = make_server(door, sessions, watchers, service.log)
+    server = make_server(door := security.door(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
     if not options.advertise:
@@ -96,8 +95,7 @@ async def serve(options: argparse.Namespace) -> None:
         asyncio.create_task(service.tend(listening)),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
         asyncio.create_task(retain_records(service.log, options.log_retention_check_interval_ms / 1000)),
-        asyncio.create_task(security.keep_current()),
-        asyncio.create_task(security.guard(door, port).run()),
+        asyncio.create_task(security.keep(door, port)),
     ]
     await until_stopped(stopped, tending)
     journal.tell("stopping", "stopping")

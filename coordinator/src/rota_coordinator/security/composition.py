@@ -64,6 +64,10 @@ class Security:
         door.disconnect = guard.disconnect
         return guard
 
+    async def keep(self, door: Door, port: int) -> None:
+        """Guard the port and follow the tokens file until cancelled."""
+        await asyncio.gather(self.guard(door, port).run(), self.keep_current())
+
     async def keep_current(self) -> None:
         """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
         while True:

@@ -1,9 +1,12 @@
 """A laptop's runner, started with an open umask and few file descriptors: what it keeps is private, and its processes come back."""
 
 import json
+import os
 import re
+import signal
+import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISSOCK
 
@@ -17,6 +20,7 @@ pytestmark = pytest.mark.process
 
 SOCKET = re.compile(r"--(?:listen|drain)-socket=(\S+)")
 DESCRIPTORS = 256
+IDLE_CONNECTIONS = 361
 # The shell's words, then the runner's own command.
 CONSTRAINED = ("sh", "-c", f'umask 000; ulimit -n {DESCRIPTORS}; exec "$@"', "runner")
 
@@ -86,3 +90,26 @@ def test_the_page_scales_to_a_hundred_replicas_and_no_further(
         400,
         {"error": f"replicas is {replicas}: give 0 to 100"},
     )
+
+
+def test_idle_connections_to_the_page_keep_no_process_from_its_restart(
+    laptop: tuple[Laptop, Process],
+) -> None:
+    home, process = laptop[0].home, laptop[1]
+    pid_file = home / "logs" / "orders-0.sidecar.pid"
+    before = int(pid_file.read_text())
+    host, _, port = laptop[0].page.rpartition(":")
+    with ExitStack() as idle:
+        for _ in range(IDLE_CONNECTIONS):
+            idle.enter_context(socket.create_connection((host, int(port)), timeout=WITHIN_S))
+        os.kill(before, signal.SIGKILL)
+        process.wait_until(lambda: read_pid(pid_file) not in (0, before), within_s=WITHIN_S)
+        process.wait_until(lambda: len(laptop[0].owners()) == 3, within_s=WITHIN_S)
+
+
+def read_pid(path: Path) -> int:
+    """Read a pid; 0 while the file is written anew."""
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0

@@ -7,6 +7,8 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
+# Those that listen to events not counted.
+CONNECTIONS_MAX = 64
 SHOWN_LENGTH_MAX = 100
 
 
@@ -16,13 +18,39 @@ def sentence(status: int, text: str) -> web.Response:
 
 
 class Connection(RequestHandler):
-    """One client's connection. A request that the parser refuses never reaches the page's handlers; it is answered here."""
+    """
+    One client's connection. A request that the parser refuses never reaches the page's handlers; it is answered here.
 
-    __slots__ = ("_headers",)
+    Invariant: `open_connections` has at most `CONNECTIONS_MAX`, the oldest first. A new one closes the oldest, so that idle
+    clients take neither the page nor the file descriptors with which processes are started.
+    """
 
-    def __init__(self, server: web.Server, headers: Mapping[str, str]) -> None:
+    __slots__ = ("_headers", "_open_connections")
+
+    def __init__(
+        self, server: web.Server, headers: Mapping[str, str], open_connections: dict["Connection", None]
+    ) -> None:
         super().__init__(server, loop=asyncio.get_running_loop())
         self._headers = headers
+        self._open_connections = open_connections
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._open_connections[self] = None
+        if len(self._open_connections) > CONNECTIONS_MAX:
+            oldest = next(iter(self._open_connections))
+            del self._open_connections[oldest]
+            oldest.force_close()
+
+    @override
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._open_connections.pop(self, None)
+        super().connection_lost(exc)
+
+    def keep(self) -> None:
+        """Keep the connection whatever others there are: its handler bounds how many are kept."""
+        self._open_connections.pop(self, None)
 
     @override
     def handle_error(

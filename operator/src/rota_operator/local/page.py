@@ -108,6 +108,8 @@ class Page:
         if self._listeners >= LISTENERS_MAX:
             return sentence(503, f"{LISTENERS_MAX} pages listen already: close one of them")
         self._listeners += 1
+        assert isinstance(request.protocol, Connection)
+        request.protocol.keep()
         try:
             return await self._tell(request)
         finally:
@@ -255,7 +257,7 @@ async def serving_page(page: Page, address: str) -> AsyncIterator[None]:
     await runner.setup()
     assert runner.server is not None
     server = await asyncio.get_running_loop().create_server(
-        partial(Connection, runner.server, page.headers), host, int(port)
+        partial(Connection, runner.server, page.headers, {}), host, int(port)
     )
     try:
         yield

@@ -10,7 +10,7 @@ import pytest
 from rota_coordinator.log.batch import Control, Header, Row
 from rota_coordinator.log.retention import Oldest
 from rota_coordinator.store import batches, sqlite_rows, sqlite_schema
-from rota_coordinator.store.port import LOG_SLOT, LogStore, SlotLost, StoreError
+from rota_coordinator.store.port import LOG_SLOT, DamagedBatch, LogStore, SlotLost, StoreError
 from rota_coordinator.store.sqlite import open_store
 from tests.coordinator.log_rows import COUNT, EVERYTHING, everything, headers, offsets, play, row, rows, run
 from tests.coordinator.records import numbers, record
@@ -333,6 +333,38 @@ def test_a_damaged_row_is_refused_with_its_place(tmp_path: Path, damage: str) ->
         if "headers" in damage:
             with pytest.raises(StoreError, match="offset 10 of log 1"):
                 await headers(store)
+
+    play(tmp_path, story)
+
+
+def test_what_is_written_after_a_damaged_row_was_met_is_seen_by_all_readers(tmp_path: Path) -> None:
+    async def story(store: LogStore) -> None:
+        log, _ = await store.claim(LOG_SLOT)
+        await store.append_rows(log, rows(1, 3), flush=False)
+        run(tmp_path, "UPDATE payloads SET data = x'00' WHERE payload_id = 1")
+        # Held as a log of errors may hold it: with it lives all that the read had in hand.
+        with pytest.raises(StoreError) as held:
+            await store.read(1, 0, 30, 1_000_000)
+        await store.append_rows(log, rows(2, 2), flush=False)
+        assert await everything(store, 2) == rows(2, 2)
+        assert held.value.__traceback__ is not None
+
+    play(tmp_path, story)
+
+
+def test_rows_before_a_damaged_one_are_read_and_what_lies_there_is_handed_on(tmp_path: Path) -> None:
+    async def story(store: LogStore) -> None:
+        log, _ = await store.claim(LOG_SLOT)
+        await store.append_rows(log, rows(1, 3), flush=False)
+        run(tmp_path, "UPDATE payloads SET data = x'00' WHERE payload_id = 2")
+        assert await store.read(1, 0, 30, 1_000_000) == rows(1, 1)
+        with pytest.raises(DamagedBatch) as met:
+            await store.read(1, 10, 30, 1_000_000)
+        assert met.value.row == rows(1, 2)[1]._replace(payload=b"\0")
+        run(tmp_path, "UPDATE headers SET count = 9 WHERE base_offset = 10")
+        with pytest.raises(DamagedBatch) as met:
+            await store.read(1, 10, 30, 1_000_000)
+        assert met.value.row is None
 
     play(tmp_path, story)
 

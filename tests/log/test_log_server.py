@@ -82,6 +82,28 @@ def test_a_batch_that_cannot_be_read_is_refused_in_a_sentence_and_its_neighbours
     tell(address, story)
 
 
+def test_large_batches_of_many_partitions_come_in_answers_that_can_be_sent(address: str) -> None:
+    async def story(talk: Conversation) -> None:
+        partitions, largest = 5, batch([b"v" * ((1 << 20) - 10)])
+        assert len(largest.payload) == 1 << 20
+        await talk.make("largest", partitions=partitions)
+        for index in range(partitions):
+            await talk.send("largest", largest, index=index)
+        offsets = dict.fromkeys(range(partitions), 0)
+        fetches = 0
+        while min(offsets.values()) == 0:
+            asked = pb.FetchRequest()
+            for index, offset in offsets.items():
+                asked.partitions.add(topic="largest", index=index, offset=offset)
+            for part in (await talk.log.Fetch(asked)).partitions:
+                assert part.error_code == codes.NONE
+                offsets[part.index] = part.next_offset
+            fetches += 1
+        assert fetches == 2
+
+    tell(address, story)
+
+
 def test_what_is_not_there_has_an_error_of_its_own(address: str) -> None:
     async def story(talk: Conversation) -> None:
         topic_id = await talk.make("there")

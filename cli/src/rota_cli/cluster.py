@@ -35,6 +35,10 @@ class Records(Protocol):
         """Delete topics with all their records."""
         ...
 
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete all records of a partition before an offset; where it begins now."""
+        ...
+
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
     ) -> dict[TopicPartition, Range]:
@@ -49,6 +53,10 @@ class Records(Protocol):
 
     def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
         """Of the first records at or after these offsets; left out where there is none."""
+        ...
+
+    def unreadable(self, offsets: Offsets) -> Offsets:
+        """The offsets behind the batches at these that no reader can read, as far as the engine tells."""
         ...
 
     def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator["Portion"]:

@@ -19,7 +19,22 @@ def stalled(cluster: Cluster, group: Group, topics: dict[str, int]) -> list[str]
     if not there:
         return []
     committed = cluster.groups.offsets(group.group)
-    return list(remarks(group.group, lags(group, committed, cluster.records.ranges(there))))
+    found = lags(group, committed, cluster.records.ranges(there))
+    return [*remarks(group.group, found), *unreadable(cluster, found)]
+
+
+def unreadable(cluster: Cluster, found: Iterable[PartitionLag]) -> Iterator[str]:
+    """One sentence for each owned partition whose next record nobody can read."""
+    firsts = {
+        each.partition: each.first_uncommitted
+        for each in found
+        if each.owner is not None and each.first_uncommitted is not None
+    }
+    for (topic, number), behind in sorted(cluster.records.unreadable(firsts).items()):
+        yield (
+            f"{topic}[{number}]: the batch at the committed offset cannot be read, and its partition stands still there: get "
+            f"past it with `rota topics delete-records {topic} --partition {number} --before {behind}`"
+        )
 
 
 def remarks(group_id: str, found: Iterable[PartitionLag]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rota_coordinator.log.batch import Control, Row
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.overload import MESSAGE_BYTES_MAX
-from rota_coordinator.store.port import LogStore, StoreError
+from rota_coordinator.store.port import DamagedBatch, LogStore, StoreError
 from rota_coordinator.topic_log import TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -31,6 +31,10 @@ class Page:
     size: int = 0
     # An error, or offsets that hold nothing for this reader: there is no use in waiting.
     tells: bool = False
+
+    def fits(self, row: Row) -> bool:
+        """Whether it may still go into the answer; the first batch of all always does."""
+        return not self.size or len(row.payload) <= self.room
 
     def take(self, rows: Sequence[Row]) -> None:
         """These go into it."""
@@ -92,26 +96,40 @@ class Fetches:
             reply.error_code = codes.OFFSET_OUT_OF_RANGE
             page.tells = True
             return reply
-        until = found.visible_end(isolation)
+        if asked.offset < found.visible_end(isolation) and page.room > 0:
+            await self._read_batches(found, asked, isolation, page, reply)
+        return reply
+
+    async def _read_batches(
+        self,
+        found: Partition,
+        asked: pb.FetchRequest.Partition,
+        isolation: pb.IsolationLevel.ValueType,
+        page: Page,
+        reply: Reply,
+    ) -> None:
         room = min(page.room, asked.max_bytes or page.room)
-        if asked.offset >= until or room <= 0:
-            return reply
-        try:
-            rows = await self._store.read(found.log_id, asked.offset, until, room)
-        except StoreError as broken:
-            self._log.shell.report(f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}")
-            reply.error_code = codes.KAFKA_STORAGE_ERROR
-            page.tells = True
-            return reply
-        page.take(rows)
         committed_only = isolation == pb.ISOLATION_LEVEL_READ_COMMITTED
+        try:
+            rows = await self._store.read(found.log_id, asked.offset, found.visible_end(isolation), room)
+        except StoreError as broken:
+            page.tells = True
+            if not is_passed_over(found, broken, committed_only=committed_only):
+                self._log.shell.report(f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}")
+                fill_with_error(reply, broken, page)
+            if isinstance(broken, DamagedBatch) and broken.row is not None:
+                reply.next_offset = broken.row.header.next_offset
+            return
+        if rows and not page.fits(rows[0]):
+            # The store gives one batch at least; the next fetch brings it.
+            return
+        page.take(rows)
         for row in rows:
             if shows(found, row, committed_only=committed_only):
                 reply.batches.append(to_batch(row))
         if rows:
             reply.next_offset = rows[-1].header.next_offset
             page.tells = page.tells or not reply.batches
-        return reply
 
 
 def describe(partition: Partition, reply: Reply) -> None:
@@ -127,6 +145,22 @@ def shows(partition: Partition, row: Row, *, committed_only: bool) -> bool:
     if row.header.control is not Control.RECORDS:
         return False
     return not (committed_only and partition.is_aborted(row.header))
+
+
+def is_passed_over(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:
+    """Whether only a batch is damaged that readers do not get to see."""
+    row = broken.row if isinstance(broken, DamagedBatch) else None
+    return row is not None and not shows(partition, row, committed_only=committed_only)
+
+
+def fill_with_error(reply: Reply, broken: StoreError, page: Page) -> None:
+    """Say what is wrong; of a damaged batch also all that lies there, for whoever wants to keep it."""
+    reply.error_code = codes.KAFKA_STORAGE_ERROR
+    if isinstance(broken, DamagedBatch):
+        reply.error_code = codes.CORRUPT_MESSAGE
+        if broken.row is not None and page.fits(broken.row):
+            page.take([broken.row])
+            reply.batches.append(to_batch(broken.row))
 
 
 def to_batch(row: Row) -> pb.RecordBatch:

@@ -1,4 +1,4 @@
-"""Topics of a Rota log: make, look at, delete. For administrators, examples and tests."""
+"""Topics of a Rota log: make, look at, delete, with all or some of their records. For administrators, examples and tests."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from rota import errors
 from rota.addresses import address_of, is_rota
 from rota.connection import Connection, Credentials, background, until
 from rota.producer.clocks import clocks
+from rota.records import TopicPartition
 from rota_proto.log.v1 import log_pb2 as pb
 
 WITHIN_S = 30.0
@@ -79,6 +80,32 @@ class Topics:
         """Delete topics with all their records."""
         request = pb.DeleteTopicsRequest(names=list(names))
         self._ask(lambda: self._changed(self._connection.log.DeleteTopics, request))
+
+    def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        """
+        Delete all records before these offsets, for every group; the offset at which each partition begins now.
+
+        >>> topics.delete_records({("orders", 0): 1_200})                # doctest: +SKIP
+        """
+        request = pb.DeleteRecordsRequest(
+            partitions=[
+                pb.DeleteRecordsRequest.Partition(topic=topic, index=index, before_offset=offset)
+                for (topic, index), offset in before.items()
+            ]
+        )
+
+        async def ask() -> dict[TopicPartition, int]:
+            response = await self._connection.ask(
+                self._connection.log.DeleteRecords, request, within_s=WITHIN_S
+            )
+            for part in response.partitions:
+                if part.error_code:
+                    raise errors.error_of(part.error_code, f"{part.topic}[{part.index}]")
+            return {
+                TopicPartition(part.topic, part.index): part.log_start_offset for part in response.partitions
+            }
+
+        return self._ask(ask)
 
     def describe(self, names: Iterable[str] = ()) -> list[TopicDescription]:
         """What topics are like; all of them without names."""

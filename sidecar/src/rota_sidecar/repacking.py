@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
-from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack, unpack
+from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack, unpack, verify
 from rota_proto.log.v1 import log_pb2
 from rota_sidecar.ledger.batches import Batch, Piece
 
@@ -73,11 +73,21 @@ def content_of(batch: Batch) -> RecordBatch:
 
 def columns_in(content: RecordBatch) -> Columns:
     """Its records. Raises MalformedPayload."""
+    _check_codec(content)
+    return unpack(content.payload, content.count, content.base_timestamp_ms)
+
+
+def check(content: RecordBatch) -> None:
+    """Raises MalformedPayload when its records cannot be unpacked."""
+    _check_codec(content)
+    verify(content.payload, content.count, content.base_timestamp_ms)
+
+
+def _check_codec(content: RecordBatch) -> None:
     if content.codec != CODEC:
         raise MalformedPayload(
             f"the records at offset {content.base_offset} are of kind {content.codec}, unknown here: update the sidecar"
         )
-    return unpack(content.payload, content.count, content.base_timestamp_ms)
 
 
 def part_of(columns: Columns, start: int, end: int) -> Columns:

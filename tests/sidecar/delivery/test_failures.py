@@ -8,7 +8,7 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import CommitMode
+from rota_sidecar.delivery.config import CommitMode, Reset
 from rota_sidecar.ledger.batches import Ordering
 from rota_sidecar.ledger.rules import Backoff, Rules, Verdict
 from tests.sidecar.delivery.driven import (
@@ -188,6 +188,23 @@ def test_reading_that_fails_is_tried_again_and_said_once() -> None:
         driven.read(0)
         driven.fail_read(trouble)
         assert len(driven.all(do.Problem)) == 2, "it was well in between"
+
+
+def test_what_cannot_be_read_stops_its_partition_alone_until_it_is_deleted() -> None:
+    driven = Driven(on_offset_expired=Reset.LATEST).begin(0, 1)
+    driven.fail_read(on.Trouble.CORRUPT)
+    assert driven.delivery.partitions[one(0)].stopped == "it says so"
+    driven.read(1, 1)
+    assert {each.partition for each in driven.all(do.Deliver)} == {one(1)}
+    assert driven.delivery.partitions[one(1)].stopped == ""
+    driven.pass_time(1_000)
+    before = len(driven.all(do.LookUp))
+    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    # Not at the end, as is set for offsets that have expired: nobody deleted what is left.
+    assert len(driven.all(do.LookUp)) == before + 1
+    driven.step(on.LookedUp(driven.last(do.LookUp).request, {one(0): on.Bounds(5, 9)}))
+    assert driven.last(do.Fetch).offset == 5
+    assert driven.delivery.partitions[one(0)].stopped == ""
 
 
 def test_partitions_with_the_same_problem_are_told_together() -> None:

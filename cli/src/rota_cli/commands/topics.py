@@ -1,4 +1,4 @@
-"""`rota topics`: make, look at, delete."""
+"""`rota topics`: make, look at, delete, with all or some of their records."""
 
 from typing import Annotated
 
@@ -107,6 +107,39 @@ def delete(
             )
         cluster.records.delete(names)
     say(f"deleted {', '.join(names)}")
+
+
+@topics.command("delete-records")
+@with_flags
+def delete_records(
+    servers: Servers,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="The number of the partition.")],
+    before: Annotated[
+        int, typer.Option("--before", min=0, help="The offset of the first record that is kept.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Mean it: the records are gone for good.")] = False,
+) -> None:
+    """Delete the records of a partition before an offset, for every group: gets past a batch that cannot be read."""
+    here = TopicPartition(topic, partition)
+    with servers.open() as cluster:
+        (found,) = cluster.records.topics([topic])
+        if partition >= found.partitions:
+            raise Failure(
+                f"topic {topic} has {many(found.partitions, 'partition')}, and no partition {partition}: see "
+                f"`rota topics describe {topic}`"
+            )
+        there = cluster.records.ranges([here])[here]
+        if before > there.end:
+            raise Failure(f"{topic}[{partition}] ends at offset {there.end}: give an offset up to that one")
+        doomed = max(before - there.start, 0)
+        if doomed and not yes:
+            raise Failure(
+                f"offsets {there.start} to {before - 1} of {topic}[{partition}] would be gone for all groups: add --yes "
+                "if you mean it"
+            )
+        start = cluster.records.delete_records(here, before) if doomed else there.start
+    say(f"{topic}[{partition}] begins at offset {start}")
 
 
 def _row(topic: Topic, output: Output) -> Row:

@@ -1,10 +1,12 @@
 """Topics and records of Kafka."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._records import DeletedRecords
 from confluent_kafka.cimpl import NewTopic
 from typing_extensions import override
 
@@ -66,6 +68,14 @@ class KafkaRecords(Records):
             self._brokers.result(lambda: self._brokers.admin.delete_topics([name])[name])  # noqa: B023  awaited here
 
     @override
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        def ask() -> Future[DeletedRecords]:
+            (answer,) = self._brokers.admin.delete_records([Place(*partition, before)]).values()
+            return answer
+
+        return self._brokers.result(ask).low_watermark
+
+    @override
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
     ) -> dict[TopicPartition, Range]:
@@ -113,6 +123,11 @@ class KafkaRecords(Records):
                 left.discard(here)
                 consumer.incremental_unassign([Place(*here)])
         return found
+
+    @override
+    def unreadable(self, offsets: Offsets) -> Offsets:
+        # It would take a consumer, and a record of each partition; the sidecars say it.
+        return {}
 
     @override
     def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[Portion]:

@@ -6,7 +6,7 @@ from typing_extensions import override
 
 import rota
 from rota import errors
-from rota.log_reader import END, START
+from rota.log_reader import END, START, Fetched
 from rota.producer.options import OnDelivery
 from rota.records import TopicPartition
 from rota.topics import TopicDescription
@@ -83,6 +83,10 @@ class RotaRecords(Records):
         self._topics.delete(names)
 
     @override
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        return self._topics.delete_records({partition: before})[partition]
+
+    @override
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
     ) -> dict[TopicPartition, Range]:
@@ -112,6 +116,9 @@ class RotaRecords(Records):
             for part in reader.fetch(places, max_wait_ms=0, partition_max_bytes=1):
                 end = part.last_stable_offset if read_committed else part.high_watermark
                 here = TopicPartition(part.topic, part.partition)
+                if _behind_unreadable(part) is not None:
+                    del places[here]
+                    continue
                 first = next(iter(part), None)
                 if first is not None:
                     found[here] = first.timestamp_ms
@@ -120,6 +127,14 @@ class RotaRecords(Records):
                 else:
                     places[here] = part.next_offset
         return found
+
+    @override
+    def unreadable(self, offsets: Offsets) -> Offsets:
+        if not offsets:
+            return {}
+        found = self._reader().fetch(offsets, max_wait_ms=0, partition_max_bytes=1)
+        behind = {TopicPartition(part.topic, part.partition): _behind_unreadable(part) for part in found}
+        return {here: offset for here, offset in behind.items() if offset is not None}
 
     @override
     def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[Portion]:
@@ -150,6 +165,17 @@ class RotaRecords(Records):
             self._opened.close()
         for reader in self._readers.values():
             reader.close()
+
+
+def _behind_unreadable(part: Fetched) -> int | None:
+    """The offset behind the first batch where that cannot be read; None where it can, or where there is none."""
+    if isinstance(part.error, errors.CorruptMessage):
+        return part.next_offset
+    try:
+        next(iter(part.batches[0]) if part.batches else iter(()), None)
+    except (errors.CorruptMessage, errors.NotSupported):
+        return part.batches[0].next_offset
+    return None
 
 
 def _topic(found: TopicDescription) -> Topic:

@@ -3,7 +3,8 @@
 import zlib
 from collections.abc import Iterable, Sequence
 
-from rota_coordinator.store.port import StoreError
+from rota_coordinator.log.batch import Row
+from rota_coordinator.store.port import DamagedBatch
 from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch
 
 # How many batches of a log are parsed at once: parsing is cheap, and each call of it is not.
@@ -65,6 +66,6 @@ def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Recor
     return records
 
 
-def damaged(where: str) -> StoreError:
+def damaged(where: str, row: Row | None = None) -> DamagedBatch:
     """What is said of a batch that is not what was written."""
-    return StoreError(f"{where} is damaged (its checksum differs); restore the store from a backup")
+    return DamagedBatch(f"{where} is damaged (its checksum differs); restore the store from a backup", row)

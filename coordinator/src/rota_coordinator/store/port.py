@@ -18,6 +18,14 @@ class StoreError(Exception):
     """The store could not do what was asked. Whether an append took place is then unknown."""
 
 
+class DamagedBatch(StoreError):
+    """A batch is not what was written; `row` is how it lies in the file, where its header is intact."""
+
+    def __init__(self, sentence: str, row: Row | None = None) -> None:
+        super().__init__(sentence)
+        self.row = row
+
+
 class SlotLost(StoreError):
     """Somebody claimed the slot later: nothing was appended, and nothing will be under this epoch."""
 

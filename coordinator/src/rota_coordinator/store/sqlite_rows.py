@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -10,7 +10,7 @@ import apsw
 from rota_coordinator.log.batch import Control, Header, Row
 from rota_coordinator.log.retention import Oldest
 from rota_coordinator.store import batches
-from rota_coordinator.store.port import LOG_SLOT
+from rota_coordinator.store.port import LOG_SLOT, DamagedBatch
 
 COLUMNS = (
     "log_id, base_offset, count, base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, "
@@ -152,24 +152,29 @@ def first_row(connection: apsw.Connection, log_id: int) -> Columns | None:
 
 
 class RowReader:
-    """What can be asked of the rows, each through a connection that is given; `where` is the file that is damaged."""
+    """
+    What can be asked of the rows, each through a connection that is given; `where` is the file that is damaged.
+
+    Invariant: every statement is read to its end before a row is looked at. One that a damaged row breaks off would keep
+    its snapshot, and whoever reads through that connection next would see nothing that was written since.
+    """
 
     def __init__(self, where: str) -> None:
         self._where = where
 
     def headers(self, connection: apsw.Connection, behind: tuple[int, int]) -> list[tuple[int, Header]]:
         """Some headers behind a place, which is a log's number and an offset."""
-        rows = connection.execute(
+        rows: list[Columns] = connection.execute(
             f"SELECT {COLUMNS} FROM headers WHERE (log_id, base_offset) > (?, ?) ORDER BY log_id, base_offset LIMIT ?",
             (*behind, HEADERS_AT_ONCE),
-        )
+        ).fetchall()
         return [(row[0], self._header(row)) for row in rows]
 
     def read(
         self, connection: apsw.Connection, log_id: int, span: tuple[int, int], max_bytes: int
     ) -> list[Row]:
         """Rows from the one that contains the first offset of the span, or is behind it."""
-        rows = connection.execute(
+        rows: list[Columns] = connection.execute(
             f"""
             WITH first AS MATERIALIZED (
                 SELECT base_offset AS begin, bytes_until - bytes AS bytes_before FROM headers
@@ -186,15 +191,24 @@ class RowReader:
             ORDER BY base_offset
             """,
             (log_id, *span, max_bytes, READ_ROWS),
-        )
-        return list(self._rows(rows))
+        ).fetchall()
+        found: list[Row] = []
+        for columns in rows:
+            try:
+                found.append(self._row(columns))
+            except DamagedBatch:
+                if not found:
+                    raise
+                # Those before it are read first; who reads on from there is told.
+                break
+        return found
 
-    def _rows(self, rows: Iterable[Columns]) -> Iterator[Row]:
-        for row in rows:
-            header, data = self._header(row), row[DATA]
-            if data is None or zlib.crc32(data) != row[PAYLOAD_CHECKSUM]:
-                raise batches.damaged(self._place(row))
-            yield Row(row[0], header, row[APPENDED_MS], row[CODEC], data)
+    def _row(self, columns: Columns) -> Row:
+        header, data = self._header(columns), columns[DATA]
+        row = Row(columns[0], header, columns[APPENDED_MS], columns[CODEC], data or b"")
+        if data is None or zlib.crc32(data) != columns[PAYLOAD_CHECKSUM]:
+            raise batches.damaged(self._place(columns), row)
+        return row
 
     def first_at(self, connection: apsw.Connection, log_id: int, timestamp_ms: int) -> Header | None:
         """The first batch with a record at that time, or later."""
@@ -215,9 +229,9 @@ class RowReader:
 
     def oldest(self, connection: apsw.Connection, log_id: int, count: int) -> list[Oldest]:
         """The first batches of the log."""
-        rows = connection.execute(
+        rows: list[Columns] = connection.execute(
             f"SELECT {COLUMNS} FROM headers WHERE log_id = ? ORDER BY base_offset LIMIT ?", (log_id, count)
-        )
+        ).fetchall()
         return [Oldest(self._header(row), row[BYTES]) for row in rows]
 
     def size(self, connection: apsw.Connection, log_id: int) -> int:

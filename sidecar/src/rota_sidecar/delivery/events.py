@@ -131,6 +131,16 @@ class ReadFailed:
     trouble: Trouble
     # One, without the partition's name.
     sentence: str
+    # Of CORRUPT: what lies there, where the engine has its bytes.
+    unreadable: "Unreadable | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A batch that no reader can read; `batch` is one record, whose value is its bytes."""
+
+    batch: Batch
+    next_offset: int
 
 
 @dataclass(frozen=True, slots=True)

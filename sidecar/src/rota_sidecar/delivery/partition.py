@@ -32,6 +32,8 @@ class Book:
         self.begins = begins
         # Why nothing can be read on from where it stands: a sentence, or nothing.
         self.expired = ""
+        # Why what lies at the position cannot be read by any reader: a sentence, or nothing.
+        self.unreadable = ""
         # The fetch under way, by its offset.
         self.fetches_at: int | None = None
         self.fetch_attempts = 0

@@ -59,7 +59,7 @@ def read(core: Core, event: on.Read) -> None:
             book.fetches_at = None
             place.bounds = event.bounds
             place.said.pop(Subject.READING, None)
-            book.fetch_attempts = 0
+            book.fetch_attempts, book.unreadable = 0, ""
             # An owner that committed further on meanwhile has decided about these.
             if event.next_offset > book.ledger.position:
                 book.ledger.fetched(event.batches, event.next_offset)
@@ -85,6 +85,8 @@ def _react(core: Core, place: Place, book: Book, event: on.ReadFailed) -> None:
             # What is done about the old one must not be committed for the new one.
             starting.begin_in_other_topic(core, place, event.sentence)
         case on.Trouble.UNKNOWN_TOPIC | on.Trouble.DENIED | on.Trouble.UNREACHABLE | on.Trouble.CORRUPT:
+            if event.trouble is on.Trouble.CORRUPT:
+                book.unreadable = event.sentence
             core.complain(
                 place,
                 Subject.READING,

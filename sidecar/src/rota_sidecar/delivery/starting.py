@@ -258,6 +258,10 @@ def begin_at_committed(core: Core, place: Place) -> None:
 def expire(core: Core, place: Place, book: Book) -> None:
     """Where it stands there is nothing to read any more, and nobody works on what was read before."""
     core.remembered.pop(place.partition, None)
+    if book.unreadable:
+        # What could not be read was deleted to get past it; all that is left is read, whatever the settings say.
+        look_up(core, place, Edge.START)
+        return
     reset = core.config.on_offset_expired
     if reset is not Reset.NONE:
         core.complain(

@@ -91,6 +91,6 @@ def _stopped(place: Place) -> str:
         case Stopped(sentence=sentence):
             return sentence
         case Running(book) | LettingGo(book=Book() as book):
-            return book.ledger.stopped
+            return book.ledger.stopped or book.unreadable
         case Finding() | LookingUp() | LettingGo():
             return ""

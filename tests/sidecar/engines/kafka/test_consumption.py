@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from rota_sidecar.delivery.events import Read
 from rota_sidecar.engines.kafka import consumption
-from rota_sidecar.engines.kafka.consumption import Consumption, News
+from rota_sidecar.engines.kafka.consumption import Consumption, News, readable
 from rota_sidecar.engines.records import Wanted
 from rota_sidecar.member.partitions import Partition
 
@@ -108,6 +108,18 @@ def make_reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Reade
 
 def message(offset: int) -> Message:
     return Message(topic="orders", partition=0, offset=offset, value=b"v", timestamp=(1, 1_000))
+
+
+def test_of_a_partition_nothing_behind_a_damaged_batch_is_taken() -> None:
+    """librdkafka says that the batch is damaged, and goes on behind it."""
+
+    def other(offset: int) -> Message:
+        return Message(topic="orders", partition=1, offset=offset, value=b"v")
+
+    damaged, end = KafkaError(KafkaError._BAD_MSG), KafkaError(KafkaError._PARTITION_EOF)
+    found = [message(0), other(0), message(1), message(2), other(1), message(5)]
+    errors = [None, None, end, damaged, None, None]
+    assert [(each.partition(), each.offset()) for each in readable(found, errors)] == [(0, 0), (1, 0), (1, 1)]
 
 
 def test_what_lies_there_is_given_as_soon_as_it_is_wished(make_reader: Callable[..., Reader]) -> None:

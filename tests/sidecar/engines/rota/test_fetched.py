@@ -7,8 +7,9 @@ from rota_proto.log.columns import Columns, pack
 from rota_proto.log.v1 import log_pb2
 from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
 from rota_sidecar.engines.records import Wanted
-from rota_sidecar.engines.rota.fetched import Later, Manner, Track, news
+from rota_sidecar.engines.rota.fetched import RECORD_BYTES, Manner, Track, news
 from rota_sidecar.member.partitions import Partition
+from rota_sidecar.repacking import columns_in, content_of
 
 OLD, NEW = b"o" * 16, b"n" * 16
 MANNER = Manner(read_committed=True, with_keys=False)
@@ -87,5 +88,66 @@ def test_another_topic_of_the_name_is_told_however_often_somebody_asks() -> None
 
 @pytest.mark.parametrize("error", [pb.KAFKA_STORAGE_ERROR, pb.UNKNOWN_SERVER_ERROR])
 def test_what_may_pass_is_waited_for(error: pb.ErrorCode.ValueType) -> None:
-    with pytest.raises(Later, match=r"^orders-0 cannot be read now"):
-        news(part(error), WANTED, Track(7), MANNER)
+    failed = news(part(error), WANTED, Track(7), MANNER)
+    assert isinstance(failed, ReadFailed)
+    assert failed.trouble is Trouble.UNREACHABLE
+    assert pb.ErrorCode.Name(error) in failed.sentence
+
+
+DAMAGES: list[dict[str, int | bytes]] = [
+    {"payload": b"garbage"},
+    {"codec": 7},
+    {"count": 2**31 - 1 - 20},
+    {"count": 4},
+]
+
+
+@pytest.mark.parametrize("manner", [MANNER, WITH_KEYS])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_batches_before_one_that_cannot_be_read_come_first(
+    manner: Manner, damage: dict[str, int | bytes]
+) -> None:
+    bad = batch(13, [b"c"])
+    for field, value in damage.items():
+        setattr(bad, field, value)
+    answer = part()
+    answer.batches.extend([batch(11, [b"a", b"b"]), bad, batch(30, [b"never reached"])])
+    answer.next_offset = 31
+    read = news(answer, WANTED, Track(7), manner)
+    assert isinstance(read, Read)
+    assert ([each.first for each in read.batches], read.next_offset) == ([11], 13)
+    del answer.batches[0]
+    failed = news(answer, WANTED._replace(offset=13), Track(7), manner)
+    assert isinstance(failed, ReadFailed)
+    assert failed.trouble is Trouble.CORRUPT
+    behind = 13 + bad.count
+    assert f"`rota topics delete-records orders --partition 0 --before {behind}`" in failed.sentence
+    assert failed.unreadable is not None
+    kept = content_of(failed.unreadable.batch)
+    assert (kept.base_offset, kept.count, failed.unreadable.next_offset) == (13, 1, behind)
+    assert columns_in(kept).values == [bad.payload]
+
+
+def test_a_batch_that_is_damaged_in_the_logs_file_is_named_with_what_is_left_of_it() -> None:
+    answer = part(pb.CORRUPT_MESSAGE)
+    failed = news(answer, WANTED, Track(7), MANNER)
+    assert isinstance(failed, ReadFailed)
+    assert (failed.trouble, failed.unreadable) == (Trouble.CORRUPT, None)
+    answer.batches.append(batch(10, [b"a", b"b", b"c"]))
+    failed = news(answer, WANTED, Track(7), MANNER)
+    assert isinstance(failed, ReadFailed)
+    assert "--before 13" in failed.sentence
+    assert failed.unreadable is not None
+    assert failed.unreadable.next_offset == 13
+
+
+def test_batches_of_very_many_records_in_few_bytes_come_one_by_one() -> None:
+    count = WANTED.bytes_max // RECORD_BYTES + 1
+    answer = part()
+    for number in range(3):
+        answer.batches.append(batch(11 + number * count, [None] * count))
+        answer.batches[-1].payload = pack(Columns(), count, 1_000)
+    answer.next_offset = 11 + 3 * count
+    read = news(answer, WANTED, Track(7), WITH_KEYS)
+    assert isinstance(read, Read)
+    assert ([each.first for each in read.batches], read.next_offset) == ([11], 11 + count)

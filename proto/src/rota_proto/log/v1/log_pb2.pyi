@@ -590,7 +590,9 @@ class FetchResponse(_message.Message):
         topic_id: _builtins.bytes
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordBatch]:
-            """Read committed: without those of aborted transactions. Markers never come."""
+            """Read committed: without those of aborted transactions. Markers never come.
+            With CORRUPT_MESSAGE: the batch that is not what was written, as it lies in the file, or none.
+            """
 
         def __init__(
             self,

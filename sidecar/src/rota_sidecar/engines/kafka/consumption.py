@@ -38,6 +38,8 @@ TUNING: Config = {
     "allow.auto.create.topics": False,
     # Where the log ends is said: so nobody takes markers behind the last record for records that are still to come.
     "enable.partition.eof": True,
+    # A batch that a disk has damaged is an error, and not records that nobody wrote.
+    "check.crcs": True,
     # Whoever reads decides what an offset means that is not there.
     "auto.offset.reset": "error",
     "topic.metadata.propagation.max.ms": 5_000,
@@ -263,8 +265,7 @@ class Consumption:
         messages = [first, *consumer.consume(MESSAGES_AT_ONCE - 1, 0)]
         errors = list(map(Message.error, messages))
         if any(errors):
-            records = [each for each, error in zip(messages, errors, strict=True) if error is None]
-            self._take(consumer, records)
+            self._take(consumer, readable(messages, errors))
             for message, error in zip(messages, errors, strict=True):
                 if error is not None:
                     self._judge(consumer, message, error)
@@ -370,6 +371,19 @@ class Consumption:
             )
         else:
             self._is_well()
+
+
+def readable(messages: Sequence[Message], errors: Sequence[KafkaError | None]) -> list[Message]:
+    """The records among these; of a partition none behind its trouble: librdkafka goes on after a damaged batch."""
+    troubled: set[tuple[str | None, int | None]] = set()
+    found: list[Message] = []
+    for message, error in zip(messages, errors, strict=True):
+        place = message.topic(), message.partition()
+        if error is not None and error.code() in TROUBLES:
+            troubled.add(place)
+        elif error is None and place not in troubled:
+            found.append(message)
+    return found
 
 
 def _unassign(consumer: Consumer, gone: Mapping[Partition, Track]) -> None:

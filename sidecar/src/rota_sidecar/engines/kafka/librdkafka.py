@@ -56,7 +56,11 @@ SENTENCES = {
         "reset the group's offsets"
     ),
     Trouble.DENIED: "its topic is not for us: allow this user to read it",
-    Trouble.CORRUPT: "what lies at offset {offset} cannot be read: check the broker's disk, or skip it with a reset",
+    Trouble.CORRUPT: (
+        "the batch at offset {offset} cannot be read: check the broker's disk, or get past it with "
+        "`rota topics delete-records {topic} --partition {partition} --before OFFSET`, which deletes all records before "
+        "that offset"
+    ),
 }
 
 

@@ -153,7 +153,8 @@ class KafkaRecords(Records):
         reading = self._readings.get(failed.partition)
         if reading is None or reading.ledger != failed.ledger or reading.failure is not None:
             return
-        sentence = SENTENCES[failed.trouble].format(offset=failed.offset)
+        topic, number = failed.partition
+        sentence = SENTENCES[failed.trouble].format(offset=failed.offset, topic=topic, partition=number)
         failure = ReadFailed(reading.ledger, failed.trouble, sentence)
         task = self._loop.create_task(self._fail(failed.partition, failure))
         self._looks.add(task)

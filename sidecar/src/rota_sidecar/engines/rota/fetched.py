@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.log.columns import MalformedPayload
+from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble, Unreadable
 from rota_sidecar.engines.records import Wanted
 from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.repacking import columns_in
+from rota_sidecar.repacking import check, columns_in
 
+# Of a record in memory, at least: its place in a column.
+RECORD_BYTES = 8
 Part = log_pb2.FetchResponse.Partition
 
 
@@ -39,12 +41,8 @@ class Track:
         return self.bounds is None or self.doubted
 
 
-class Later(Exception):
-    """The log cannot answer for now: one sentence."""
-
-
 def news(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | ReadFailed | None:
-    """What is to be told; None: nothing yet. Raises Later."""
+    """What is to be told; None: nothing yet."""
     if part.error_code == pb.UNKNOWN_TOPIC_ID and not track.doubted:
         track.doubted = True
         return None
@@ -64,23 +62,59 @@ def _read(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | Re
     end = part.last_stable_offset if manner.read_committed else part.high_watermark
     bounds = Bounds(part.log_start_offset, end)
     next_offset = max(wanted.offset, part.next_offset)
-    try:
-        batches = [
-            batch_of(each, wanted.offset, with_keys=manner.with_keys)
-            for each in part.batches
-            if not each.control and each.base_offset + each.count > wanted.offset
-        ]
-    except MalformedPayload as error:
-        sentence = f"{error}; skip that batch with a reset of the group's offsets, or write it anew"
-        return ReadFailed(wanted.ledger, Trouble.CORRUPT, sentence)
+    batches: list[Batch] = []
+    size = 0
+    for each in part.batches:
+        if each.control or each.base_offset + each.count <= wanted.offset:
+            continue
+        try:
+            batches.append(batch_of(each, wanted.offset, with_keys=manner.with_keys))
+        except MalformedPayload as error:
+            if not batches:
+                return _corrupt(part, wanted, each, str(error))
+            # Those before it first; the next fetch begins with it.
+            next_offset = each.base_offset
+            break
+        size += batches[-1].size
+        if size > wanted.bytes_max:
+            # Few bytes may stand for very many records; the next fetch brings the others.
+            next_offset = batches[-1].end
+            break
     if not batches and next_offset == wanted.offset and bounds == track.bounds:
         return None
     track.bounds = bounds
     return Read(wanted.ledger, batches, next_offset, bounds)
 
 
+def _corrupt(part: Part, wanted: Wanted, found: log_pb2.RecordBatch | None, why: str) -> ReadFailed:
+    """A batch that cannot be read, with its bytes where the log has sent them."""
+    after = wanted.offset + 1 if found is None else found.base_offset + found.count
+    sentence = (
+        f"the batch at offset {wanted.offset} cannot be read ({why}): have its bytes written to a dead-letter topic, or "
+        f"get past it with `rota topics delete-records {part.topic} --partition {part.index} --before {after}`, which "
+        "deletes all records before that offset"
+    )
+    unreadable = None if found is None else Unreadable(raw_batch(found, wanted.offset), after)
+    return ReadFailed(wanted.ledger, Trouble.CORRUPT, sentence, unreadable)
+
+
+def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
+    """One record at the offset, whose value is the payload as it lies in the log."""
+    content = log_pb2.RecordBatch(
+        base_offset=offset,
+        base_timestamp_ms=found.base_timestamp_ms,
+        max_timestamp_ms=found.base_timestamp_ms,
+        count=1,
+        codec=CODEC,
+        payload=pack(Columns(values=[found.payload]), 1, found.base_timestamp_ms),
+        producer_id=-1,
+    )
+    return Batch(offset, 1, len(content.payload), content, [None])
+
+
 def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Batch:
     """Its records from the offset on. Raises MalformedPayload."""
+    check(found)
     # A part of an answer would keep all of it in memory.
     content = log_pb2.RecordBatch()
     content.CopyFrom(found)
@@ -90,11 +124,15 @@ def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Bat
     if with_keys:
         known = columns_in(content).keys
         keys = [None] * count if known is None else known[skipped:]
-    return Batch(content.base_offset + skipped, count, len(content.payload), content, keys)
+    size = max(len(content.payload), count * RECORD_BYTES)
+    return Batch(content.base_offset + skipped, count, size, content, keys)
 
 
 def _failed(part: Part, wanted: Wanted, track: Track) -> ReadFailed:
     match part.error_code:
+        case pb.CORRUPT_MESSAGE:
+            found = part.batches[0] if part.batches else None
+            return _corrupt(part, wanted, found, "it is damaged in the coordinator's file")
         case pb.OFFSET_OUT_OF_RANGE:
             # The answer has the bounds as well.
             sentence = (
@@ -111,4 +149,5 @@ def _failed(part: Part, wanted: Wanted, track: Track) -> ReadFailed:
             return ReadFailed(wanted.ledger, Trouble.DENIED, sentence)
         case _:
             name = pb.ErrorCode.Name(part.error_code)
-            raise Later(f"{part.topic}-{part.index} cannot be read now ({name}): see the log's own messages")
+            sentence = f"the log answers {name}: see its own messages"
+            return ReadFailed(wanted.ledger, Trouble.UNREACHABLE, sentence)

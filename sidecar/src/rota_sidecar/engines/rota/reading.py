@@ -20,7 +20,7 @@ from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At, Hear, Records, Wanted
 from rota_sidecar.engines.rota import lookups
 from rota_sidecar.engines.rota.connection import Asking, Credentials, open_channel, target_of
-from rota_sidecar.engines.rota.fetched import Later, Manner, Track, news
+from rota_sidecar.engines.rota.fetched import Manner, Track, news
 from rota_sidecar.engines.rota.topics import NO_LOG
 from rota_sidecar.member.partitions import Partition
 
@@ -216,26 +216,19 @@ class RotaRecords(Records):
     def _answered(self, poll: Poll, response: log_pb2.FetchResponse) -> None:
         told: list[Read | ReadFailed] = []
         rest: list[Partition] = []
-        trouble = ""
         for part in response.partitions:
             partition = Partition(part.topic, part.index)
             wanted = poll.wants.get(partition)
             if wanted is None or self._wanted.get(partition) is not wanted:
                 continue
-            try:
-                found = news(part, wanted, self._tracks[partition], self._manner)
-            except Later as later:
-                trouble, found = str(later), None
+            found = news(part, wanted, self._tracks[partition], self._manner)
             if found is None:
                 rest.append(partition)
                 continue
             del self._wanted[partition]
             told.append(found)
-        if trouble:
-            self._after(self._trouble(trouble), rest)
-        else:
-            self._is_well()
-            self._after(min(len(rest) * PAUSE_S_EACH, PAUSE_S_MAX), rest)
+        self._is_well()
+        self._after(min(len(rest) * PAUSE_S_EACH, PAUSE_S_MAX), rest)
         for each in told:
             self._hear(each)
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from rota.log_reader import LogReader
 from tests.cli.command import Rota
 from tests.support.app import App
 from tests.support.app import running as attached
 from tests.support.coordinator import Coordinator
-from tests.support.records import batch, committed, produce
+from tests.support.records import AT_MS, batch, committed, produce
 from tests.support.sidecar import Deliverer, delivering
 
 pytestmark = pytest.mark.process
@@ -61,6 +62,19 @@ def damaged(folder: Path, program: str = "rota_coordinator") -> Iterator[Coordin
         coordinator.stop()
 
 
+def payload_of(file: Path, base_offset: int) -> bytes:
+    """What lies in the file of the damaged partition's batch."""
+    connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    found = connection.execute(
+        "SELECT data FROM payloads JOIN headers USING (payload_id) WHERE base_offset = ? AND log_id = "
+        "(SELECT log_id FROM headers GROUP BY log_id ORDER BY log_id LIMIT 1 OFFSET ?)",
+        (base_offset, BAD),
+    ).get
+    connection.close()
+    assert isinstance(found, bytes)
+    return found
+
+
 def offsets_done(app: App, partition: int) -> list[int]:
     return sorted(offset for _, number, offset in app.done if number == partition)
 
@@ -95,3 +109,35 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(tmp_path:
             app.wait_until(lambda: offsets_done(app, BAD) == [0, 1, 4, 5, 6, 7])
             sidecar.wait_until(lambda: sidecar.is_ready)
             assert not [line for line in rota("doctor").lines if "cannot be read" in line]
+
+
+def test_with_a_dead_letter_topic_the_bytes_are_kept_there_and_the_partition_goes_on(tmp_path: Path) -> None:
+    with damaged(tmp_path) as coordinator:
+        coordinator.make_topic("dead", 1)
+        servers = f"rota://{coordinator.address}"
+        flags = (f"--topics={TOPIC}", "--commit-interval-ms=200", "--dead-letter-topic=dead")
+        sidecar = Deliverer(tmp_path, servers, GROUP, flags)
+        app = App(tmp_path, sidecar.address)
+        with delivering(sidecar), attached(app):
+            app.wait_until(lambda: [len(offsets_done(app, each)) for each in PARTITIONS] == [6, 4, 6])
+            assert offsets_done(app, BAD) == [0, 1, 4, 5]
+            ends = {(TOPIC, partition): 6 for partition in PARTITIONS}
+            sidecar.wait_until(lambda: committed(coordinator.address, GROUP) == ends)
+            assert sidecar.unready_because == ""
+        with LogReader(servers) as reader:
+            (letter,) = (record for found in reader.read("dead", 0) for record in found)
+        assert (letter.key, letter.value) == (None, payload_of(coordinator.file, 2))
+        headers = dict(letter.headers)
+        assert b"cannot be read" in (headers.pop("rota-dlq-reason") or b"")
+        assert headers == {
+            "rota-batch-base-offset": b"2",
+            "rota-batch-count": b"2",
+            "rota-batch-codec": b"0",
+            "rota-dlq-topic": TOPIC.encode(),
+            "rota-dlq-partition": b"1",
+            "rota-dlq-offset": b"2",
+            "rota-dlq-timestamp": b"%d" % AT_MS,
+            "rota-dlq-deliveries": b"0",
+            "rota-dlq-group": GROUP.encode(),
+        }
+        assert letter.timestamp_ms == AT_MS

@@ -14,7 +14,8 @@ PREFIX = "rota-dlq-"
 def letter_of(due: WriteLetter, group_id: str, repacking: Repacking) -> Letter:
     """The letter for a record. Raises MalformedPayload."""
     content = content_of(due.piece.batch)
-    place = due.piece.first - content.base_offset
+    # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
+    place = min(due.piece.first - content.base_offset, content.count - 1)
     record = part_of(repacking.columns_of(due.piece.batch), place, place + 1)
     values, keys, times, headers = record
     timestamp_ms = content.base_timestamp_ms if times is None else times[0]

@@ -9,7 +9,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.delivery import actions as do
 from rota_sidecar.delivery import events as on
 from rota_sidecar.delivery.config import CommitMode, Reset
-from rota_sidecar.ledger.batches import Ordering
+from rota_sidecar.ledger.batches import Batch, Ordering
 from rota_sidecar.ledger.rules import Backoff, Rules, Verdict
 from tests.sidecar.delivery.driven import (
     INTERVAL_MS,
@@ -205,6 +205,52 @@ def test_what_cannot_be_read_stops_its_partition_alone_until_it_is_deleted() -> 
     driven.step(on.LookedUp(driven.last(do.LookUp).request, {one(0): on.Bounds(5, 9)}))
     assert driven.last(do.Fetch).offset == 5
     assert driven.delivery.partitions[one(0)].stopped == ""
+
+
+def unreadable(driven: Driven, number: int = 0) -> on.ReadFailed:
+    """Five offsets that nobody can read, from where the partition is read."""
+    fetch = driven.fetch_of(number)
+    kept = Batch(fetch.offset, 1, 10, object(), [None])
+    poison = on.Unreadable(kept, fetch.offset + 5, "it cannot be read")
+    return on.ReadFailed(fetch.ledger, on.Trouble.CORRUPT, "stuck", poison)
+
+
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_a_batch_that_cannot_be_read_becomes_one_dead_letter_when_all_before_it_is_done(
+    ordering: Ordering,
+) -> None:
+    driven = Driven(dead_letter_topic="dead", rules=Rules(ordering=ordering)).begin(0)
+    driven.read(2, keys=[b"k", b"l"])
+    fetches = len(driven.all(do.Fetch))
+    driven.step(unreadable(driven))
+    assert not driven.all(do.WriteLetter)
+    driven.judge(0, 1)
+    (due,) = driven.all(do.WriteLetter)
+    assert (due.piece.first, due.piece.end, due.reason, due.deliveries) == (2, 3, "it cannot be read", 0)
+    driven.pass_time(INTERVAL_MS)
+    assert {offset.offset for commit in driven.all(do.Commit) for offset in commit.offsets.values()} == {0, 2}
+    driven.step(on.LetterWritten(due.letter))
+    driven.answer_commit()
+    driven.pass_time(INTERVAL_MS)
+    assert driven.last(do.Commit).offsets[one()].offset == 7
+    assert len(driven.all(do.Fetch)) > fetches
+    assert driven.last(do.Fetch).offset == 7
+    assert max(piece.end for each in driven.all(do.Deliver) for piece in each.handover.pieces) == 2
+    assert len(driven.all(do.Problem)) == 1
+
+
+def test_without_a_dead_letter_topic_a_batch_that_cannot_be_read_is_waited_for_until_one_is_named() -> None:
+    driven = Driven().begin(0)
+    driven.step(unreadable(driven))
+    assert driven.delivery.partitions[one()].stopped == "stuck"
+    driven.pass_time(60_000)
+    assert not driven.all(do.WriteLetter)
+    assert {fetch.offset for fetch in driven.all(do.Fetch)} == {0}
+    driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="dead")))
+    driven.pass_time(60_000)
+    driven.step(unreadable(driven))
+    assert driven.last(do.WriteLetter).topic == "dead"
+    assert driven.delivery.partitions[one()].stopped == ""
 
 
 def test_partitions_with_the_same_problem_are_told_together() -> None:

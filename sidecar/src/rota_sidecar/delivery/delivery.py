@@ -238,6 +238,7 @@ def _go_on_with(core: Core, place: Place, book: Book) -> None:
     elif book.is_idle and book.expired and not book.ledger.waiting:
         starting.expire(core, place, book)
     else:
+        reading.give_up_poison(core, place, book)
         reading.fetch_if_room(core, place, book)
         handing_out.queue(core, place, book)
         _say_if_stopped(core, place, book)

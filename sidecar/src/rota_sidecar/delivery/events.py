@@ -141,6 +141,8 @@ class Unreadable:
 
     batch: Batch
     next_offset: int
+    # For the dead letter.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from rota_sidecar.delivery.actions import ErrorKind
-from rota_sidecar.delivery.events import AskedOffset, Bounds
+from rota_sidecar.delivery.events import AskedOffset, Bounds, Unreadable
 from rota_sidecar.ledger.ledger import Ledger
 from rota_sidecar.ledger.marks import Point
 from rota_sidecar.ledger.rules import Rules
@@ -34,6 +34,8 @@ class Book:
         self.expired = ""
         # Why what lies at the position cannot be read by any reader: a sentence, or nothing.
         self.unreadable = ""
+        # The same as it lies there, to become a dead letter when all before it is done.
+        self.poison: Unreadable | None = None
         # The fetch under way, by its offset.
         self.fetches_at: int | None = None
         self.fetch_attempts = 0

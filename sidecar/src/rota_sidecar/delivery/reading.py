@@ -30,7 +30,9 @@ def may_read(core: Core) -> bool:
 
 def fetch_if_room(core: Core, place: Place, book: Book) -> None:
     """Read on, unless that is under way, or enough was read."""
-    if book.fetches_at is not None or book.expired or core.now_ms < book.fetch_retry_ms:
+    if book.fetches_at is not None or book.expired or book.poison is not None:
+        return
+    if core.now_ms < book.fetch_retry_ms:
         return
     if not may_read(core):
         return
@@ -77,8 +79,22 @@ def failed(core: Core, event: on.ReadFailed) -> None:
                 _react(core, place, book, event)
 
 
+def give_up_poison(core: Core, place: Place, book: Book) -> None:
+    """A batch that cannot be read becomes a dead letter, once all records before it are done."""
+    poison = book.poison
+    if poison is not None and book.ledger.first_unresolved is None:
+        book.poison, book.unreadable = None, ""
+        book.ledger.give_up(poison.batch, poison.next_offset, poison.reason, core.now_ms)
+        core.touch(place)
+
+
 def _react(core: Core, place: Place, book: Book, event: on.ReadFailed) -> None:
     match event.trouble:
+        case on.Trouble.CORRUPT if event.unreadable is not None and book.terms.rules.has_dead_letters:
+            book.poison, book.unreadable = event.unreadable, event.unreadable.reason
+            topic = core.config.dead_letter_topic
+            sentence = f"{event.unreadable.reason}: its bytes become a dead letter in {topic}, and reading goes on behind it"
+            core.complain(place, Subject.READING, sentence)
         case on.Trouble.OUT_OF_RANGE:
             book.expired = event.sentence
         case on.Trouble.OTHER_TOPIC:

@@ -5,6 +5,7 @@ Called by `rota_sidecar.delivery`, which drops it with the tenure, and with ever
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from rota_sidecar.ledger import beyond
@@ -76,6 +77,22 @@ class Ledger:
                     )
         self._shelf.add(batches, next_offset)
         self._meet_first()
+
+    def give_up(self, batch: Batch, next_offset: int, reason: str, now_ms: int) -> None:
+        """
+        Count what stands for an unreadable batch as failed for good; reading goes on at `next_offset`.
+
+        `batch` is one record, which stands for all offsets up to `next_offset`: those of them that are done already are left
+        out, and nothing is left of it when all are. Everything that was read before is done.
+        """
+        missing = self._shelf.not_done_before(batch.first, next_offset)
+        place = self._shelf.end
+        self.fetched([replace(batch, first=missing)] if missing < next_offset else [], next_offset)
+        if place < self._shelf.end and place not in self._troubles.doomed:
+            self._order.pick(self._shelf.end, 1, 1, now_ms)
+            self._order.leave(place, self._shelf.end, now_ms)
+            self._troubles.reject(place, reason)
+        self._permit.withdraw()
 
     def _meet_first(self) -> None:
         """What is known of the record at the start is of no other one: that may be gone from the log by now."""

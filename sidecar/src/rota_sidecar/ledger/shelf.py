@@ -88,6 +88,11 @@ class Shelf:
         self.end += count
         self.buffered_bytes += size
 
+    def not_done_before(self, first: int, end: int) -> int:
+        """The lowest of these offsets that no earlier tenure has done, or `end`."""
+        gaps = self._done_before.gaps(max(first, self.position), end)
+        return gaps[0].first if gaps else end
+
     def offset(self, place: int) -> int:
         """Of the record at the place; of the next one that is read, as far as that is known."""
         if place >= self.end:

@@ -119,6 +119,10 @@ class Troubles:
         self._condemn(place, trouble, reason)
         trouble.deliveries += 1
 
+    def reject(self, place: int, reason: str) -> None:
+        """The application could never be given it."""
+        self._condemn(place, self._all.setdefault(place, Trouble()), reason)
+
     def _suspect(self, place: int, trouble: Trouble) -> None:
         if trouble.charges and trouble.failed > self._rules.retries:
             self.loners.add(place)

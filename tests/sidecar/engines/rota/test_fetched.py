@@ -125,7 +125,14 @@ def test_batches_before_one_that_cannot_be_read_come_first(
     assert failed.unreadable is not None
     kept = content_of(failed.unreadable.batch)
     assert (kept.base_offset, kept.count, failed.unreadable.next_offset) == (13, 1, behind)
-    assert columns_in(kept).values == [bad.payload]
+    columns = columns_in(kept)
+    assert columns.values == [bad.payload]
+    assert columns.headers is not None
+    assert dict(columns.headers[0]) == {
+        "rota-batch-base-offset": b"13",
+        "rota-batch-count": b"%d" % bad.count,
+        "rota-batch-codec": b"%d" % bad.codec,
+    }
 
 
 def test_a_batch_that_is_damaged_in_the_logs_file_is_named_with_what_is_left_of_it() -> None:

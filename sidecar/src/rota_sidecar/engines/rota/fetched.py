@@ -94,19 +94,26 @@ def _corrupt(part: Part, wanted: Wanted, found: log_pb2.RecordBatch | None, why:
         f"get past it with `rota topics delete-records {part.topic} --partition {part.index} --before {after}`, which "
         "deletes all records before that offset"
     )
-    unreadable = None if found is None else Unreadable(raw_batch(found, wanted.offset), after)
+    reason = f"the batch at offset {wanted.offset} cannot be read ({why})"
+    unreadable = None if found is None else Unreadable(raw_batch(found, wanted.offset), after, reason)
     return ReadFailed(wanted.ledger, Trouble.CORRUPT, sentence, unreadable)
 
 
 def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
-    """One record at the offset, whose value is the payload as it lies in the log."""
+    """One record at the offset, whose value is the payload as it lies in the log; headers say what it was to be."""
+    headers = [
+        ("rota-batch-base-offset", b"%d" % found.base_offset),
+        ("rota-batch-count", b"%d" % found.count),
+        ("rota-batch-codec", b"%d" % found.codec),
+    ]
+    columns = Columns(values=[found.payload], headers=[headers])
     content = log_pb2.RecordBatch(
         base_offset=offset,
         base_timestamp_ms=found.base_timestamp_ms,
         max_timestamp_ms=found.base_timestamp_ms,
         count=1,
         codec=CODEC,
-        payload=pack(Columns(values=[found.payload]), 1, found.base_timestamp_ms),
+        payload=pack(columns, 1, found.base_timestamp_ms),
         producer_id=-1,
     )
     return Batch(offset, 1, len(content.payload), content, [None])

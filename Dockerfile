@@ -5,14 +5,23 @@ ARG BASE=python:3.11-slim
 # A stage of its own: sources, build back-end and pip's settings stay out of the image.
 FROM ${BASE} AS build
 ARG PART
-COPY constraints.txt /src/
-# The versions that were tested, for what is installed and, in pip of either generation, for what builds it.
-ENV PIP_CONSTRAINT=/src/constraints.txt PIP_BUILD_CONSTRAINT=/src/constraints.txt
+COPY constraints.txt scripts/pins.py /src/
 COPY proto /src/proto
+COPY sdk /src/sdk
 COPY ${PART} /src/${PART}
+WORKDIR /src
+# Dependencies by hash, for what is installed and for what builds it; Rota's own parts from here, and from no index. The
+# command line is an application of the SDK; the other parts share proto alone.
 RUN : "${PART:?say which part: docker build --build-arg PART=sidecar .}" \
-    && python3 -m venv /opt/rota \
-    && /opt/rota/bin/pip install --no-cache-dir /src/proto "/src/${PART}"
+    && own="proto" && if [ "$PART" = cli ]; then own="proto sdk"; fi \
+    && python3 -m venv /opt/build && python3 -m venv /opt/rota \
+    && python3 pins.py select build > build.txt && python3 pins.py select "$PART" > part.txt \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes --no-deps -r build.txt \
+    && /opt/rota/bin/pip install --no-cache-dir --require-hashes --no-deps -r part.txt \
+    && for part in $own "$PART"; do \
+        /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels "./$part" || exit 1; \
+    done \
+    && /opt/rota/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
 
 FROM ${BASE}
 ARG PART

@@ -10,7 +10,7 @@ ROUNDS ?= 20
 
 BIN := $(VENV)/bin
 SOURCES := $(wildcard */src)
-PINNED := constraints.txt pyproject.toml scripts/setup $(wildcard */pyproject.toml)
+PINNED := constraints.txt pyproject.toml scripts/setup scripts/pins.py $(wildcard */pyproject.toml)
 space := $(subst ,, )
 # The checkout that make runs in is the one that is looked at, also when VENV belongs to another one.
 export PYTHONPATH := $(subst $(space),:,$(abspath $(SOURCES)))
@@ -40,9 +40,9 @@ demo: $(VENV)/.demo ## Run the orders example, and say what to try; DEMO_SECONDS
 
 # In order of their speed, so that what is wrong shows soon.
 .PHONY: check
-check: shape lint protos resources imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
+check: shape lint protos resources licences imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
 
-.PHONY: lint shape protos resources imports types
+.PHONY: lint shape protos resources licences imports types
 lint: $(VENV)/.all
 	@$(BIN)/ruff check --quiet . || { echo "lint: see above; 'make format' mends what can be mended by itself" >&2; exit 1; }
 	@$(BIN)/ruff format --quiet --check . || { echo "lint: files are not formatted; run 'make format'" >&2; exit 1; }
@@ -57,6 +57,8 @@ protos: $(VENV)/.all
 	@echo "protos: ok"
 resources: $(VENV)/.all
 	@$(BIN)/python scripts/generate_crds.py --check
+licences: $(VENV)/.all
+	@$(BIN)/python -m scripts.generate_licences --check
 imports: $(VENV)/.all
 	@$(BIN)/lint-imports --no-cache --no-logo || { echo "imports: each broken contract above is named after its remedy" >&2; exit 1; }
 types: $(VENV)/.all
@@ -89,9 +91,8 @@ bench: $(VENV)/.all ## Measure each claim beside its peer; ARGUMENTS=--record ke
 	@for script in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) $(ARGUMENTS); done
 
 .PHONY: pins
-pins: ## Write constraints.txt anew, with the newest versions (needs uv)
-	@uv lock --quiet --upgrade
-	@uv export --quiet --all-groups --no-hashes --no-annotate --no-header --no-emit-workspace > constraints.txt
+pins: ## Write constraints.txt anew, with the newest versions and their hashes (needs uv)
+	@$(PYTHON) scripts/pins.py write
 
 .PHONY: clean
 clean: ## Remove what was made in this checkout (what tests keep outside of it: docs/testing.md)

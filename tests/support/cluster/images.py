@@ -74,8 +74,10 @@ def pause(reaper: Path) -> Image:
 def part(name: str) -> Image:
     """One of Rota's own images, from the Dockerfile that users build: `part("sidecar")`."""
     below = base()
-    sources = [CHECKOUT / "Dockerfile", CHECKOUT / ".dockerignore", CHECKOUT / "constraints.txt",
-               *_sources(CHECKOUT / "proto"), *_sources(CHECKOUT / name)]  # fmt: skip
+    files = ("Dockerfile", ".dockerignore", "constraints.txt", "scripts/pins.py")
+    folders = ("proto", "sdk", name)
+    sources = [CHECKOUT / file for file in files]
+    sources += [source for folder in folders for source in _sources(CHECKOUT / folder)]
     key = cache.key_of(below.name, *[str(source.relative_to(CHECKOUT)) for source in sources], *sources)
 
     def build(tag: str, folder: Path, archive: Path) -> None:

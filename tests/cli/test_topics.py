@@ -65,6 +65,19 @@ def test_deleting_is_to_be_meant_and_deletes_all_or_nothing(rota: Rota, name: st
         assert [batch.values for batch in reader.read(name, 0)] == [[b"x"]]
 
 
+def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, name: str) -> None:
+    rota("topics", "create", name, "-p", "2")
+    rota("produce", name, "--partition", "1", given="a\nb\nc\n")
+    before = ("topics", "delete-records", name, "--partition", "1", "--before")
+    assert f"offsets 0 to 1 of {name}[1] would be gone" in rota(*before, "2").sentence
+    assert f"{name}[1] ends at offset 3" in rota(*before, "4", "--yes").sentence
+    missing = rota("topics", "delete-records", name, "--partition", "2", "--before", "1", "--yes")
+    assert "has 2 partitions, and no partition 2" in missing.sentence
+    for _ in range(2):
+        assert rota(*before, "2", "--yes").lines == [f"{name}[1] begins at offset 2"]
+    assert rota("consume", name, "--from-beginning", "--value-only").lines == ["c"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -36,6 +36,19 @@ def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, unique_name: s
     assert rota("topics", "delete", unique_name, "--yes").lines == [f"deleted {unique_name}"]
 
 
+def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, unique_name: str) -> None:
+    rota("topics", "create", unique_name, "-p", "2")
+    rota("produce", unique_name, "--partition", "1", given="a\nb\nc\n")
+    before = ("topics", "delete-records", unique_name, "--partition", "1", "--before")
+    assert f"offsets 0 to 1 of {unique_name}[1] would be gone" in rota(*before, "2").sentence
+    assert f"{unique_name}[1] ends at offset 3" in rota(*before, "4", "--yes").sentence
+    missing = rota("topics", "delete-records", unique_name, "--partition", "2", "--before", "1", "--yes")
+    assert "has 2 partitions, and no partition 2" in missing.sentence
+    for _ in range(2):
+        assert rota(*before, "2", "--yes").lines == [f"{unique_name}[1] begins at offset 2"]
+    assert rota("consume", unique_name, "--from-beginning", "--value-only").lines == ["c"]
+
+
 def test_what_is_produced_is_consumed_up_to_the_end(rota: Rota, kafka: Kafka, unique_name: str) -> None:
     kafka.create_topic(unique_name, partitions=2)
     assert rota("produce", unique_name, "--key-separator", ":", given="a:1\nb:2\nc:3\n").code == 0

@@ -76,6 +76,40 @@ def test_records_come_in_order_with_all_that_belongs_to_them(kafka: Kafka, topic
     tell(kafka, story, Manner("any-group", read_committed=True, with_keys=True))
 
 
+def damage(kafka: Kafka, topic: str, number: int, value: bytes) -> None:
+    """Change a byte of a record where the broker keeps it, as its disk would."""
+    (segment,) = (kafka.broker(1).data / f"{topic}-{number}").glob("*.log")
+    with segment.open("r+b") as file:
+        at = file.read().index(value)
+        file.seek(at)
+        file.write(b"?")
+
+
+def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(
+    kafka: Kafka, topic: str, writer: Writer
+) -> None:
+    for value in (b"before", b"damaged", b"behind"):
+        writer.write(value)
+        writer.write(value, partition=1)
+    damage(kafka, topic, 0, b"damaged")
+
+    async def story(reader: Reader) -> None:
+        bad, good = Partition(topic, 0), Partition(topic, 1)
+        ledger = reader.open()
+        assert (await reader.read_to(bad, 1, ledger=ledger)).values == [b"before"]
+        for _ in range(2):
+            failed = await reader.failure(bad, 1, ledger=ledger)
+            assert failed.trouble is Trouble.CORRUPT
+            assert "the batch at offset 1 cannot be read" in failed.sentence
+            assert f"`rota topics delete-records {topic} --partition 0 --before OFFSET`" in failed.sentence
+        assert (await reader.read_to(good, 3)).values == [b"before", b"damaged", b"behind"]
+        await asyncio.to_thread(delete_records, kafka, topic, 2)
+        assert (await reader.failure(bad, 1, ledger=ledger)).trouble is Trouble.OUT_OF_RANGE
+        assert (await reader.read_to(bad, 3, offset=2)).values == [b"behind"]
+
+    tell(kafka, story)
+
+
 def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(
     kafka: Kafka, topic: str, writer: Writer
 ) -> None:

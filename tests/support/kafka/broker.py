@@ -52,6 +52,11 @@ class Broker:
         """What it wrote, over all its starts."""
         return self._layout.logs / f"node-{self.number}.log"
 
+    @property
+    def data(self) -> Path:
+        """What it keeps: a folder for each partition."""
+        return self._layout.data(self.number)
+
     def begin_start(self) -> None:
         """Start it on the data it has; returns at once, for a cluster's nodes become ready together or not at all."""
         options = (*OPTIONS, self._java_option, "-cp", f"{fetched()}/*")

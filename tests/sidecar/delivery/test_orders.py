@@ -235,6 +235,16 @@ def test_for_who_reads_by_itself_nothing_is_read_and_what_it_reports_is_committe
     assert driven.all(do.Fetch) == []
 
 
+def test_the_position_is_that_of_the_first_record_without_a_verdict_while_records_are_on_their_way() -> None:
+    driven = Driven().begin(0, offset=3)
+    assert len(delivered(driven.read(2))) > 0
+    assert driven.delivery.positions == {one(): 3}
+    driven.judge(3, 3)
+    assert driven.delivery.positions == {one(): 4}
+    driven.judge(4, 4)
+    assert driven.delivery.positions == {one(): 5}
+
+
 def test_a_report_of_another_tenure_or_of_less_changes_nothing() -> None:
     driven = reads_itself()
     report(driven, 50)

@@ -72,7 +72,7 @@ class Asking:
         await self._ask("Resume", pb.ResumeRequest(partitions=words.partitions(partitions)), within_s)
 
     async def positions(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
-        """The next offset that each hands out, where that is known yet."""
+        """Fetch the offset of the first record of each without a verdict, where that is known yet."""
         response: pb.PositionResponse = await self._ask(
             "Position", pb.PositionRequest(partitions=words.partitions(partitions)), within_s
         )

@@ -104,10 +104,10 @@ def _held(sidecar: "MemorySidecar", partitions: Iterable[pb.TopicPartition]) -> 
 
 
 def position(sidecar: "MemorySidecar", request: pb.PositionRequest) -> pb.PositionResponse:
-    """The next offset that is handed out."""
+    """The offset of the first record without a verdict: those that were dispatched may still be on their way."""
     return pb.PositionResponse(
         offsets=[
-            pb.PartitionOffset(partition=each, offset=held.handed)
+            pb.PartitionOffset(partition=each, offset=held.position)
             for each in request.partitions
             if (held := sidecar.held.get(_place(each))) is not None
         ]

@@ -109,7 +109,7 @@ class Calls:
     # -------------------------------------------------------------------------------------------- what is known here
 
     def position(self, request: pb.PositionRequest) -> pb.PositionResponse:
-        """The next offset that each hands out; -1 without an error: not known yet."""
+        """The offset of the first record of each without a verdict; -1 without an error: not known yet."""
         held, positions = self._deliveries.held, self._deliveries.positions
         return pb.PositionResponse(
             offsets=[

@@ -16,6 +16,7 @@ from rota_sidecar.delivery.partition import (
     Subject,
 )
 from rota_sidecar.ledger.batches import Batch
+from rota_sidecar.ledger.ledger import Ledger
 from rota_sidecar.member.partitions import Partition, Tenure
 
 
@@ -47,12 +48,21 @@ def paused(core: Core) -> frozenset[Partition]:
 
 
 def positions(core: Core) -> Mapping[Partition, int]:
-    """The next offset of each that is handed out; of who reads by itself, the next that is not done."""
+    """
+    The next offset that an application returns which has returned none yet: of the first record without a verdict.
+
+    Records that were dispatched may still be on their way to it, behind the answer that has this position.
+    """
     return {
-        partition: position
+        partition: _undone(place.book.ledger)
         for partition, place in core.places.items()
-        if (position := _position(place)) is not None
+        if place.book is not None
     }
+
+
+def _undone(ledger: Ledger) -> int:
+    unresolved = ledger.first_unresolved
+    return ledger.handed if unresolved is None else min(unresolved[1], ledger.handed)
 
 
 def _position(place: Place) -> int | None:

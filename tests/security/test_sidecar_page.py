@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
+from rota_sidecar.application.listening import listen_on_socket
 from rota_sidecar.health import CONNECTIONS_MAX, HealthServer, is_this_machine, parsed, probes, refusal
 from rota_sidecar.private_socket import PRIVATE, PRIVATE_FOLDER
+from rota_sidecar.state_file import Owner, StateFile
 
 PATHS = probes(lambda: "")
 WITHIN_S = 60
@@ -104,6 +107,37 @@ def test_the_page_is_for_reading(method: str) -> None:
         refused = refusal(request, PATHS, is_private=True)
         assert refused is not None
         assert refused.status == 405
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o177])
+def test_the_application_s_socket_is_for_this_user_alone_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    path = tmp_path / "run" / "rota" / "app.sock"
+
+    async def story() -> None:
+        server = grpc.aio.server()
+        before = os.umask(mask)
+        try:
+            listen_on_socket(server, path)
+        finally:
+            assert os.umask(before) == mask
+        assert stat.S_IMODE(path.stat().st_mode) == PRIVATE
+        await server.stop(None)
+
+    asyncio.run(story())
+    for folder in (path.parent, path.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == PRIVATE_FOLDER
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o177])
+def test_no_parent_of_the_state_folder_is_open_to_others(tmp_path: Path, mask: int) -> None:
+    folder = tmp_path / "state" / "orders-0"
+    before = os.umask(mask)
+    try:
+        StateFile(folder, Owner("billing", "")).close()
+    finally:
+        os.umask(before)
+    for each in (folder, folder.parent):
+        assert stat.S_IMODE(each.stat().st_mode) == PRIVATE_FOLDER
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o177])

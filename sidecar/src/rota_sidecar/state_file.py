@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rota_sidecar.member.identity import NO_GENERATION, Remembered, Wanted
+from rota_sidecar.private_socket import private
 
 FILE = "member.json"
 LOCK = "member.lock"
@@ -134,7 +135,9 @@ class StateFile:
 def _locked(folder: Path) -> int:
     """The lock on the folder, which is made if need be. Raises StateFileError."""
     try:
-        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        # `mode` does not apply to the parents that are made as well: the mask does.
+        with private():
+            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     except OSError as error:
         unusable = f"--state-folder {folder} cannot be used ({error.strerror})"

@@ -104,7 +104,7 @@ class Member:
 
     def leave(self) -> None:
         """As Kubernetes ends a pod: it drains, then its application ends, then the sidecar."""
-        status, said = self.sidecar.drain()
+        status, said = self.sidecar.drain("for_ms=3600000")
         assert (status, said) == (HTTPStatus.OK, "drained")
         self._ended()
         assert self.app.terminate() == 0

@@ -8,7 +8,6 @@ two processes, and no member is put out.
 
 import asyncio
 import random
-import signal
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.conformance.members import TOPIC, Member, fetch, new_group
 from tests.conformance.server import channel_to
 from tests.coordinator.callers import call
 from tests.coordinator.fleet import Access, Fleet, RoutingDriver, until
-from tests.coordinator.watched import SCENES, Watched, notices, said
+from tests.coordinator.watched import SCENES, Watched, kill_at
 from tests.support.certificates import Authority
 from tests.support.coordinator import Coordinator
 
@@ -147,16 +146,7 @@ class Kills:
         """Kill the process while it is held at a failpoint of a rebalance."""
         group = await self._group_of(victim)
         newcomer = self._member(group.name)
-        notices_before = notices(group, victim.address)
-        victim.signal(signal.SIGUSR1)
-        await until(lambda: said(victim.has_said, "failpoints armed"))
-        calls = await SCENES[place].reach(group, newcomer)
-        await until(lambda: said(victim.has_said, f"failpoint {place} reached"))
-        if place == failpoints.SOME_TOLD:
-            await until(lambda: said(lambda _: notices(group, victim.address) == notices_before + 1, ""))
-        victim.kill()
-        for each in calls:
-            each.future.cancel()  # type: ignore[attr-defined]
+        await kill_at(place, victim, group, newcomer)
         restart = asyncio.create_task(self._start(victim, following))
         if len(self.fleet.members) == 1:
             await restart

@@ -12,7 +12,7 @@ from rota_coordinator import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import Member, answer, fetch, new_group
 from tests.coordinator.fleet import Fleet, RoutingDriver, until
-from tests.coordinator.watched import SCENES, Watched, notices, said, served_by
+from tests.coordinator.watched import SCENES, Watched, kill_at, served_by
 from tests.support.postgres.fixtures import StartPostgres
 
 pytestmark = [pytest.mark.process, pytest.mark.alone]
@@ -53,17 +53,7 @@ def test_an_owner_that_dies_at_any_point_of_a_rebalance_loses_nothing(fleet: Fle
         victim = fleet.members["a"]
         group = await served_by(groups, victim.address)
         newcomer = Member(group.driver, group.name, session_ms=SESSION_MS)
-        told_before = notices(group, victim.address)
-        victim.signal(signal.SIGUSR1)
-        await until(lambda: said(victim.has_said, "failpoints armed"))
-        calls = await SCENES[failpoint].reach(group, newcomer)
-        await until(lambda: said(victim.has_said, f"failpoint {failpoint} reached"))
-        if failpoint == failpoints.SOME_TOLD:
-            await until(lambda: said(lambda _: notices(group, victim.address) == told_before + 1, ""))
-        victim.kill()
-        # What was under way goes on at the next owner: a join begins anew, a sync is answered or asked again.
-        for call in calls:
-            call.future.cancel()  # type: ignore[attr-defined]
+        await kill_at(failpoint, victim, group, newcomer)
         others = [each for each in groups if each is not group]
         await asyncio.gather(*(each.goes_on() for each in others))
         assert await fetch(group.driver, group.name, 0) == {0: group.committed}

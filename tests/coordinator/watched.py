@@ -1,6 +1,7 @@
 """Groups that coordinators are killed under: their members, what was acknowledged to them, and each place to die at."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -9,7 +10,8 @@ from rota_coordinator import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import Call
 from tests.conformance.members import Member, answer, assignment, fetch, form, settle
-from tests.coordinator.fleet import RoutingDriver
+from tests.coordinator.fleet import RoutingDriver, until
+from tests.support.coordinator import Coordinator
 
 
 @dataclass(slots=True)
@@ -127,3 +129,21 @@ SCENES = {
 
 async def said(has_said: Callable[[str], bool], text: str) -> bool:
     return has_said(text)
+
+
+async def kill_at(failpoint: str, victim: Coordinator, group: Watched, newcomer: Member) -> None:
+    """
+    Kill the group's owner while it is held at the failpoint of a rebalance that the newcomer causes.
+
+    What was under way goes on at the next owner: a join begins anew, a sync is answered or asked again.
+    """
+    notices_before = notices(group, victim.address)
+    victim.signal(signal.SIGUSR1)
+    await until(lambda: said(victim.has_said, "failpoints armed"))
+    calls = await SCENES[failpoint].reach(group, newcomer)
+    await until(lambda: said(victim.has_said, f"failpoint {failpoint} reached"))
+    if failpoint == failpoints.SOME_TOLD:
+        await until(lambda: said(lambda _: notices(group, victim.address) == notices_before + 1, ""))
+    victim.kill()
+    for each in calls:
+        each.future.cancel()  # type: ignore[attr-defined]

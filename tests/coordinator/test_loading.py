@@ -1,7 +1,7 @@
 """Requests to a coordinator that is still loading: a slot of its groups, or the embedded log."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -99,6 +99,9 @@ class Unread(Memory):
         await self.readable.wait()
         for nothing in list[Sequence[tuple[int, Header]]]():
             yield nothing
+
+    async def sizes(self) -> Mapping[int, int]:
+        return {}
 
     @override
     async def close(self) -> None:

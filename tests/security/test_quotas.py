@@ -1,6 +1,7 @@
 """A principal uses no more of the coordinator than its quota, whatever it sends, and the refusal says how to raise it."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import grpc
 import grpc.aio
 import pytest
 
+from rota import Credentials, Producer, Topics, errors
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from tests.cli.command import Rota
 from tests.conformance.members import subscription
 from tests.coordinator.callers import call, channel, run
 from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.process
 MIB = 1024 * 1024
@@ -22,7 +26,9 @@ AT_ONCE = 4
 LARGE = subscription(user_data=bytes(39 * MIB // 10))
 TOKENS = """\
 flood plain:flood-token topics:* *
+small plain:small-token topics:* quota:topics=2,partitions=3 quota:log-bytes=100000
 """
+WITHIN_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +87,55 @@ def test_large_joins_in_many_groups_do_not_fill_the_memory(coordinator: Coordina
     assert "bytes of group metadata and assignments" in said
     assert "its quota is 67108864" in said
     assert "--quota-group-bytes, or for this principal with quota:group-bytes=N in the tokens file" in said
+
+
+@pytest.fixture
+def small(coordinator: Coordinator, tmp_path: Path) -> Credentials:
+    """The token of a principal with little room."""
+    token = tmp_path / "token"
+    token.write_text("small-token")
+    token.chmod(0o600)
+    return Credentials(token_file=token)
+
+
+def test_topics_partitions_and_records_beyond_a_quota_are_refused_in_its_words(
+    coordinator: Coordinator, small: Credentials, tmp_path: Path
+) -> None:
+    servers = f"rota://{coordinator.address}"
+    command = Rota(servers, tmp_path)
+    token = f"--token-file={small.token_file}"
+    for name in ("small-0", "small-1"):
+        assert command("topics", "create", name, token).code == 0
+    refused = command("topics", "create", "small-2", token)
+    assert refused.code != 0
+    assert "principal small has 2 topics and would have 3, its quota is 2" in refused.errors
+    assert "--quota-topics" in refused.errors
+
+    with Topics(servers, credentials=small) as topics:
+        with pytest.raises(
+            errors.PolicyViolation, match=r"small-0: principal small has 2 partitions .* 4, its quota is 3"
+        ):
+            topics.add_partitions({"small-0": 3})
+        topics.add_partitions({"small-0": 2})
+
+    value = os.urandom(40_000)
+    with Producer(servers, credentials=small) as producer:
+        for _ in range(2):
+            producer.send("small-0", value, partition=0).result(WITHIN_S)
+        with pytest.raises(
+            errors.PolicyViolation,
+            match=r"small-1\[0\]: principal small has .* bytes of the log .*--quota-log-bytes",
+        ):
+            producer.send("small-1", value, partition=0).result(WITHIN_S)
+    # What retention deletes is free again, and so is a deleted topic.
+    assert command("topics", "delete", "small-0", "--yes", token).code == 0
+    with Producer(servers, credentials=small) as producer:
+
+        def appended() -> bool:
+            try:
+                producer.send("small-1", value, partition=0).result(WITHIN_S)
+            except errors.PolicyViolation:
+                return False
+            return True
+
+        wait_for("room for a record", appended, within_s=WITHIN_S)

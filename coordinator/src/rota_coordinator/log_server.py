@@ -9,10 +9,12 @@ from typing_extensions import override
 
 from rota_coordinator.fetches import Fetches
 from rota_coordinator.instants import WallMs
+from rota_coordinator.log.administration import Creator
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
 from rota_coordinator.lookups import Lookups
 from rota_coordinator.overload import Refusal
+from rota_coordinator.quotas import Budget
 from rota_coordinator.security.door import Caller, Door
 from rota_coordinator.security.policy import TopicAction
 from rota_coordinator.security.topics import screened
@@ -42,8 +44,10 @@ class LogServer(pb_grpc.LogServicer):
         self, request: pb.CreateTopicsRequest, context: Context
     ) -> pb.CreateTopicsResponse:
         fresh = self._log.shell.fresh
-        return await self._about_topics(
-            request, context, lambda log, asked, effects: log.create_topics(asked, fresh, effects)
+        caller = self._door.caller()
+        creator = Creator(caller.principal.name, self._budget().take)
+        return await self._screened(
+            caller, request, lambda log, asked, effects: log.create_topics(asked, fresh, effects, creator)
         )
 
     @override
@@ -59,7 +63,9 @@ class LogServer(pb_grpc.LogServicer):
         self, request: pb.CreatePartitionsRequest, context: Context
     ) -> pb.CreatePartitionsResponse:
         return await self._about_topics(
-            request, context, lambda log, asked, effects: log.create_partitions(asked, effects)
+            request,
+            context,
+            lambda log, asked, effects: log.create_partitions(asked, effects, self._budget().take),
         )
 
     @override
@@ -88,11 +94,12 @@ class LogServer(pb_grpc.LogServicer):
 
     async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         now_ms = self._log.shell.now_ms()
+        take = self._budget().take
 
         def decide(log: Log, effects: Effects) -> pb.ProduceResponse:
             return pb.ProduceResponse(
                 partitions=[
-                    log.append(partition, request.transactional_id, now_ms, effects)
+                    log.append(partition, request.transactional_id, now_ms, effects, take)
                     for partition in request.partitions
                 ]
             )
@@ -152,6 +159,10 @@ class LogServer(pb_grpc.LogServicer):
         caller = self._door.caller()
         act = self._log.delete_records
         return await screened(request, caller.may_topic, act)
+
+    def _budget(self) -> Budget:
+        """What the parts of one request may use, all together."""
+        return Budget(self._log.shell.quotas)
 
     def _transaction_error(self, caller: Caller, transactional_id: str) -> codes.ErrorCode.ValueType:
         """Why a transaction of this id cannot begin or end now; NONE if it can. Without an id there is none."""

@@ -72,7 +72,7 @@ async def serve(options: argparse.Namespace) -> None:
         voice = Voice(journal.warn, sessions.go_away)
         service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
     if rows is not None:
-        service.keep_topics(log_shell(rows, clocks, journal))
+        service.keep_topics(log_shell(rows, clocks, journal, shell.quotas))
     server = make_server(door := security.door(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
@@ -117,10 +117,12 @@ async def until_stopped(stopped: "asyncio.Task[bool]", tending: "Sequence[asynci
         task.cancel()
 
 
-def log_shell(rows: LogStore, clocks: Clocks, journal: Journal) -> LogShell:
+def log_shell(rows: LogStore, clocks: Clocks, journal: Journal, quotas: Quotas) -> LogShell:
     """What the embedded log needs of the process."""
     fresh = lambda: uuid.uuid4().bytes
-    return LogShell(rows, LogConfig(), clocks.wall_ms, fresh, journal.warn, journal.broke, clocks.wall)
+    return LogShell(
+        rows, LogConfig(), clocks.wall_ms, fresh, journal.warn, journal.broke, clocks.wall, quotas
+    )
 
 
 def spare_the_collector() -> None:

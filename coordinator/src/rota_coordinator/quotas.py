@@ -1,11 +1,13 @@
 """
 Quotas per principal: how much of the coordinator each may use, and how much each uses now.
 
-The creator of a group is charged for it, with its members and what they send. The slots report the size of each group after each
-decision; the service asks before a request is decided whether what it adds still fits. Pure: counts in, a sentence out.
+The creator of a group or topic is charged for it, with its members and what they send, or its partitions and their records. The
+slots and the embedded log report the size of each group and partition after each decision; the service, and the log's decisions,
+ask whether what a request adds still fits. Pure: counts in, a sentence out.
 """
 
 from collections.abc import Callable, Hashable
+from operator import add, sub
 from typing import NamedTuple
 
 UNLIMITED = -1
@@ -20,14 +22,18 @@ class Usage(NamedTuple):
     members: int = 0
     # Of the metadata that members offer, and of what is written of their groups: metadata and assignments.
     group_bytes: int = 0
+    topics: int = 0
+    partitions: int = 0
+    # Of rows of the embedded log, see `stored_bytes`.
+    log_bytes: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
-        return Usage(*(mine + others for mine, others in zip(self, other, strict=True)))
+        return Usage._make(map(add, self, other))
 
     def minus(self, other: "Usage") -> "Usage":
         """What is left without the other."""
-        return Usage(*(mine - others for mine, others in zip(self, other, strict=True)))
+        return Usage._make(map(sub, self, other))
 
 
 class Quota(NamedTuple):
@@ -36,6 +42,9 @@ class Quota(NamedTuple):
     groups: int = 2_000
     members: int = 20_000
     group_bytes: int = 64 * MIB
+    topics: int = 2_000
+    partitions: int = 20_000
+    log_bytes: int = 64 * 1024 * MIB
 
 
 NOTHING = Usage()
@@ -44,6 +53,9 @@ QUOTAS: dict[str, tuple[str, str]] = {
     "groups": ("groups", "groups"),
     "members": ("members", "group members"),
     "group_bytes": ("group-bytes", "bytes of group metadata and assignments"),
+    "topics": ("topics", "topics"),
+    "partitions": ("partitions", "partitions"),
+    "log_bytes": ("log-bytes", "bytes of the log"),
 }
 
 
@@ -84,12 +96,15 @@ class Quotas:
 
     def charge(self, key: Hashable, principal: str, usage: Usage) -> None:
         """Charge the principal for something, in place of what was charged for it before."""
-        charge = Charge(principal, usage)
-        if self._charges.get(key) == charge:
+        before = self._charges.get(key)
+        if before is not None and before.principal == principal:
+            if before.usage != usage:
+                self._charges[key] = Charge(principal, usage)
+                self._used[principal] = self._used[principal].plus(usage.minus(before.usage))
             return
         self.discharge(key)
         if principal:
-            self._charges[key] = charge
+            self._charges[key] = Charge(principal, usage)
             self._used[principal] = self.used(principal).plus(usage)
 
     def discharge(self, key: Hashable) -> None:
@@ -105,6 +120,32 @@ class Quotas:
 
     def refusal(self, principal: str, more: Usage) -> str:
         """Why the principal may not use that much more; empty when it may."""
-        if not principal or max(more) <= 0:
+        if not principal:
             return ""
         return exceeded(principal, self._quota_of(principal), self.used(principal), more)
+
+
+# Uses more of a principal's quota; the sentence with which that is refused, empty when it is not.
+Take = Callable[[str, Usage], str]
+
+
+def take_anything(principal: str, more: Usage) -> str:
+    """Refuses nothing: for what has no quotas."""
+    return ""
+
+
+class Budget:
+    """Adds up what the parts of one request use before they are charged, and refuses those that exceed a quota."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._taken: dict[str, Usage] = {}
+
+    def take(self, principal: str, more: Usage) -> str:
+        """Use so much more; what is refused is not counted. See `Take`."""
+        before = self._taken.get(principal)
+        together = more if before is None else before.plus(more)
+        refusal = self._quotas.refusal(principal, together)
+        if not refusal:
+            self._taken[principal] = together
+        return refusal

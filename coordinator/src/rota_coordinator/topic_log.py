@@ -19,8 +19,10 @@ from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.log import Log
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.log.retention import new_start
+from rota_coordinator.log_charges import LogCharges
 from rota_coordinator.overload import Refusal
 from rota_coordinator.ownership import Complaints
+from rota_coordinator.quotas import Quotas
 from rota_coordinator.slot import Slot, SlotState
 from rota_coordinator.store.port import LOG_SLOT, LogStore, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -61,6 +63,7 @@ class LogShell:
     broken: Callable[[Exception], None]  # the core met what nobody thought of
     # As far ahead as at the last call of `now_ms`.
     wall: WallClock = field(default_factory=WallClock)
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 @dataclass(slots=True)
@@ -81,10 +84,12 @@ class TopicLog:
     _length_max: int = COMPACT_ABOVE
     _life: int = 0
     _complaints: Complaints = field(init=False)
+    _charges: LogCharges = field(init=False)
 
     def __post_init__(self) -> None:
         self.core = Log(self.shell.config, self.shell.wall)
         self._complaints = Complaints(self.shell.report)
+        self._charges = LogCharges(self.shell.quotas)
 
     async def start(self) -> None:
         """Own the log, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
@@ -102,6 +107,7 @@ class TopicLog:
                 for log_id, header in headers:
                     core.replay_batch(log_id, header)
                     ends.setdefault(log_id, header.next_offset)
+            sizes = await store.sizes()
         except StoreError:
             if life == self._life:
                 self.state = SlotState.DOWN
@@ -110,6 +116,7 @@ class TopicLog:
             return
         core.loaded(self.shell.now_ms())
         self.epoch, self.core, self.state = epoch, core, SlotState.READY
+        self._charges.load(core.topics(), sizes)
         self._measure(len(records))
         self._schedule()
         self._sweep(ends)
@@ -148,6 +155,7 @@ class TopicLog:
         self.state = SlotState.DOWN
         self._life += 1
         self._tail = None
+        self._charges.clear()
         if self._timer is not None:
             self._timer.cancel()
         for events in self._news.values():
@@ -229,6 +237,7 @@ class TopicLog:
         if records or effects.rows or effects.endings:
             self._tail = self._put(records, effects, flush=flush)
             self._tail.add_done_callback(partial(self._written, self._life, effects))
+        self._charge(effects)
         for log_id in effects.dropped:
             self._drop_rows(log_id, None)
         if records:
@@ -236,6 +245,18 @@ class TopicLog:
             self._length += len(records)
         if self._length > self._length_max:
             self._compact()
+
+    def _charge(self, effects: Effects) -> None:
+        """Charge the creators of topics for what is decided."""
+        for event in effects.events:
+            if event.HasField("topic_made"):
+                topic = self.core.topic(event.topic_made.name)
+                assert topic is not None, "a request creates a topic or deletes it"
+                self._charges.made(topic, {})
+            elif event.HasField("topic_gone"):
+                self._charges.gone(event.topic_gone.name)
+        self._charges.dropping(effects.dropped)
+        self._charges.appended(effects.rows)
 
     def _put(self, records: Sequence[Record], effects: Effects, *, flush: bool) -> "asyncio.Future[None]":
         """Have all of it written together; done when it is."""
@@ -282,8 +303,14 @@ class TopicLog:
     def _drop_rows(self, log_id: int, before_offset: int | None) -> None:
         dropped = self.shell.store.drop_rows(log_id, before_offset)
         dropped.add_done_callback(self._dropped)
+        dropped.add_done_callback(partial(self._freed, self._life, log_id))
 
-    def _dropped(self, work: "asyncio.Future[None]") -> None:
+    def _freed(self, life: int, log_id: int, work: "asyncio.Future[int]") -> None:
+        """Rows are out of the file; what was under way when the log was read anew counts until it is read again."""
+        if life == self._life and not work.cancelled() and work.exception() is None:
+            self._charges.dropped(log_id, work.result())
+
+    def _dropped(self, work: "asyncio.Future[int] | asyncio.Future[None]") -> None:
         error = None if work.cancelled() else work.exception()
         if isinstance(error, StoreTakenOver):
             self._drop(str(error))

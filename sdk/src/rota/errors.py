@@ -56,14 +56,14 @@ class RotaError(Exception):
             cls._BY_CODE[cls.code] = cls
 
 
-def error_of(code: int, where: str = "") -> RotaError:
-    """The error of a number in an answer."""
+def error_of(code: int, where: str = "", message: str = "") -> RotaError:
+    """The error of a number in an answer, with the answer's message in place of its own sentence if there is one."""
     kind = RotaError._BY_CODE.get(code)
     if kind is None:
         return RotaError(
             f"{where or 'the server'} answered with error {code}, which this version does not know"
         )
-    return kind(where)
+    return kind.saying(f"{where}: {message} ({kind.name})") if message else kind(where)
 
 
 class _Said(RotaError):

@@ -131,7 +131,7 @@ class Topics:
         response = await self._connection.ask(call, request, within_s=WITHIN_S)
         for topic in response.topics:
             if topic.error_code not in (0, may_be):
-                raise errors.error_of(topic.error_code, topic.name)
+                raise errors.error_of(topic.error_code, topic.name, topic.error_message)
 
     def _ask(self, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         deadline_s = self._clock() + WITHIN_S

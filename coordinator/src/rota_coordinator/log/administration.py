@@ -3,12 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from rota_coordinator.log.config import FOR_EVER, NAME_LENGTH_MAX, LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.log.state import State
 from rota_coordinator.log.topics import Topic
+from rota_coordinator.quotas import Take, Usage
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicGone, TopicMade
 from rota_proto.log.v1 import log_pb2 as pb
@@ -27,19 +29,33 @@ def repeated(names: Iterable[str]) -> set[str]:
     return {name for name, times in Counter(names).items() if times > 1}
 
 
+class Creator(NamedTuple):
+    """The principal that creates topics, and what it may still use."""
+
+    principal: str
+    take: Take
+
+
 def create_topics(
-    state: State, request: pb.CreateTopicsRequest, fresh: Callable[[], bytes], effects: Effects
+    state: State,
+    request: pb.CreateTopicsRequest,
+    fresh: Callable[[], bytes],
+    creator: Creator,
+    effects: Effects,
 ) -> pb.CreateTopicsResponse:
     """CreateTopics; `fresh` gives an id that no topic has had."""
     twice = repeated(topic.name for topic in request.topics)
     reply = pb.CreateTopicsResponse()
     for asked in request.topics:
         error = codes.INVALID_REQUEST if asked.name in twice else creation_error(state, asked)
-        topic_id = b""
+        topic_id, message = b"", ""
+        if not error:
+            message = creator.take(creator.principal, Usage(topics=1, partitions=asked.partitions))
+            error = codes.POLICY_VIOLATION if message else codes.NONE
         if not error:
             topic_id = fresh()
-            state.write(LogEvent(topic_made=creation(state, asked, topic_id)), effects)
-        reply.topics.add(name=asked.name, topic_id=topic_id, error_code=error)
+            state.write(LogEvent(topic_made=creation(state, asked, topic_id, creator.principal)), effects)
+        reply.topics.add(name=asked.name, topic_id=topic_id, error_code=error, error_message=message)
     return reply
 
 
@@ -63,7 +79,9 @@ def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.
     return codes.NONE
 
 
-def creation(state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes) -> TopicMade:
+def creation(
+    state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes, created_by: str
+) -> TopicMade:
     """The event that makes the topic."""
     config: LogConfig = state.config
     return TopicMade(
@@ -72,6 +90,7 @@ def creation(state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes)
         log_ids=state.topics.next_log_ids(asked.partitions),
         retention_ms=asked.retention_ms or config.retention_ms,
         retention_bytes=asked.retention_bytes or config.retention_bytes,
+        created_by=created_by,
     )
 
 
@@ -99,7 +118,7 @@ def delete(state: State, topic: Topic, effects: Effects) -> None:
 
 
 def create_partitions(
-    state: State, request: pb.CreatePartitionsRequest, effects: Effects
+    state: State, request: pb.CreatePartitionsRequest, take: Take, effects: Effects
 ) -> pb.CreatePartitionsResponse:
     """CreatePartitions."""
     twice = repeated(topic.name for topic in request.topics)
@@ -111,18 +130,26 @@ def create_partitions(
         elif topic is None:
             reply.topics.add(name=asked.name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
         else:
-            error = grow(state, topic, asked.partitions, effects)
-            reply.topics.add(name=asked.name, topic_id=topic.topic_id, error_code=error)
+            error, message = grow(state, topic, asked.partitions, take, effects)
+            reply.topics.add(
+                name=asked.name, topic_id=topic.topic_id, error_code=error, error_message=message
+            )
     return reply
 
 
-def grow(state: State, topic: Topic, partitions: int, effects: Effects) -> codes.ErrorCode.ValueType:
-    """Give the topic more partitions, or say why not."""
+def grow(
+    state: State, topic: Topic, partitions: int, take: Take, effects: Effects
+) -> tuple[codes.ErrorCode.ValueType, str]:
+    """Give the topic more partitions, or say why not: the error, and its sentence if it has one."""
+    more = partitions - len(topic.partitions)
     error = growth_error(state, len(topic.partitions), partitions)
-    if not error:
-        more = state.topics.next_log_ids(partitions - len(topic.partitions))
-        state.write(LogEvent(topic_made=topic.made(more)), effects)
-    return error
+    if error:
+        return error, ""
+    message = take(topic.created_by, Usage(partitions=more))
+    if message:
+        return codes.POLICY_VIOLATION, message
+    state.write(LogEvent(topic_made=topic.made(state.topics.next_log_ids(more))), effects)
+    return codes.NONE, ""
 
 
 def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:

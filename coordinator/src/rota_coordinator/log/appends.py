@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 from rota_coordinator.instants import WallMs
 from rota_coordinator.log import content, transactions
-from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
+from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row, stored_bytes
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.log.sequences import Duplicate, Known, Refused, judge, noted
 from rota_coordinator.log.state import State
+from rota_coordinator.quotas import Take, Usage
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
@@ -34,6 +35,7 @@ def append(
     transactional_id: str,
     now_ms: WallMs,
     effects: Effects,
+    take: Take,
 ) -> pb.ProduceResponse.Partition:
     """One partition of a Produce."""
     reply = pb.ProduceResponse.Partition(
@@ -45,6 +47,8 @@ def append(
         return reply
     reply.log_start_offset = partition.start
     plan = judge_all(state, partition, asked, transactional_id, now_ms)
+    if not isinstance(plan, Refused):
+        plan = afforded(state, partition, plan, take)
     if isinstance(plan, Refused):
         reply.error_code, reply.error_message = plan.error, plan.message
         return reply
@@ -56,6 +60,14 @@ def append(
         for row in plan.accepted:
             state.append(row, effects)
     return reply
+
+
+def afforded(state: State, partition: Partition, plan: Plan, take: Take) -> Plan | Refused:
+    """The plan, unless the topic's creator may not have so much more in the log. What is there already costs nothing."""
+    topic = state.topics.get(partition.topic)
+    size = sum(map(stored_bytes, plan.accepted))
+    message = "" if topic is None or not size else take(topic.created_by, Usage(log_bytes=size))
+    return Refused(codes.POLICY_VIOLATION, message) if message else plan
 
 
 def judge_all(

@@ -42,3 +42,12 @@ class Row(NamedTuple):
     appended_ms: int
     codec: int
     payload: bytes
+
+
+# About what the store needs for a row beside its payload.
+ROW_BYTES = 256
+
+
+def stored_bytes(row: Row) -> int:
+    """The bytes of a row that count for a quota: many small batches fill a disk too."""
+    return len(row.payload) + ROW_BYTES

@@ -9,14 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rota_coordinator.instants import WallClock, WallMs
 from rota_coordinator.log import administration, appends, transactions
+from rota_coordinator.log.administration import Creator
 from rota_coordinator.log.batch import Header, Row
 from rota_coordinator.log.config import LogConfig
 from rota_coordinator.log.effects import Effects
 from rota_coordinator.log.partition import Partition
 from rota_coordinator.log.state import State
+from rota_coordinator.log.topics import Topic
+from rota_coordinator.quotas import Take, take_anything
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent
 from rota_proto.log.v1 import log_pb2 as pb
+
+# Of topics that are charged to no principal.
+NO_CREATOR = Creator("", take_anything)
 
 
 class Log:
@@ -61,21 +67,33 @@ class Log:
         topic = self._state.topics.get(name)
         return None if topic is None else topic.topic_id
 
+    def topics(self) -> Iterable[Topic]:
+        """All topics."""
+        return self._state.topics.by_name.values()
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic that has this name now."""
+        return self._state.topics.get(name)
+
     def create_topics(
-        self, request: pb.CreateTopicsRequest, fresh: Callable[[], bytes], effects: Effects
+        self,
+        request: pb.CreateTopicsRequest,
+        fresh: Callable[[], bytes],
+        effects: Effects,
+        creator: Creator = NO_CREATOR,
     ) -> pb.CreateTopicsResponse:
         """CreateTopics; `fresh` gives an id that no topic has had."""
-        return administration.create_topics(self._state, request, fresh, effects)
+        return administration.create_topics(self._state, request, fresh, creator, effects)
 
     def delete_topics(self, request: pb.DeleteTopicsRequest, effects: Effects) -> pb.DeleteTopicsResponse:
         """DeleteTopics."""
         return administration.delete_topics(self._state, request, effects)
 
     def create_partitions(
-        self, request: pb.CreatePartitionsRequest, effects: Effects
+        self, request: pb.CreatePartitionsRequest, effects: Effects, take: Take = take_anything
     ) -> pb.CreatePartitionsResponse:
-        """CreatePartitions."""
-        return administration.create_partitions(self._state, request, effects)
+        """CreatePartitions, as far as the topics' creators may have more."""
+        return administration.create_partitions(self._state, request, take, effects)
 
     def describe_topics(self, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
         """DescribeTopics: changes nothing."""
@@ -86,10 +104,15 @@ class Log:
         return administration.delete_records(self._state, request, effects)
 
     def append(
-        self, partition: pb.ProduceRequest.Partition, transactional_id: str, now_ms: WallMs, effects: Effects
+        self,
+        partition: pb.ProduceRequest.Partition,
+        transactional_id: str,
+        now_ms: WallMs,
+        effects: Effects,
+        take: Take = take_anything,
     ) -> pb.ProduceResponse.Partition:
         """One partition of a Produce: all its batches, or none."""
-        return appends.append(self._state, partition, transactional_id, now_ms, effects)
+        return appends.append(self._state, partition, transactional_id, now_ms, effects, take)
 
     def init_producer(
         self, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects

@@ -21,6 +21,8 @@ class Topic:
 
     name: str
     topic_id: bytes
+    # The principal whose quota it counts for; empty when it was created before that was written down.
+    created_by: str = ""
     partitions: list[Partition] = field(default_factory=list)
 
     @property
@@ -36,6 +38,7 @@ class Topic:
             log_ids=[*(partition.log_id for partition in self.partitions), *log_ids],
             retention_ms=self.retention.ms,
             retention_bytes=self.retention.bytes,
+            created_by=self.created_by,
         )
 
 
@@ -81,7 +84,7 @@ class Topics:
         """There is such a topic, with so many partitions, from now on."""
         topic = self.by_name.get(event.name)
         if topic is None:
-            topic = self.by_name[event.name] = Topic(event.name, event.topic_id)
+            topic = self.by_name[event.name] = Topic(event.name, event.topic_id, event.created_by)
         retention = Retention(event.retention_ms, event.retention_bytes)
         for partition in topic.partitions:
             partition.retention = retention

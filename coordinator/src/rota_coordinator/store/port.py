@@ -1,7 +1,7 @@
 """What the runtime asks of a store. A slot's records form one log, and one process at a time may append to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -128,15 +128,19 @@ class LogStore(Store, Protocol):
         """How much of payloads is not written yet: what the caller bounds."""
         ...
 
-    def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[None]":
+    def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[int]":
         """
-        Delete the rows of a log that end before the offset, or all. Piece by piece, between what others write; a
+        Delete the rows of a log that end before the offset, or all; their bytes, see `stored_bytes`. Piece by piece, between what others write; a
         crash may leave some of them, and then it is to be called again. Refused while LOG_SLOT is to be claimed anew.
         """
         ...
 
     def headers(self) -> AsyncIterator[Sequence[tuple[int, Header]]]:
         """All headers with their log's number, by log and offset, in pieces."""
+        ...
+
+    async def sizes(self) -> Mapping[int, int]:
+        """The bytes of each log that has rows, see `stored_bytes`."""
         ...
 
     async def read(self, log_id: int, offset: int, until: int, max_bytes: int) -> Sequence[Row]:

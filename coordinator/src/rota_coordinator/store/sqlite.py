@@ -8,7 +8,7 @@ own (`sqlite_readers`). A lock on the file itself keeps a second process out, wh
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
@@ -103,8 +103,8 @@ class SqliteStore:
     def rows_waiting_bytes(self) -> int:
         return self._writer.waiting_bytes()
 
-    def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[None]":
-        done: asyncio.Future[None] = self._loop.create_future()
+    def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[int]":
+        done: asyncio.Future[int] = self._loop.create_future()
         self._put(Drop(log_id, before_offset, done))
         return done
 
@@ -118,6 +118,9 @@ class SqliteStore:
             yield some
             log_id, header = some[-1]
             behind = (log_id, header.base_offset)
+
+    async def sizes(self) -> Mapping[int, int]:
+        return await self._readers.read(self._rows.sizes)
 
     async def read(self, log_id: int, offset: int, until: int, max_bytes: int) -> Sequence[Row]:
         return await self._readers.read(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from rota_coordinator.log.batch import Control, Header, Row
+from rota_coordinator.log.batch import ROW_BYTES, Control, Header, Row
 from rota_coordinator.log.retention import Oldest
 from rota_coordinator.store import batches
 from rota_coordinator.store.port import LOG_SLOT, DamagedBatch
@@ -20,6 +20,8 @@ WIDTH = COLUMNS.count(",") + 1
 HEADER = slice(1, 10)
 # All but the last one, which is the checksum of these.
 CHECKED = struct.Struct(f"<{WIDTH - 1}q")
+# Of rows together, as `stored_bytes` of each.
+STORED_BYTES = f"sum(bytes) + {ROW_BYTES} * count(*)"
 # In a statement that writes anyway: one of its own would cost more, see `append_batches`.
 AT_EPOCH = "EXISTS (SELECT 1 FROM slots WHERE slot = ? AND epoch = ?)"
 APPENDED_MS, CODEC, BYTES, BYTES_UNTIL, LATEST_MS, PAYLOAD_ID, PAYLOAD_CHECKSUM, CHECKSUM, DATA = range(
@@ -105,12 +107,12 @@ class RowWriter:
         )
         return *columns, zlib.crc32(CHECKED.pack(*columns))
 
-    def drop(self, connection: apsw.Connection, log_id: int, before_offset: int | None) -> bool:
-        """Delete some of the rows that end before the offset, or of all; whether there may be more of them."""
+    def drop(self, connection: apsw.Connection, log_id: int, before_offset: int | None) -> int:
+        """Delete some of the rows that end before the offset, or of all; their bytes. There may be more unless it is 0."""
         self._ends.pop(log_id, None)
         first = first_row(connection, log_id)
         if first is None:
-            return False
+            return 0
         bytes_until = first[BYTES_UNTIL] + DROPPED_BYTES
         last_offset = connection.execute(
             "SELECT max(base_offset) FROM (SELECT * FROM headers WHERE log_id = ?1 ORDER BY base_offset LIMIT ?5) "
@@ -118,15 +120,18 @@ class RowWriter:
             (log_id, before_offset, bytes_until, first[1], DROPPED_ROWS),
         ).get
         if last_offset is None:
-            return False
+            return 0
         last = (log_id, last_offset)
+        freed_bytes = connection.execute(
+            f"SELECT {STORED_BYTES} FROM headers WHERE log_id = ? AND base_offset <= ?", last
+        ).get
         connection.execute(
             "DELETE FROM payloads WHERE payload_id IN "
             "(SELECT payload_id FROM headers WHERE log_id = ? AND base_offset <= ?)",
             last,
         )
         connection.execute("DELETE FROM headers WHERE log_id = ? AND base_offset <= ?", last)
-        return True
+        return int(freed_bytes)
 
 
 def places(width: int, count: int) -> str:
@@ -243,6 +248,11 @@ class RowReader:
                 (log_id,),
             ).get
         )
+
+    def sizes(self, connection: apsw.Connection) -> dict[int, int]:
+        """The bytes of each log that has rows, see `stored_bytes`."""
+        rows = connection.execute(f"SELECT log_id, {STORED_BYTES} FROM headers GROUP BY log_id")
+        return {int(log_id): int(size) for log_id, size in rows}
 
     def _header(self, row: Columns) -> Header:
         if zlib.crc32(CHECKED.pack(*row[:CHECKSUM])) != row[CHECKSUM]:

@@ -46,6 +46,8 @@ class Drop(NamedTuple):
     before_offset: int | None
     done: "asyncio.Future[Any]"
     begun: bool = False
+    # Of what is deleted already.
+    freed_bytes: int = 0
 
 
 class Shrink(NamedTuple):

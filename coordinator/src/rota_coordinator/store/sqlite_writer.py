@@ -257,10 +257,10 @@ class Writer:
             connection = self._file.connection(flush=False)
             connection.execute("BEGIN IMMEDIATE")
             sqlite_fence.check(connection, str(self._path), {LOG_SLOT: self._epochs[LOG_SLOT]})
-            more = self._rows.drop(connection, drop.log_id, drop.before_offset)
+            freed_bytes = self._rows.drop(connection, drop.log_id, drop.before_offset)
             connection.execute("COMMIT")
-            if more:
-                self._again(drop._replace(begun=True))
+            if freed_bytes:
+                self._again(drop._replace(begun=True, freed_bytes=drop.freed_bytes + freed_bytes))
                 return
             self._shrink()
         except apsw.Error as broken:
@@ -271,7 +271,7 @@ class Writer:
             error = broken
         finally:
             self._file.wrote(DROPPED_PAGES)
-        self._loop.call_soon_threadsafe(settle, drop.done, None, error)
+        self._loop.call_soon_threadsafe(settle, drop.done, drop.freed_bytes, error)
 
     def _shrink(self) -> None:
         """Give pages back that nobody needs soon."""

@@ -311,8 +311,5 @@ def _outcome(
     if answer is None:
         return NO_OFFSET, errors.UnknownServerError(f"{where} is missing in the answer")
     if answer.error_code:
-        error = errors.error_of(answer.error_code, where)
-        if answer.error_message:
-            error = type(error).saying(f"{where}: {answer.error_message} ({error.name})")
-        return NO_OFFSET, error
+        return NO_OFFSET, errors.error_of(answer.error_code, where, answer.error_message)
     return answer.base_offset, None

@@ -83,12 +83,15 @@ class TopicMade(_message.Message):
     LOG_IDS_FIELD_NUMBER: _builtins.int
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
     retention_ms: _builtins.int
     """-1 = for ever."""
     retention_bytes: _builtins.int
     """Of each partition; -1 = any number."""
+    created_by: _builtins.str
+    """The principal whose quota the topic counts for; empty when none was known."""
     @_builtins.property
     def log_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The number of each partition's log in the store, in the order of the partitions. Never given twice."""
@@ -101,10 +104,11 @@ class TopicMade(_message.Message):
         log_ids: _abc.Iterable[_builtins.int] | None = ...,
         retention_ms: _builtins.int = ...,
         retention_bytes: _builtins.int = ...,
+        created_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_ids", b"log_ids", "name", b"name", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_by", b"created_by", "log_ids", b"log_ids", "name", b"name", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

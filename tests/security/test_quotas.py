@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -62,21 +62,39 @@ def large_join(group: str) -> pb.JoinGroupRequest:
     )
 
 
-def test_large_joins_in_many_groups_do_not_fill_the_memory(coordinator: Coordinator) -> None:
+async def refusals_of(address: str, *joins: pb.JoinGroupRequest) -> list[grpc.aio.AioRpcError]:
+    """Send the joins, a few at a time, and return how those that were refused ended."""
     refusals: list[grpc.aio.AioRpcError] = []
 
-    async def flood(over: grpc.aio.Channel, numbers: range) -> None:
-        for number in numbers:
+    async def send(over: grpc.aio.Channel, some: Sequence[pb.JoinGroupRequest]) -> None:
+        for join in some:
             try:
-                await call(over, large_join(f"flood-{number}"), "flood-token")
+                await call(over, join, "flood-token")
             except grpc.aio.AioRpcError as refused:
                 refusals.append(refused)
 
+    async with channel(address) as over:
+        await asyncio.gather(*(send(over, joins[first::AT_ONCE]) for first in range(AT_ONCE)))
+    return refusals
+
+
+def test_large_joins_that_are_malformed_do_not_stay_in_memory(coordinator: Coordinator) -> None:
     async def body() -> None:
-        async with channel(coordinator.address) as over:
-            await asyncio.gather(
-                *(flood(over, range(first, LARGE_JOINS, AT_ONCE)) for first in range(AT_ONCE))
-            )
+        malformed = large_join("malformed")
+        malformed.protocols[0].name = ""
+        refusals = await refusals_of(coordinator.address, *[malformed] * LARGE_JOINS)
+        assert [refused.code() for refused in refusals] == [grpc.StatusCode.INVALID_ARGUMENT] * LARGE_JOINS
+
+    run(body())
+    assert peak_mib(coordinator.pid) <= MEMORY_MIB
+
+
+def test_large_joins_in_many_groups_do_not_fill_the_memory(coordinator: Coordinator) -> None:
+    refusals: list[grpc.aio.AioRpcError] = []
+
+    async def body() -> None:
+        joins = [large_join(f"flood-{number}") for number in range(LARGE_JOINS)]
+        refusals.extend(await refusals_of(coordinator.address, *joins))
 
     run(body())
     assert peak_mib(coordinator.pid) <= MEMORY_MIB

@@ -123,18 +123,18 @@ class Gate(grpc.aio.ServerInterceptor):
                 received = await context.read()
         except TimeoutError:
             limit = f"within {self._door.connections.limits.message_seconds} s (limit message-seconds)"
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"the message did not arrive {limit}")
+            await refuse(context, Refusal("DEADLINE_EXCEEDED", f"the message did not arrive {limit}"))
         if received is grpc.aio.EOF:
             admitted.cancelled()
-            await context.abort(MALFORMED, "the call has no message")
+            await refuse(context, Refusal(MALFORMED.name, "the call has no message"))
         request, size_bytes = cast("Received", received)
         admitted.message_read(size_bytes)
         if isinstance(request, Unreadable):
-            await context.abort(MALFORMED, UNREADABLE)
+            await refuse(context, Refusal(MALFORMED.name, UNREADABLE))
         wrong = wellformed.fault(request) or wellformed_log.fault(request)
         if wrong:
             self._door.refused(request, MALFORMED.name)
-            await context.abort(MALFORMED, wrong)
+            await refuse(context, Refusal(MALFORMED.name, wrong))
         return request
 
     def _count(self, request: Message, error: Error, seconds: float) -> None:

@@ -115,7 +115,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
         # Shielded: cancelling a call does not remove its member.
         reply = await asyncio.shield(caller.submit(request, client_host(context)))
         if reply is None:
-            await context.abort(grpc.StatusCode.ABORTED, "a newer request of this member took its place")
+            await refuse(context, Refusal("ABORTED", "a newer request of this member took its place"))
         return cast("Reply", reply)
 
 

@@ -1,6 +1,7 @@
 """
-Rota's coordinator as it was before its log checked what it appends: for batches that an old version has acknowledged,
-and to measure what the check costs. Run as a program by `Coordinator` and by the benchmarks.
+Rota's coordinator as it was before its log checked what it appends: for batches that an old version has acknowledged.
+
+Run as a program by `Coordinator`.
 """
 
 from rota_coordinator.__main__ import main

@@ -14,8 +14,8 @@ from tests.simulation.transactions import TOPIC_OF_PRODUCERS
 
 # These say nothing of what was written: after the second one not even the coordinator knows.
 UNDECIDED = (pb.NONE, pb.NOT_COORDINATOR)
-# Of one decision: one for each partition, and what makes the group.
-RECORDS_MAX = 10
+# Of one decision, beside one record for each partition: what makes or ends the group, and a transaction.
+RECORDS_OF_GROUP_MAX = 2
 
 
 def check(history: History, ticket: Ticket, request: Request, reply: Message, whose: object) -> None:
@@ -90,12 +90,12 @@ def check_owner(reply: Message | None, *, alive: bool, owner: bool) -> None:
         raise Violation("S11", f"{type(reply).__name__} of a process that is not the owner")
 
 
-def check_decision(deciding: str, records: Sequence[Record]) -> None:
-    """S13 and S14: what one decision wants to have written is about its group, and not much."""
+def check_decision(deciding: str, records: Sequence[Record], partitions: int) -> None:
+    """S13 and S14: a decision writes records of its own group, at most one for each partition of all topics."""
     named = {group_named(record) for record in records}
     if len(named) > 1 or (deciding and named != {deciding}):
         raise Violation("S13", f"a decision for {deciding or 'one group'} changes {sorted(named)}")
-    if len(records) > RECORDS_MAX:
+    if len(records) > partitions + RECORDS_OF_GROUP_MAX:
         raise Violation("S14", f"one decision made {len(records)} records")
 
 

@@ -23,6 +23,7 @@ from tests.simulation.network import Connection, Exchange, Network, Noticed
 from tests.simulation.plan import LEASE_S, SESSION_S, SLOTS_USED, Plan
 from tests.simulation.shared_disk import Leases, SharedDiskStore
 from tests.simulation.situations import Situations
+from tests.simulation.transactions import PARTITIONS_OF_PRODUCERS
 from tests.simulation.watch import Mirror, Watch
 
 EXPIRE_EVERY_S = 2.0
@@ -47,6 +48,7 @@ class Surroundings(Protocol):
     situations: Situations
     histories: dict[str, History]
     calm: bool
+    partitions: int
 
     def fresh(self) -> str: ...
 
@@ -290,8 +292,8 @@ class Coordinator:
 
     def _on_append(self, records: Sequence[Record]) -> None:
         self._appended += 1
-        check_decision(self._deciding, records)
         world = self.world
+        check_decision(self._deciding, records, world.partitions + PARTITIONS_OF_PRODUCERS)
         if not world.calm and world.chance.random() < world.plan.crash_rate:
             delay_s = world.chance.uniform(0, 2 * world.plan.latency_s)
             world.loop.outside(delay_s, self.host.crash_of, self.process)

@@ -92,7 +92,7 @@ class Plan:
             acts=tuple(act for act in ACTS if chance.random() < 0.7),
             calm_s=chance.choice([0.5, 1, 2]),
             late_verdict_rate=sometimes(0.9),
-            hang_rate=sometimes(0.6),
+            hang_rate=chance.choice([0.3, 0.9, 0.9, 0.9]),
             strategies=chance.choice(OFFERED),
             strangers=chance.random() < 0.4,
             compact_running_above=chance.choice([0, 0, 50, 10_000]),

@@ -10,12 +10,11 @@ from tests.simulation.host import Host
 from tests.simulation.loop import Process
 from tests.simulation.member import REQUEST_S
 from tests.simulation.network import Request
-from tests.simulation.transactions import TOPIC_OF_PRODUCERS
+from tests.simulation.transactions import PARTITIONS_OF_PRODUCERS, TOPIC_OF_PRODUCERS
 from tests.simulation.world import World
 
 # Of the seeds: in the others no transaction disturbs the members.
 RATE = 0.3
-PARTITIONS = 2
 PRODUCERS = (1, 2, 3)
 EVERY_S = 0.3
 
@@ -47,7 +46,9 @@ class Producers:
 
     def _commit(self, group_id: str, producer_id: int) -> Request:
         self._offset += 1
-        topics = [topic_offsets({self.chance.randrange(PARTITIONS): self._offset}, TOPIC_OF_PRODUCERS)]
+        topics = [
+            topic_offsets({self.chance.randrange(PARTITIONS_OF_PRODUCERS): self._offset}, TOPIC_OF_PRODUCERS)
+        ]
         if self.chance.random() < 0.1:
             return pb.CommitOffsetsRequest(group_id=group_id, generation_id=-1, topics=topics)
         return pb.TxnCommitOffsetsRequest(

@@ -292,11 +292,11 @@ def a_member_is_given_up_for_the_coordinators_pause() -> None:
 
 
 def a_decision_changes_another_group() -> None:
-    check_decision("another", [group(1, m1=0)])
+    check_decision("another", [group(1, m1=0)], partitions=1)
 
 
 def a_decision_is_long() -> None:
-    check_decision("g", [group(1, m1=0)] * 100)
+    check_decision("g", [group(1, m1=0)] * 4, partitions=1)
 
 
 def a_commit_is_acknowledged_too_soon() -> None:

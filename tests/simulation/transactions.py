@@ -9,6 +9,7 @@ from tests.simulation.invariants import Violation
 
 # No member reads it, so that the rules of members and those of transactions do not mix.
 TOPIC_OF_PRODUCERS = "transactional"
+PARTITIONS_OF_PRODUCERS = 2
 
 
 @dataclass(slots=True)

@@ -311,7 +311,7 @@ HINTS = {
     "snapshots begin with what is committed": 5,
     "rounds wait for nobody": 26,
     "sessions go on while nobody serves": 26,
-    "stalls are not forgiven": 32,
+    "stalls are not forgiven": 73,
     "the log forgets which incarnations were": 35,
     "what is with nobody may be committed by all": 39,
     "counts two sessions": 45,

@@ -53,9 +53,9 @@ class AcceptedSockets:
         for descriptor in open_descriptors():
             with suppress(OSError):
                 inode = os.fstat(descriptor).st_ino
-                before = self._known.get(descriptor)
-                is_same = before is not None and before.inode == inode
-                this = before if is_same and before else Known(inode, peer_of(descriptor, self._port))
+                this = self._known.get(descriptor)
+                if this is None or this.inode != inode:
+                    this = Known(inode, peer_of(descriptor, self._port))
                 known[descriptor] = this
                 if this.peer:
                     self._descriptors[this.peer] = descriptor

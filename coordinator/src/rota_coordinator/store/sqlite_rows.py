@@ -82,11 +82,8 @@ class RowWriter:
                 for payload_id, row in zip(payload_ids, some, strict=True)
                 for value in self._columns(connection, row, payload_id)
             ]
-            connection.execute(
-                f"INSERT INTO payloads SELECT * FROM (VALUES {places(2, len(some))}) WHERE {AT_EPOCH}",
-                [*payloads, LOG_SLOT, epoch],
-            )
-            if not connection.changes():
+            connection.execute(insert_payloads(len(some)), [*payloads[:2], LOG_SLOT, epoch, *payloads[2:]])
+            if connection.changes() != len(some):
                 return False
             connection.execute(f"INSERT INTO headers VALUES {places(WIDTH, len(some))}", columns)
         return True
@@ -132,6 +129,12 @@ class RowWriter:
         )
         connection.execute("DELETE FROM headers WHERE log_id = ? AND base_offset <= ?", last)
         return int(freed_bytes)
+
+
+def insert_payloads(count: int) -> str:
+    """Insert payloads, the first one only at the epoch: a condition on all of them copies them to a table first."""
+    others = f" UNION ALL VALUES {places(2, count - 1)}" if count > 1 else ""
+    return f"INSERT INTO payloads SELECT ?, ? WHERE {AT_EPOCH}{others}"
 
 
 def places(width: int, count: int) -> str:

@@ -31,6 +31,7 @@ KNOWN_FLAGS = TIMESTAMPS | KEYS | VALUES | HEADERS
 SAME = b"="
 WIDTHS = ((b"b", 0x7F), (b"h", 0x7FFF), (b"i", 0x7FFF_FFFF), (b"q", 0x7FFF_FFFF_FFFF_FFFF))
 BYTES = bytes(range(256))
+SAFE_BASE_MS = 1 << 62
 SIZES = {b"b": 1, b"h": 2, b"i": 4, b"q": 8}
 
 Header = tuple[str, bytes | None]
@@ -167,8 +168,11 @@ def _packed_blobs(blobs: Sequence[bytes | None]) -> list[bytes]:
 def _timestamps(reader: "_Reader", flags: int, count: int, base_timestamp_ms: int) -> Sequence[int] | None:
     if not flags & TIMESTAMPS:
         return None
+    # Narrow numbers cannot lead beyond 64 bits from a base that is this far within them.
+    is_safe = abs(base_timestamp_ms) <= SAFE_BASE_MS and reader.is_narrow()
     deltas = reader.numbers(count)
-    _check_times(base_timestamp_ms, min(deltas), max(deltas))
+    if not is_safe:
+        _check_times(base_timestamp_ms, min(deltas), max(deltas))
     return [base_timestamp_ms + delta for delta in deltas]
 
 
@@ -219,6 +223,10 @@ class _Reader:
                 f"the payload has columns of an unknown kind (flags {flags:#x}): update the reader"
             )
         return flags
+
+    def is_narrow(self) -> bool:
+        """Whether each of the next column's numbers has at most 4 bytes."""
+        return SIZES.get(self._payload[self._at : self._at + 1], 8) <= 4
 
     def numbers(self, count: int) -> Sequence[int]:
         """The next column of numbers."""

@@ -20,7 +20,7 @@ from typing_extensions import override
 import rota
 from rota.consumer.listeners import Partitions
 from rota.stores import Partition, SqlStore, StoreFenced
-from rota.stores.listening import StoreListener
+from rota.stores.listener import StoreListener
 
 TOPIC = "orders"
 PARTITIONS = [(TOPIC, 0), (TOPIC, 1)]

@@ -16,7 +16,7 @@ import grpc.aio
 from typing_extensions import override
 
 from rota.connection import background
-from rota.testing.answers import CALLS
+from rota.testing import unary_calls
 from rota.testing.sidecar import MemorySidecar, Voice
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import add_ConsumerServicer_to_server
@@ -79,7 +79,7 @@ class FakeSidecar:
     async def start(self, address: str) -> None:
         self._server = grpc.aio.server()
         # Poll is for applications without streams, and nobody here asks for it.
-        methods = {name: self._call(name) for name in (*CALLS, "Poll")}
+        methods = {name: self._call(name) for name in (*unary_calls.CALLS, "Poll")}
         for name, method in {**methods, "Attach": self.attach, "Deliver": self.deliver}.items():
             setattr(self, name, method)
         add_ConsumerServicer_to_server(cast("ConsumerServicer", self), self._server)
@@ -92,7 +92,7 @@ class FakeSidecar:
 
     def _call(self, name: str) -> Any:  # noqa: ANN401  one of many calls
         async def answer(request: Any, context: Any) -> Any:  # noqa: ANN401  as above
-            reply = self.memory.ask(name, request)
+            reply = unary_calls.answer(self.memory, name, request)
             if name in self.withheld:
                 await self.withheld[name].wait()
             return reply

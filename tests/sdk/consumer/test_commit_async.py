@@ -9,6 +9,7 @@ import pytest
 import rota
 from rota import errors
 from rota.consumer.refusals import Refusals
+from rota.testing import unary_calls
 from rota.testing.partition import Stored
 from rota.testing.sidecar import MemorySidecar
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
@@ -25,11 +26,11 @@ class Refusing:
     def __init__(self, memory: MemorySidecar, monkeypatch: pytest.MonkeyPatch) -> None:
         self.refused: set[tuple[int, int]] = set()
         self.sent: list[dict[int, int]] = []
-        self._ask = memory.ask
-        monkeypatch.setattr(memory, "ask", self.ask)
+        self._ask = unary_calls.answer
+        monkeypatch.setattr(unary_calls, "answer", self.ask)
 
-    def ask(self, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
-        answer = self._ask(call, request)
+    def ask(self, sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
+        answer = self._ask(sidecar, call, request)
         if call == "Commit":
             self.sent.append({each.partition.partition: each.offset for each in answer.offsets})
             for each in answer.offsets:

@@ -12,7 +12,8 @@ from kafka import KafkaConsumer
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 
 import rota
-from rota.consumer.options import SIDECAR_SETTINGS, Options
+from rota.consumer.options import Options
+from rota.consumer.sidecar_options import SIDECAR_SETTINGS
 from rota.testing import Group
 from tests.support.coordinator import serving
 from tests.support.tree import REPO

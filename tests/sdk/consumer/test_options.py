@@ -8,10 +8,11 @@ import pytest
 
 import rota
 from rota import errors
-from rota.consumer.checks import STRATEGIES
 from rota.consumer.child import environment, flags
-from rota.consumer.options import SIDECAR_SETTINGS, Options
+from rota.consumer.options import Options
+from rota.consumer.sidecar_options import SIDECAR_SETTINGS
 from rota.consumer.sidecars import Subscription
+from rota.consumer.validation import STRATEGIES
 from rota_sidecar.assignors.built_in import NAMES
 from rota_sidecar.options import parse
 from rota_sidecar.options.problems import problem, secret_in

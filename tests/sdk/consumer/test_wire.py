@@ -15,6 +15,7 @@ from rota.connection import background
 from rota.consumer import words
 from rota.consumer.link import GrpcLink, Hearer
 from rota.consumer.listeners import Partitions
+from rota.testing import unary_calls
 from rota.testing.partition import Stored
 from rota.testing.sidecar import MemorySidecar
 from rota_proto.coordinator.v1.coordinator_pb2 import UNKNOWN_SERVER_ERROR
@@ -110,13 +111,13 @@ def test_what_a_commit_that_failed_was_to_say_is_said_all_the_same(
 ) -> None:
     address, _ = place
     fill(memory, 2)
-    ask = memory.ask
+    ask = unary_calls.answer
 
-    def failing(call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
+    def failing(sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
         refused = pb.CommitResponse(error_code=UNKNOWN_SERVER_ERROR)
-        return refused if call == "Commit" else ask(call, request)
+        return refused if call == "Commit" else ask(sidecar, call, request)
 
-    monkeypatch.setattr(memory, "ask", failing)
+    monkeypatch.setattr(unary_calls, "answer", failing)
     failures: list[object] = []
     with rota.Consumer("orders", sidecar=address, enable_auto_commit=False) as consumer:
         assert read(consumer, 2) == [0, 1]
@@ -306,17 +307,17 @@ def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(place: Place, m
         assert read(consumer, 4) == [0, 1, 2, 3]
         wire, events = sidecar.wire, list[pb.AttachResponse.Event]()
         assert wire is not None
-        ask, tell, answered = memory.ask, wire.tell, threading.Event()
+        ask, tell, answered = unary_calls.answer, wire.tell, threading.Event()
 
-        def answer(call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
-            reply = ask(call, request)
+        def answer(sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
+            reply = ask(sidecar, call, request)
             if call == "Seek":
                 assert reply.error_code
                 answered.set()
             return reply
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(memory, "ask", answer)
+            patch.setattr(unary_calls, "answer", answer)
             patch.setattr(wire, "tell", events.append)
             memory.lose([P0], "the session has ended")
             seeking = threading.Thread(target=consumer.seek, args=(P0, 1), daemon=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 from rota import errors
 from rota.addresses import address_of
-from rota.consumer.checks import topics_fault
 from rota.consumer.core import Core
 from rota.consumer.engine import Engine
 from rota.consumer.options import Options
 from rota.consumer.portions import Portion
 from rota.consumer.sidecars import GivenSidecar, Sidecar, Subscription
+from rota.consumer.validation import topics_fault
 from rota.offsets import OffsetAndMetadata, Offsets, completed
 from rota.records import Record, TopicPartition
 

@@ -19,8 +19,8 @@ from typing_extensions import override
 
 from rota import errors
 from rota.consumer.link import GrpcLink, Link
-from rota.consumer.options import FLAGS, Options
 from rota.consumer.sidecar_log import entry_of
+from rota.consumer.sidecar_options import FLAGS, SidecarOptions
 from rota.consumer.sidecars import Sidecar, Subscription
 
 log = logging.getLogger("rota.sidecar")
@@ -34,7 +34,7 @@ LISTENS = "listening on "
 class ChildSidecar(Sidecar):
     """One for one consumer; to be used on one running loop."""
 
-    def __init__(self, options: Options, address: str, module: str = MODULE) -> None:
+    def __init__(self, options: SidecarOptions, address: str, module: str = MODULE) -> None:
         if importlib.util.find_spec(module) is None:
             raise errors.SidecarFailed(
                 "a consumer with bootstrap_servers= runs a sidecar, and there is none: install rota-sidecar, or give "
@@ -146,7 +146,7 @@ def private_folder() -> Path:
         ) from error
 
 
-def flags(options: Options, address: str, subscription: Subscription) -> Iterator[str]:
+def flags(options: SidecarOptions, address: str, subscription: Subscription) -> Iterator[str]:
     """What the sidecar is told; nothing of it is secret."""
     yield "--ends-with-stdin"
     yield f"--bootstrap-servers={address}"
@@ -168,7 +168,7 @@ def flags(options: Options, address: str, subscription: Subscription) -> Iterato
     yield from options.sidecar_flags
 
 
-def credential_flags(options: Options) -> Iterator[str]:
+def credential_flags(options: SidecarOptions) -> Iterator[str]:
     """Files, and whether a token may go without TLS; never the token itself."""
     credentials = options.credentials
     assert credentials is not None
@@ -184,7 +184,7 @@ def credential_flags(options: Options) -> Iterator[str]:
             yield f"{flag}={file}"
 
 
-def environment(options: Options) -> Mapping[str, str]:
+def environment(options: SidecarOptions) -> Mapping[str, str]:
     """That of this process, and the login: everybody on a machine can read arguments."""
     login = {"ROTA_SASL_USERNAME": options.sasl_username, "ROTA_SASL_PASSWORD": options.sasl_password}
     return {**os.environ, **{name: value for name, value in login.items() if value}}

@@ -2,22 +2,21 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from rota import errors
-from rota.consumer import checks
+from rota.consumer import validation
 from rota.consumer.listeners import ConsumerInterceptor
 from rota.consumer.portions import Deserializer
+from rota.consumer.sidecar_options import SIDECAR_SETTINGS, SidecarOptions
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
 
 SIDECAR = "ROTA_SIDECAR"
 MIB = 1 << 20
-# Of the drain time: what is left of it is for the handlers.
-SIDECAR_PART = 3
 
 
 class Settings(TypedDict, total=False):
@@ -55,17 +54,11 @@ class Settings(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Settings that go together."""
+class Options(SidecarOptions):
+    """All settings of a consumer. Invariant: they are valid together; `InvalidArgument` is raised else."""
 
-    # The group; a sidecar that is there already knows its own.
-    group_id: str = ""
-    # `rota://host:port` for Rota's log, `host:port` for Kafka: the consumer then starts a sidecar of its own.
-    bootstrap_servers: str | Sequence[str] = ""
     # The sidecar that is there: `unix:/path` or `host:port`. Else the variable ROTA_SIDECAR.
     sidecar: str = ""
-    # What people see of the consumer in tools and logs.
-    client_id: str = "rota"
     # Commit what polls have returned, once the application polls again. Else only `commit` and `commit_async` do.
     enable_auto_commit: bool = True
     # What one poll returns, at most.
@@ -75,38 +68,11 @@ class Options:
     buffer_memory: int = 16 * MIB
     # How long calls wait for the sidecar that have no time of their own.
     default_api_timeout_ms: float = 60_000
-    # A clean end takes no longer: what handlers work on is finished, then the consumer's own sidecar commits and leaves.
-    drain_timeout_ms: int = 45_000
     # Iteration ends when nothing came for so long.
     consumer_timeout_ms: float = math.inf
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     interceptors: Sequence[ConsumerInterceptor] = field(default_factory=tuple)
-    # All below are settings of the consumer's own sidecar; None: as the sidecar has it.
-    # Where to begin without a commit.
-    auto_offset_reset: Literal["earliest", "latest", "none"] | None = None
-    auto_commit_interval_ms: int | None = None
-    isolation_level: Literal["read_uncommitted", "read_committed"] | None = None
-    # How long records may be in the application's hands before others get its partitions.
-    max_poll_interval_ms: int | None = None
-    session_timeout_ms: int | None = None
-    heartbeat_interval_ms: int | None = None
-    # A static member: its partitions wait for it over a restart.
-    group_instance_id: str | None = None
-    # `range`, `roundrobin`, `sticky`, `cooperative-sticky`, `load-aware-sticky`, or one's own.
-    partition_assignment_strategy: str | Sequence[str] | None = None
-    # `rota` and an address where Rota coordinates groups over Kafka's records.
-    coordination: Literal["auto", "kafka", "rota"] | None = None
-    coordinator_address: str | None = None
-    # Files: certificates, and a token for rota:// addresses.
-    credentials: "Credentials | None" = None
-    # The login to Kafka. Name and password go to the sidecar by its environment.
-    sasl_mechanism: str | None = None
-    sasl_username: str | None = None
-    # Not shown where options are, as in the report of an exception.
-    sasl_password: str | None = field(default=None, repr=False)
-    # Further flags of `python -m rota_sidecar`.
-    sidecar_flags: Sequence[str] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
         for sentence in self._faults():
@@ -135,7 +101,7 @@ class Options:
         if self.own_sidecar and not self.group_id:
             faults.append("group_id is missing: name the group to be a member of")
         if self.own_sidecar and not faults:
-            faults += checks.faults(self)
+            faults += validation.faults(self)
         return faults
 
     @property
@@ -144,38 +110,11 @@ class Options:
         return bool(self.bootstrap_servers) and not self.sidecar
 
     @property
-    def sidecar_drain_timeout_ms(self) -> int:
-        """The part of the drain time that is the own sidecar's, after the application has detached."""
-        return max(self.drain_timeout_ms // SIDECAR_PART, 1)
-
-    @property
     def address(self) -> str:
         """Of the sidecar that is there."""
         return self.sidecar or os.environ.get(SIDECAR, "")
 
 
-FLAGS: Mapping[str, str] = {
-    "auto_offset_reset": "--initial-offset",
-    "auto_commit_interval_ms": "--commit-interval-ms",
-    "isolation_level": "--isolation-level",
-    "max_poll_interval_ms": "--processing-timeout-ms",
-    "session_timeout_ms": "--session-timeout-ms",
-    "heartbeat_interval_ms": "--heartbeat-interval-ms",
-    "group_instance_id": "--group-instance-id",
-    "coordination": "--coordination",
-    "coordinator_address": "--coordinator-address",
-    "sasl_mechanism": "--sasl-mechanism",
-}
-"""Settings that a sidecar takes as they are."""
-
-SIDECAR_SETTINGS = (
-    *FLAGS,
-    "partition_assignment_strategy",
-    "credentials",
-    "sasl_username",
-    "sasl_password",
-    "sidecar_flags",
-)
 POSITIVE = (
     "max_poll_records",
     "max_buffered_records",

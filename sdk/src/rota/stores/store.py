@@ -20,7 +20,7 @@ from rota.stores.tables import Dialect, Tables
 
 if TYPE_CHECKING:
     from rota.consumer.api import Consumer
-    from rota.stores.listening import StoreListener
+    from rota.stores.listener import StoreListener
 
 T = TypeVar("T")
 # The longest that a batch may think between two statements: as long as a record may be in the hands of an application.
@@ -100,7 +100,7 @@ class SqlStore:
 
     def listener(self, consumer: "Consumer") -> "StoreListener":
         """For `consumer.subscribe(…, listener=…)`: fences what is assigned, and seeks to where the store is."""
-        from rota.stores.listening import StoreListener
+        from rota.stores.listener import StoreListener
 
         return StoreListener(self, consumer)
 

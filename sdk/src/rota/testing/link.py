@@ -8,6 +8,7 @@ from typing_extensions import override
 from rota import errors
 from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.testing import unary_calls
 from rota.testing.sidecar import MemorySidecar, Voice
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
@@ -28,7 +29,7 @@ class MemoryLink(Link, Sidecar):
 
     @override
     async def ask(self, call: str, request: Any, within_s: float) -> Any:
-        return self._sidecar.ask(call, request)
+        return unary_calls.answer(self._sidecar, call, request)
 
     @override
     async def open(self, subscription: Subscription) -> Link:

@@ -7,11 +7,10 @@ the application has work, and else goes on to the next retry.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from rota import errors
 from rota.records import TopicPartition
-from rota.testing import answers
 from rota.testing.partition import MemoryPartition, Stored
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
@@ -170,13 +169,6 @@ class MemorySidecar:
         with self.lock:
             self._awaited.pop(event_id, lambda: None)()
             self.pump()
-
-    def ask(self, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
-        """The answer to a unary call."""
-        with self.lock:
-            answer = answers.CALLS[call](self, request)
-            self.pump()
-            return answer
 
     # Rebalances
 

@@ -4,18 +4,27 @@ A store beside a consumer: on assignment first the fence, then the position, the
 In this order nobody who had a partition before can save an offset between the two.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
 
 from rota.consumer.listeners import Partitions, RebalanceListener
+from rota.metadata import GroupMetadata
 from rota.records import TopicPartition
 from rota.stores.batch import Tenure
-from rota.stores.errors import StoreError
+from rota.stores.errors import Partition, StoreError
 
 if TYPE_CHECKING:
     from rota.consumer.api import Consumer
-    from rota.stores.store import SqlStore
+
+
+class FencedStore(Protocol):
+    """The part of `SqlStore` that a listener calls."""
+
+    def assign(self, group: GroupMetadata, partitions: Iterable[Partition]) -> Tenure:
+        """Raise the fence for partitions that this member received, then read their positions."""
+        ...
 
 
 class StoreListener(RebalanceListener):
@@ -31,7 +40,7 @@ class StoreListener(RebalanceListener):
     ...         tx.save({partition: records[-1].offset + 1})
     """
 
-    def __init__(self, store: "SqlStore", consumer: "Consumer") -> None:
+    def __init__(self, store: FencedStore, consumer: "Consumer") -> None:
         self._store = store
         self._consumer = consumer
         self._tenure: Tenure | None = None

@@ -8,13 +8,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
 
 from rota import errors
 from rota.addresses import address_of, is_loopback, is_rota
-
-if TYPE_CHECKING:
-    from rota.consumer.options import Options
+from rota.consumer.sidecar_options import SidecarOptions
 
 INT32_MAX = 2**31 - 1
 LENGTH_MAX = 249
@@ -40,7 +37,7 @@ MILLISECONDS = (
 )
 
 
-def faults(options: "Options") -> Iterator[str]:
+def faults(options: SidecarOptions) -> Iterator[str]:
     """Every fault, the settings that stand alone first."""
     yield from choice_faults(options)
     yield from time_faults(options)
@@ -50,7 +47,7 @@ def faults(options: "Options") -> Iterator[str]:
     yield from address_faults(options)
 
 
-def choice_faults(options: "Options") -> Iterator[str]:
+def choice_faults(options: SidecarOptions) -> Iterator[str]:
     """Settings that have a few values."""
     for name, known in CHOICES.items():
         value = getattr(options, name)
@@ -58,7 +55,7 @@ def choice_faults(options: "Options") -> Iterator[str]:
             yield f"{name} is {value!r}: give {said(known)}"
 
 
-def time_faults(options: "Options") -> Iterator[str]:
+def time_faults(options: SidecarOptions) -> Iterator[str]:
     """Milliseconds, and the heartbeats that fit into a session."""
     for name in MILLISECONDS:
         value = getattr(options, name)
@@ -80,7 +77,7 @@ def time_faults(options: "Options") -> Iterator[str]:
         )
 
 
-def name_faults(options: "Options") -> Iterator[str]:
+def name_faults(options: SidecarOptions) -> Iterator[str]:
     """The group and its member."""
     if len(options.group_id) > LENGTH_MAX:
         yield f"group_id has {len(options.group_id)} characters: give at most {LENGTH_MAX}"
@@ -114,7 +111,7 @@ def flag_faults(flags: Sequence[str]) -> Iterator[str]:
             yield f"sidecar_flags has {flag!r}: give flags as '--name=value'"
 
 
-def address_faults(options: "Options") -> Iterator[str]:
+def address_faults(options: SidecarOptions) -> Iterator[str]:
     """Servers, who coordinates, and what they are shown."""
     try:
         servers = address_of(options.bootstrap_servers)
@@ -137,7 +134,7 @@ def address_faults(options: "Options") -> Iterator[str]:
     yield from login_faults(options, rota=is_rota(servers))
 
 
-def coordination_faults(options: "Options", *, rota: bool) -> Iterator[str]:
+def coordination_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
     """Who coordinates the group, beside where its records are."""
     coordination, address = options.coordination, options.coordinator_address
     if rota:
@@ -151,7 +148,7 @@ def coordination_faults(options: "Options", *, rota: bool) -> Iterator[str]:
         yield "coordinator_address is given, and Kafka's brokers coordinate the group: give coordination='rota'"
 
 
-def credential_faults(options: "Options", servers: str) -> Iterator[str]:
+def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
     """Files that go together, and tokens that TLS must protect."""
     given = options.credentials
     if given is None:
@@ -178,7 +175,7 @@ def credential_faults(options: "Options", servers: str) -> Iterator[str]:
             yield f"credentials has a token_file for {address}, another machine, and no ca_file: give it, for TLS"
 
 
-def login_faults(options: "Options", *, rota: bool) -> Iterator[str]:
+def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
     """The login to Kafka."""
     if options.sasl_mechanism is None:
         for name in ("sasl_username", "sasl_password"):
@@ -210,7 +207,7 @@ def topics_fault(topics: Sequence[str], pattern: str) -> str:
     return ""
 
 
-def is_given(options: "Options", flag: str) -> bool:
+def is_given(options: SidecarOptions, flag: str) -> bool:
     """Whether the sidecar gets this flag in another way: among its flags, or by its variable."""
     if f"ROTA_{flag.replace('-', '_').upper()}" in os.environ:
         return True

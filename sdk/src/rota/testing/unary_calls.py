@@ -1,26 +1,32 @@
-"""What a sidecar in memory answers to unary calls."""
+"""The unary calls of `rota.sidecar.v1.Consumer`, served from a sidecar in memory. `rota.testing.link` calls `answer`."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rota import errors
 from rota.records import TopicPartition
+from rota.testing.partition import MemoryPartition
+from rota.testing.sidecar import MemorySidecar
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
-if TYPE_CHECKING:
-    from rota.testing.partition import MemoryPartition
-    from rota.testing.sidecar import MemorySidecar
-
 START, END = -2, -1
+
+
+def answer(sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
+    """Serve one call by its name, then dispatch what it made ready. Raises one of `rota.errors`."""
+    with sidecar.lock:
+        response = CALLS[call](sidecar, request)
+        sidecar.pump()
+        return response
 
 
 def _place(partition: pb.TopicPartition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
-def subscribe(sidecar: "MemorySidecar", request: pb.SubscribeRequest) -> pb.SubscribeResponse:
+def subscribe(sidecar: MemorySidecar, request: pb.SubscribeRequest) -> pb.SubscribeResponse:
     """Want other topics."""
     if request.pattern:
         matches = re.compile(request.pattern).fullmatch
@@ -33,7 +39,7 @@ def subscribe(sidecar: "MemorySidecar", request: pb.SubscribeRequest) -> pb.Subs
     return pb.SubscribeResponse()
 
 
-def assign(sidecar: "MemorySidecar", request: pb.AssignRequest) -> pb.AssignResponse:
+def assign(sidecar: MemorySidecar, request: pb.AssignRequest) -> pb.AssignResponse:
     """Read these outside of the group."""
     sidecar.subscribed = lambda topic: False
     sidecar.by_hand = True
@@ -50,7 +56,7 @@ def assign(sidecar: "MemorySidecar", request: pb.AssignRequest) -> pb.AssignResp
     return pb.AssignResponse()
 
 
-def commit(sidecar: "MemorySidecar", request: pb.CommitRequest) -> pb.CommitResponse:
+def commit(sidecar: MemorySidecar, request: pb.CommitRequest) -> pb.CommitResponse:
     """Durable at once."""
     outcome = pb.CommitResponse()
     wanted = request.offsets or [
@@ -73,7 +79,7 @@ def commit(sidecar: "MemorySidecar", request: pb.CommitRequest) -> pb.CommitResp
     return outcome
 
 
-def seek(sidecar: "MemorySidecar", request: pb.SeekRequest) -> pb.SeekResponse:
+def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
     """What is in hand is void."""
     void = sidecar.last_ledger
     for each in request.offsets:
@@ -85,25 +91,25 @@ def seek(sidecar: "MemorySidecar", request: pb.SeekRequest) -> pb.SeekResponse:
     return pb.SeekResponse(void_ledger=void)
 
 
-def pause(sidecar: "MemorySidecar", request: pb.PauseRequest) -> pb.PauseResponse:
+def pause(sidecar: MemorySidecar, request: pb.PauseRequest) -> pb.PauseResponse:
     """Hand out nothing of these."""
     for each in _held(sidecar, request.partitions):
         each.is_paused = True
     return pb.PauseResponse()
 
 
-def resume(sidecar: "MemorySidecar", request: pb.ResumeRequest) -> pb.ResumeResponse:
+def resume(sidecar: MemorySidecar, request: pb.ResumeRequest) -> pb.ResumeResponse:
     """Go on with these."""
     for each in _held(sidecar, request.partitions):
         each.is_paused = False
     return pb.ResumeResponse()
 
 
-def _held(sidecar: "MemorySidecar", partitions: Iterable[pb.TopicPartition]) -> "list[MemoryPartition]":
+def _held(sidecar: MemorySidecar, partitions: Iterable[pb.TopicPartition]) -> list[MemoryPartition]:
     return [sidecar.held[_place(each)] for each in partitions if _place(each) in sidecar.held]
 
 
-def position(sidecar: "MemorySidecar", request: pb.PositionRequest) -> pb.PositionResponse:
+def position(sidecar: MemorySidecar, request: pb.PositionRequest) -> pb.PositionResponse:
     """The offset of the first record without a verdict: those that were dispatched may still be on their way."""
     return pb.PositionResponse(
         offsets=[
@@ -114,7 +120,7 @@ def position(sidecar: "MemorySidecar", request: pb.PositionRequest) -> pb.Positi
     )
 
 
-def committed(sidecar: "MemorySidecar", request: pb.CommittedRequest) -> pb.CommittedResponse:
+def committed(sidecar: MemorySidecar, request: pb.CommittedRequest) -> pb.CommittedResponse:
     """What the group has committed."""
     response = pb.CommittedResponse()
     for each in request.partitions:
@@ -123,7 +129,7 @@ def committed(sidecar: "MemorySidecar", request: pb.CommittedRequest) -> pb.Comm
     return response
 
 
-def assignment(sidecar: "MemorySidecar", request: pb.AssignmentRequest) -> pb.AssignmentResponse:
+def assignment(sidecar: MemorySidecar, request: pb.AssignmentRequest) -> pb.AssignmentResponse:
     """What the member has."""
     return pb.AssignmentResponse(
         partitions=[pb.TopicPartition(topic=each[0], partition=each[1]) for each in sidecar.held],
@@ -132,7 +138,7 @@ def assignment(sidecar: "MemorySidecar", request: pb.AssignmentRequest) -> pb.As
 
 
 def offsets_for_times(
-    sidecar: "MemorySidecar", request: pb.OffsetsForTimesRequest
+    sidecar: MemorySidecar, request: pb.OffsetsForTimesRequest
 ) -> pb.OffsetsForTimesResponse:
     """The first records at or after times."""
     response = pb.OffsetsForTimesResponse()
@@ -146,7 +152,7 @@ def offsets_for_times(
 
 
 def beginning_offsets(
-    sidecar: "MemorySidecar", request: pb.BeginningOffsetsRequest
+    sidecar: MemorySidecar, request: pb.BeginningOffsetsRequest
 ) -> pb.BeginningOffsetsResponse:
     """The first records that were not deleted."""
     return pb.BeginningOffsetsResponse(
@@ -157,7 +163,7 @@ def beginning_offsets(
     )
 
 
-def end_offsets(sidecar: "MemorySidecar", request: pb.EndOffsetsRequest) -> pb.EndOffsetsResponse:
+def end_offsets(sidecar: MemorySidecar, request: pb.EndOffsetsRequest) -> pb.EndOffsetsResponse:
     """Behind the last records."""
     return pb.EndOffsetsResponse(
         offsets=[
@@ -167,7 +173,7 @@ def end_offsets(sidecar: "MemorySidecar", request: pb.EndOffsetsRequest) -> pb.E
     )
 
 
-def partitions(sidecar: "MemorySidecar", request: pb.PartitionsRequest) -> pb.PartitionsResponse:
+def partitions(sidecar: MemorySidecar, request: pb.PartitionsRequest) -> pb.PartitionsResponse:
     """Of a topic."""
     row = sidecar.topics.get(request.topic)
     if row is None:
@@ -175,7 +181,7 @@ def partitions(sidecar: "MemorySidecar", request: pb.PartitionsRequest) -> pb.Pa
     return pb.PartitionsResponse(partitions=range(len(row)))
 
 
-CALLS: Mapping[str, Callable[["MemorySidecar", Any], Any]] = {
+CALLS: Mapping[str, Callable[[MemorySidecar, Any], Any]] = {
     "Subscribe": subscribe,
     "Assign": assign,
     "Commit": commit,

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from benchmarks.peers import page
 from benchmarks.peers.java_assignors import JavaAssignors, java_assignors
 from benchmarks.peers.shapes import RACKED, RACKS, RANDOM, SHAPES, STEPS, TWO_RACKED, UNIFORM, Shape
-from rota_sidecar.assignors.model import Assignor, Group, Plan, Subscriber, Topic
-from rota_sidecar.assignors.range import Range
-from rota_sidecar.assignors.round_robin import RoundRobin
-from rota_sidecar.assignors.sticky import CooperativeSticky
-from rota_sidecar.consumer_protocol.alike import Alike
-from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.consumer_protocol.offers import Offer, metadata_for, subscriber_of
-from rota_sidecar.consumer_protocol.wire import Heads
+from rota_sidecar.core.assignors.model import Assignor, Group, Plan, Subscriber, Topic
+from rota_sidecar.core.assignors.range import Range
+from rota_sidecar.core.assignors.round_robin import RoundRobin
+from rota_sidecar.core.assignors.sticky import CooperativeSticky
+from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
+from rota_sidecar.core.consumer_protocol.offers import Offer, metadata_for, subscriber_of
+from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.wire import Heads
 
 REPEATS = 5
 # On the wire Java takes seconds where members have something: one warm run then.

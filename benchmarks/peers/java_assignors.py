@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rota_sidecar.assignors.model import Group, Subscriber, Topic
+from rota_sidecar.core.assignors.model import Group, Subscriber, Topic
 from tests.support.java import java
 from tests.support.kafka.jars import fetched
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rota_sidecar.assignors.model import Topic
+from rota_sidecar.core.assignors.model import Topic
 
 STEPS = ("full", "steady", "leave", "join")
 RACKS = ("r0", "r1", "r2")

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from rota_coordinator.__main__ import main
-from rota_coordinator.log import content
-from rota_coordinator.log.batch import Row
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.sequences import Refused
+from rota_coordinator.core.log import content
+from rota_coordinator.core.log.batch import Row
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.sequences import Refused
 
 FILE = "ROTA_BENCHMARK_CHECK_FILE"
 NUMBER = struct.Struct("<q")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-from rota_coordinator.group.hashing import slot_of
+from rota_coordinator.core.group.hashing import slot_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.clusters import KafkaCluster
 from tests.conformance.driver import EXPIRING, FIRST_PRODUCER, Settings, transactional_id

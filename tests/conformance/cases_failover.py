@@ -1,6 +1,6 @@
 """Sections K and L of the reference: where a group is coordinated, and what a failover leaves of it."""
 
-from rota_coordinator.group.hashing import slot_of
+from rota_coordinator.core.group.hashing import slot_of
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import SEVERAL, Cluster, Failing

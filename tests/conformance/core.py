@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group import admin
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.join import Joining
-from rota_coordinator.instants import MonotonicMs
+from rota_coordinator.core.group import admin
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.effects import Call, Effects
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record, SlotParcel

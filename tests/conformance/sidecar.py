@@ -12,12 +12,12 @@ from typing import cast
 from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member.messages import Request
 from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Coordination, Disconnected, Hear, Heard
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.coordination import RotaCoordination
-from rota_sidecar.member.messages import Request
 from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds
 from tests.conformance.driver import DEFAULT, FutureCall, Settings
 from tests.conformance.kafka import NOT_YET

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.core.group.config import GroupConfig
 from tests.conformance import (
     cases_admin,
     cases_failover,

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request, group_of
+from rota_coordinator.core.group.answers import Request, group_of
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from google.protobuf import text_format
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.join import Joining
-from rota_coordinator.instants import MonotonicMs
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.effects import Call, Effects
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.instants import MonotonicMs
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb

@@ -16,7 +16,7 @@ from typing import Literal
 import grpc
 import grpc.aio
 
-from rota_coordinator import failpoints
+from rota_coordinator.runtime import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import TOPIC, Member, fetch, new_group
 from tests.conformance.server import channel_to

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.slots.table import SLOTS
+from rota_coordinator.core.group.hashing import slot_of
+from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.store.sqlite import open_store
 from rota_proto.coordinator.v1.records_pb2 import GroupRecord, OffsetCommitted, Record
 

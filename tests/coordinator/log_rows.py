@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from rota_coordinator.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
+from rota_coordinator.core.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
 from rota_coordinator.store.port import LogStore
 from rota_coordinator.store.sqlite import open_store
 

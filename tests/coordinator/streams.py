@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
+from rota_coordinator.rpc.sessions import Session, Sessions
+from rota_coordinator.security.access_control import Caller
 from rota_coordinator.security.authenticator import Anonymous
-from rota_coordinator.security.door import Caller
 from rota_coordinator.security.policy import AllowAll
-from rota_coordinator.sessions import Session, Sessions
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import FutureCall
 from tests.conformance.server import FRAMES

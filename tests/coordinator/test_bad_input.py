@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX, PENDING_MEMBERS_MAX
+from rota_coordinator.core.group.config import GROUP_ID_LENGTH_MAX, PENDING_MEMBERS_MAX
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver

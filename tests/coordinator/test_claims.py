@@ -2,15 +2,15 @@
 
 import pytest
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.consumer_protocol import NO_CLAIM, TopicPartition, claimed_partitions
-from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.instants import MonotonicMs
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.consumer_protocol import NO_CLAIM, TopicPartition, claimed_partitions
+from rota_coordinator.core.group.effects import Call, Effects
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record, SlotParcel
-from rota_sidecar.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.consumer_protocol.subscription import Subscription, encode_subscription
+from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
+from rota_sidecar.core.consumer_protocol.subscription import Subscription, encode_subscription
 
 OLD, NEW = "old", "new"
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rota_coordinator.group.config import GroupConfig
+from rota_coordinator.core.group.config import GroupConfig
 from tests.conformance.core import CoreCall, CoreDriver
 from tests.conformance.driver import Settings
 from tests.conformance.members import Member, form

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from rota_coordinator.group.config import DAY_MS
-from rota_coordinator.instants import MonotonicMs
+from rota_coordinator.core.group.config import DAY_MS
+from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT

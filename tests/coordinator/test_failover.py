@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_coordinator import failpoints
+from rota_coordinator.runtime import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import Member, answer, fetch, new_group
 from tests.coordinator.fleet import Fleet, RoutingDriver, until

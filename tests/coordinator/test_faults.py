@@ -2,8 +2,8 @@
 
 import pytest
 
-from rota_coordinator.group import round
-from rota_coordinator.slot import SlotState
+from rota_coordinator.core.group import round
+from rota_coordinator.runtime.slot import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import Member, fetch, form
 from tests.coordinator.virtual import Virtual, play
@@ -49,7 +49,7 @@ def test_time_that_breaks_a_group_does_not_stop_the_others(monkeypatch: pytest.M
         member = Member(virtual, "g", session_ms=1_000)
         await form(member)
         with monkeypatch.context() as broken:
-            broken.setattr("rota_coordinator.group.expiry.expire_session", break_off)
+            broken.setattr("rota_coordinator.core.group.expiry.expire_session", break_off)
             await virtual.pass_time(1.5)
         assert [type(fault) for fault in virtual.faults] == [Fault]
         assert await member.heartbeat() == pb.NONE

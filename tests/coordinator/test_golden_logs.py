@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_coordinator.group.groups import Groups
+from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.coordinator.golden_logs import CONFIG, FOLDER, read, replayed, state_of, tell

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from typing_extensions import override
 
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.state import Group, State
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.state import Group, State
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreCall, CoreDriver
 from tests.conformance.driver import DEFAULT, DELAYED

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rota_coordinator.group.effects import Cause
+from rota_coordinator.core.group.effects import Cause
 from rota_coordinator.options import parse
 from tests.coordinator.test_metrics import NAMES
 from tests.support.tree import REPO

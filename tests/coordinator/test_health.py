@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota_coordinator import health
-from rota_coordinator.health import CannotListen, HealthServer, Page, probes
-from rota_coordinator.slot import SlotState
+from rota_coordinator.observability.http_server import CannotListen, HealthServer, Page, probes
+from rota_coordinator.runtime.slot import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import DEFAULT
 from tests.conformance.members import Member, form
@@ -85,7 +84,7 @@ def test_anything_else_is_refused(request_bytes: bytes, status: int) -> None:
 
 
 def test_a_client_that_never_finishes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(http_server, "PATIENCE_S", 0.05)
 
     async def body(ask: Ask) -> None:
         async with asyncio.timeout(5):
@@ -97,7 +96,7 @@ def test_a_client_that_never_finishes_is_left(monkeypatch: pytest.MonkeyPatch) -
 def test_of_too_many_connections_the_oldest_are_closed_and_the_page_is_shown_beside_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(health, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 3)
 
     async def body(ask: Ask) -> None:
         silent = [asyncio.ensure_future(ask(b"")) for _ in range(10)]

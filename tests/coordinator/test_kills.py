@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from rota_coordinator import failpoints
+from rota_coordinator.runtime import failpoints
 from tests.coordinator.kills import PLACES, UNDER_LOAD, Kills, Store, fleet, plan
 
 pytestmark = pytest.mark.process

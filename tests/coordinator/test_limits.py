@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from rota_coordinator.group.config import (
+from rota_coordinator.core.group.config import (
     GROUP_ID_LENGTH_MAX,
     GROUPS_MAX,
     MEMBERS_MAX,
     PARTITIONS_MAX,
     GroupConfig,
 )
-from rota_coordinator.group.offsets import Offsets
-from rota_coordinator.group.state import Group
+from rota_coordinator.core.group.offsets import Offsets
+from rota_coordinator.core.group.state import Group
 from rota_coordinator.options import parse, problem
-from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
+from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver
@@ -39,7 +39,7 @@ def test_a_group_has_offsets_of_so_many_partitions_and_may_change_those(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     most = 1_000
-    monkeypatch.setattr("rota_coordinator.group.offsets.PARTITIONS_MAX", most)
+    monkeypatch.setattr("rota_coordinator.core.group.offsets.PARTITIONS_MAX", most)
 
     async def body(driver: CoreDriver) -> None:
         member = Member(driver, "g")
@@ -60,7 +60,7 @@ def test_a_group_has_offsets_of_so_many_partitions_and_may_change_those(
 
 
 def test_offsets_that_wait_for_a_transaction_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota_coordinator.group.offsets.PARTITIONS_MAX", 2)
+    monkeypatch.setattr("rota_coordinator.core.group.offsets.PARTITIONS_MAX", 2)
 
     async def body(driver: CoreDriver) -> None:
         for partition, expected in ((0, pb.NONE), (1, pb.NONE), (2, pb.INVALID_COMMIT_OFFSET_SIZE)):
@@ -156,7 +156,7 @@ def test_a_coordinator_has_so_many_groups_and_serves_those() -> None:
 
 
 def test_groups_of_slots_that_went_elsewhere_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota_coordinator.overload.GROUPS_MAX", 1)
+    monkeypatch.setattr("rota_coordinator.runtime.overload.GROUPS_MAX", 1)
 
     async def run() -> None:
         virtual = await Virtual().start()

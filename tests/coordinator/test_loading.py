@@ -8,12 +8,12 @@ from typing import cast
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from rota_coordinator.instants import WallMs
-from rota_coordinator.log.batch import Header
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.slot import SlotState
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.batch import Header
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.topic_log import LogShell
 from rota_coordinator.store.port import LogStore
-from rota_coordinator.topic_log import LogShell
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import Member, fetch, topic_offsets

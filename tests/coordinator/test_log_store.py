@@ -7,8 +7,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rota_coordinator.log.batch import Control, Header, Row
-from rota_coordinator.log.retention import Oldest
+from rota_coordinator.core.log.batch import Control, Header, Row
+from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches, sqlite_rows, sqlite_schema
 from rota_coordinator.store.port import LOG_SLOT, DamagedBatch, LogStore, SlotLost, StoreError
 from rota_coordinator.store.sqlite import open_store

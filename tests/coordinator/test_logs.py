@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from rota_coordinator.group.effects import Cause, RoundOpened, RoundSettled
-from rota_coordinator.journal import ROUND_LINES_PER_SECOND, Journal, JsonLines, RoundLog, set_up
+from rota_coordinator.core.group.effects import Cause, RoundOpened, RoundSettled
+from rota_coordinator.observability.event_log import (
+    ROUND_LINES_PER_SECOND,
+    Journal,
+    JsonLines,
+    RoundLog,
+    set_up,
+)
 from tests.conformance.driver import DEFAULT
 from tests.conformance.members import Member, form, subscription
 from tests.conformance.server import ServerDriver

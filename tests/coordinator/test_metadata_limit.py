@@ -6,9 +6,9 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from rota_coordinator.group.barrier import joined
-from rota_coordinator.group.join_size import REST_BYTES, join_answer_bytes
-from rota_coordinator.overload import MESSAGE_BYTES_MAX
+from rota_coordinator.core.group.barrier import joined
+from rota_coordinator.core.group.join_size import REST_BYTES, join_answer_bytes
+from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT

@@ -8,12 +8,12 @@ from google.protobuf.message import Message
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
-from rota_coordinator.group.effects import Cause, Round
-from rota_coordinator.group.state import Group, State
-from rota_coordinator.metrics import Metrics
-from rota_coordinator.observer import Error, Observer, Observers
+from rota_coordinator.core.group.effects import Cause, Round
+from rota_coordinator.core.group.state import Group, State
+from rota_coordinator.observability.metrics import Metrics
+from rota_coordinator.runtime.observer import Error, Observer, Observers
+from rota_coordinator.runtime.slot import SlotState
 from rota_coordinator.security.connections import ConnectionCounts
-from rota_coordinator.slot import SlotState
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import DEFAULT

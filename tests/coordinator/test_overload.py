@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from rota_coordinator import overload
-from rota_coordinator.overload import (
+from rota_coordinator.runtime import overload
+from rota_coordinator.runtime.overload import (
     COMMIT_BYTES_MAX,
     COMMITS_MAX,
     LAG_MAX_S,

@@ -1,6 +1,6 @@
 """The smaller parts of ownership; what they do together is tried by the simulation and on real processes."""
 
-from rota_coordinator.ownership import Complaints, Lease
+from rota_coordinator.runtime.ownership import Complaints, Lease
 
 
 def test_a_lease_runs_from_before_it_was_asked_for() -> None:

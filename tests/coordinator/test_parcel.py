@@ -1,10 +1,10 @@
 """What goes with a slot that is handed over: how long each member may still be silent."""
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.effects import Call
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.join import Joining
-from rota_coordinator.instants import MonotonicMs
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.effects import Call
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record, SlotParcel
 

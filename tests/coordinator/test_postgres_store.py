@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota_coordinator.slots.table import Row, Table
+from rota_coordinator.core.slots.table import Row, Table
 from rota_coordinator.store import batches, postgres
 from rota_coordinator.store.port import LeaseLost, SlotLost
 from rota_coordinator.store.postgres import open_store

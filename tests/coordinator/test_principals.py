@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 from typing_extensions import override
 
-from rota_coordinator.group.answers import Request
+from rota_coordinator.core.group.answers import Request
+from rota_coordinator.security.access_control import ACTIONS, RejectionLog
 from rota_coordinator.security.authenticator import (
     Anonymous,
     AnyCertificate,
@@ -20,7 +21,6 @@ from rota_coordinator.security.authenticator import (
     Unauthenticated,
     digest_of,
 )
-from rota_coordinator.security.door import ACTIONS, RejectionLog
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, AllowAll, Granted, TopicAction
 from rota_coordinator.security.principals import Principals, parse

@@ -5,12 +5,12 @@ import asyncio
 import grpc
 import pytest
 
-from rota_coordinator.group.growth import growth, usage
-from rota_coordinator.group.state import Group
+from rota_coordinator.core.group.growth import growth, usage
+from rota_coordinator.core.group.state import Group
+from rota_coordinator.core.quotas import MIB, NOTHING, QUOTAS, UNLIMITED, Quota, Quotas, Usage, exceeded
 from rota_coordinator.options import parse as parse_options
 from rota_coordinator.options import problem, quota_of
-from rota_coordinator.overload import Refusal
-from rota_coordinator.quotas import MIB, NOTHING, QUOTAS, UNLIMITED, Quota, Quotas, Usage, exceeded
+from rota_coordinator.runtime.overload import Refusal
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.principals import parse
 from rota_proto.coordinator.v1 import admin_pb2 as admin

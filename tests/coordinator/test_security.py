@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from rota_coordinator.security.door import ACTIONS
+from rota_coordinator.security.access_control import ACTIONS
 from rota_coordinator.security.policy import Action
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb

@@ -9,16 +9,17 @@ import grpc.aio
 import pytest
 from google.protobuf.message import Message
 
-from rota_coordinator import overload, sessions
-from rota_coordinator.overload import MESSAGE_BYTES_MAX, Refusal
+from rota_coordinator.rpc import sessions
+from rota_coordinator.rpc.group_service import make_server
+from rota_coordinator.rpc.sessions import UNREAD_S, Sessions
+from rota_coordinator.rpc.watch import Watchers
+from rota_coordinator.runtime import overload
+from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
+from rota_coordinator.security.access_control import Door
 from rota_coordinator.security.authenticator import Anonymous
 from rota_coordinator.security.connections import Connections
-from rota_coordinator.security.door import Door
 from rota_coordinator.security.limits import Limits
 from rota_coordinator.security.policy import AllowAll
-from rota_coordinator.server import make_server
-from rota_coordinator.sessions import UNREAD_S, Sessions
-from rota_coordinator.watch import Watchers
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -390,7 +391,7 @@ def test_a_client_that_does_not_read_is_told_when_it_does(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sessions, "UNREAD_S", 0.5)
-    monkeypatch.setattr("rota_coordinator.server.REFUSAL_S", 0.5)
+    monkeypatch.setattr("rota_coordinator.rpc.group_service.REFUSAL_S", 0.5)
 
     async def body(virtual: Virtual, channel: grpc.aio.Channel) -> None:
         stream = CoordinatorStub(channel).Session()

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_coordinator.slots.share import Share, share
-from rota_coordinator.slots.table import Process, Row, Table, empty_rows
+from rota_coordinator.core.slots.share import Share, share
+from rota_coordinator.core.slots.table import Process, Row, Table, empty_rows
 
 NAMES = ("p0", "p1", "p2", "p3", "p4")
 

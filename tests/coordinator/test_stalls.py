@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from rota_coordinator.group.expiry import moved
-from rota_coordinator.instants import MonotonicMs
-from rota_coordinator.observer import Observers
-from rota_coordinator.overload import STALL_MIN_S, TICK_S, Stalls
+from rota_coordinator.core.group.expiry import moved
+from rota_coordinator.core.instants import MonotonicMs
+from rota_coordinator.runtime.observer import Observers
+from rota_coordinator.runtime.overload import STALL_MIN_S, TICK_S, Stalls
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT

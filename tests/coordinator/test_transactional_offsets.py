@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota_coordinator.group.offsets import Committed, Offsets
+from rota_coordinator.core.group.offsets import Committed, Offsets
 from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, OffsetPending, ProducerEnded, Record
 
 PARTITIONS = PRODUCERS = st.integers(min_value=0, max_value=2)

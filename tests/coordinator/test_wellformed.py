@@ -7,8 +7,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from rota_coordinator.gate import Unreadable, readable, request_id_of
-from rota_coordinator.wellformed import (
+from rota_coordinator.rpc.validate_group import (
     GROUPS_MAX,
     MEMBERS_MAX,
     PARTITIONS_MAX,
@@ -16,6 +15,7 @@ from rota_coordinator.wellformed import (
     TEXT_LENGTH_MAX,
     fault,
 )
+from rota_coordinator.rpc.validation_interceptor import Unreadable, readable, request_id_of
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import subscription, topic_offsets

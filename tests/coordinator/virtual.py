@@ -13,14 +13,14 @@ from typing import cast
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from rota_coordinator.group.answers import Request
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.instants import MonotonicMs, WallClock
-from rota_coordinator.observer import Observers
-from rota_coordinator.overload import Stalls
-from rota_coordinator.quotas import Quotas
-from rota_coordinator.service import Service
-from rota_coordinator.slot import Shell
+from rota_coordinator.core.group.answers import Request
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.instants import MonotonicMs, WallClock
+from rota_coordinator.core.quotas import Quotas
+from rota_coordinator.runtime.observer import Observers
+from rota_coordinator.runtime.overload import Stalls
+from rota_coordinator.runtime.router import Service
+from rota_coordinator.runtime.slot import Shell
 from rota_coordinator.store.port import Claim, Store
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rota_coordinator import failpoints
+from rota_coordinator.runtime import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import Call
 from tests.conformance.members import Member, answer, assignment, fetch, form, settle

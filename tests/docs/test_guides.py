@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rota_coordinator import options as coordinator_options
-from rota_sidecar import options as sidecar_options
-from rota_sidecar.options import problems as sidecar_problems
-from rota_sidecar.strategies import known
+from rota_sidecar import config as sidecar_options
+from rota_sidecar.config import validation as sidecar_problems
+from rota_sidecar.membership.strategies import known
 from tests.cli.command import Rota
 from tests.docs.blocks import DOCS, blocks
 from tests.support.coordinator import QUICK, serving

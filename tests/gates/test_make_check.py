@@ -42,7 +42,7 @@ def make(checkout: Path, *goals: str) -> "subprocess.CompletedProcess[str]":
 
 
 def import_grpc_in_a_core(checkout: Path) -> None:
-    path = checkout / "coordinator/src/rota_coordinator/group/__init__.py"
+    path = checkout / "coordinator/src/rota_coordinator/core/group/__init__.py"
     path.write_text(path.read_text() + "\nimport grpc\n\nCHANNEL = grpc.Channel\n")
 
 

@@ -6,8 +6,8 @@ import grpc
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from typing_extensions import override
 
-from tests.sidecar.delivery_rounds.crew import PARTITIONS
-from tests.sidecar.delivery_rounds.engine import Engine, Place, committed_at
+from tests.sidecar.delivery.rounds.crew import PARTITIONS
+from tests.sidecar.delivery.rounds.engine import Engine, Place, committed_at
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member.messages import Response
 from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Heard
-from rota_sidecar.member.messages import Response
 from tests.conformance.kafka import NOT_YET
 from tests.conformance.members import subscription
 

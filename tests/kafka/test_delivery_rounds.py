@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.delivery_engines import KafkaEngine, SharedEngine
-from tests.sidecar.delivery_rounds import engine as rota
-from tests.sidecar.delivery_rounds import stories
-from tests.sidecar.delivery_rounds.history import lines
-from tests.sidecar.delivery_rounds.member import Setting
+from tests.sidecar.delivery.rounds import engine as rota
+from tests.sidecar.delivery.rounds import stories
+from tests.sidecar.delivery.rounds.history import lines
+from tests.sidecar.delivery.rounds.member import Setting
 from tests.support.coordinator import serving
 from tests.support.kafka import Kafka
 

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from typing_extensions import override
 
-from tests.sidecar.reported_positions import stories
-from tests.sidecar.reported_positions.engine import Engine, Record, Records, committed_on
-from tests.sidecar.reported_positions.reader import Reader
+from tests.sidecar.delivery.reported_positions import stories
+from tests.sidecar.delivery.reported_positions.engine import Engine, Record, Records, committed_on
+from tests.sidecar.delivery.reported_positions.reader import Reader
 from tests.support.coordinator import QUICK, serving
 from tests.support.kafka import Kafka
 from tests.support.processes import Process

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sidecar.rolling.growth import Cluster, growth
+from tests.sidecar.membership.rolling.growth import Cluster, growth
 from tests.support.kafka import Kafka
 
 pytestmark = pytest.mark.kafka

@@ -8,12 +8,12 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import topic_watch
 from rota_sidecar.engines.kafka.reading import Manner
 from rota_sidecar.engines.port import Unreachable
 from rota_sidecar.engines.records import At
-from rota_sidecar.member.partitions import Partition
 from tests.kafka.sidecar_reading import WITHIN_S, Writer, tell
 from tests.sidecar.engines.readers import Passage, Reader
 from tests.support.kafka import Kafka, running

@@ -9,10 +9,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from rota_sidecar.delivery.events import Bounds, Read, Trouble
+from rota_sidecar.core.delivery.events import Bounds, Read, Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 from rota_sidecar.engines.port import Refused
-from rota_sidecar.member.partitions import Partition
 from tests.kafka.sidecar_reading import WITHIN_S, reading
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.security import Guarded

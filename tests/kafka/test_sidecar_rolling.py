@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sidecar.rolling.crew import PARTITIONS, Group, crew_of, play, play_static
-from tests.sidecar.rolling.history import Limits
-from tests.sidecar.rolling.static import generations, handed_on, moved
-from tests.sidecar.rolling.table import lines
+from tests.sidecar.membership.rolling.crew import PARTITIONS, Group, crew_of, play, play_static
+from tests.sidecar.membership.rolling.history import Limits
+from tests.sidecar.membership.rolling.static import generations, handed_on, moved
+from tests.sidecar.membership.rolling.table import lines
 from tests.support.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.soak("membership")]

@@ -10,12 +10,12 @@ from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from rota_proto.log.keys import murmur2
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.writing import KafkaLetters
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import Letter
-from rota_sidecar.member.partitions import Partition
 from tests.sidecar.engines.readers import Reader, Row
 from tests.support.kafka import Kafka, running
 from tests.support.processes import wait_for

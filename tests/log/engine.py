@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from rota_coordinator.instants import WallMs
-from rota_coordinator.log.batch import Header, Row
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.effects import Effects, Ending
-from rota_coordinator.log.log import Log
-from rota_coordinator.log.partition import Partition
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.batch import Header, Row
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.effects import Effects, Ending
+from rota_coordinator.core.log.log import Log
+from rota_coordinator.core.log.partition import Partition
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 from rota_proto.log.columns import Columns, pack

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from google.protobuf import text_format
 
-from rota_coordinator.instants import WallMs
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.log import Log
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.log import Log
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch

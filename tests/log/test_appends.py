@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rota_coordinator.log.config import LogConfig
+from rota_coordinator.core.log.config import LogConfig
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.log.engine import START_MS, Engine, Producer, batch

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_coordinator.log.log import Log
+from rota_coordinator.core.log.log import Log
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 from tests.coordinator.golden_logs import read

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from typing_extensions import override
 
-from rota_coordinator.log.batch import Control, Header
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.log import Log
-from rota_coordinator.log.partition import Partition
+from rota_coordinator.core.log.batch import Control, Header
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.log import Log
+from rota_coordinator.core.log.partition import Partition
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 from tests.log.engine import TIMEOUT_MS, TOPIC, Engine, Producer, batch

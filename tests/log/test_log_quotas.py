@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rota_coordinator.instants import WallMs
-from rota_coordinator.log.administration import Creator
-from rota_coordinator.log.batch import ROW_BYTES
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.quotas import NOTHING, Budget, Quota, Quotas, Usage
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.administration import Creator
+from rota_coordinator.core.log.batch import ROW_BYTES
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.quotas import NOTHING, Budget, Quota, Quotas, Usage
+from rota_coordinator.runtime.topic_log import LogShell, TopicLog
 from rota_coordinator.store.sqlite import open_store
-from rota_coordinator.topic_log import LogShell, TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.coordinator.virtual import Virtual

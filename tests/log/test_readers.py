@@ -2,8 +2,8 @@
 
 import pytest
 
-from rota_coordinator.instants import WallMs
-from rota_coordinator.log.retention import Oldest, new_start
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.retention import Oldest, new_start
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.log.engine import START_MS, Engine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota_coordinator.log.config import LogConfig
+from rota_coordinator.core.log.config import LogConfig
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from tests.log.engine import Engine, Producer, batch
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.effects import Effects
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.effects import Effects
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 from rota_proto.log.v1 import log_pb2 as pb

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from rota_coordinator.log.config import LogConfig
+from rota_coordinator.core.log.config import LogConfig
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from tests.log.engine import COPIER, TIMEOUT_MS, Engine, Producer
 

@@ -16,11 +16,11 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from rota.connection import background
-from rota_coordinator.instants import WallMs
-from rota_coordinator.log.batch import Control, Row
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.effects import Effects
-from rota_coordinator.log.log import Log
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.batch import Control, Row
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.log import Log
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.columns import unpack
 from rota_proto.log.v1 import log_pb2 as pb

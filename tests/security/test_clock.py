@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rota_coordinator.clocks import Clocks, wall_s
-from rota_coordinator.group.config import DAY_MS, GroupConfig
-from rota_coordinator.instants import MonotonicMs, WallClock
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.log.effects import Effects
-from rota_coordinator.log.log import Log
+from rota_coordinator.core.group.config import DAY_MS, GroupConfig
+from rota_coordinator.core.instants import MonotonicMs, WallClock
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.log import Log
 from rota_coordinator.options import LEASE_MS_MAX, parse, problem
-from rota_coordinator.ownership import Lease
+from rota_coordinator.runtime.clocks import Clocks, wall_s
+from rota_coordinator.runtime.ownership import Lease
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted
 from rota_proto.log.v1 import log_pb2
@@ -144,7 +144,7 @@ def test_a_lease_runs_out_while_the_machine_is_suspended() -> None:
     assert not lease.runs()
 
 
-SHOW = "import time; from rota_coordinator.clocks import elapsed_s; print(elapsed_s() - time.monotonic())"
+SHOW = "import time; from rota_coordinator.runtime.clocks import elapsed_s; print(elapsed_s() - time.monotonic())"
 
 
 @pytest.mark.process

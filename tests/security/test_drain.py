@@ -15,8 +15,8 @@ from rota_operator.local.table import shown_state
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import ReplicaView, WorkloadView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
-from rota_sidecar.drain_orders import DrainOrder, DrainOrders, Source, Then
-from rota_sidecar.drain_requests import FOR_MS_MAX, DrainRequest, WrongRequest, request_of
+from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, Source, Then
+from rota_sidecar.process.drain_requests import FOR_MS_MAX, DrainRequest, WrongRequest, request_of
 from tests.support import web
 from tests.support.coordinator import Coordinator, serving
 from tests.support.sidecar import Deliverer, delivering

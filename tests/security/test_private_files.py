@@ -9,7 +9,7 @@ from stat import S_IMODE
 
 from rota_coordinator.store.sqlite import open_store
 from rota_operator.local.home import make_private
-from rota_sidecar.state_file import Owner, StateFile
+from rota_sidecar.membership.state_file import Owner, StateFile
 
 
 @contextmanager

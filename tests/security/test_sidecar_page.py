@@ -11,9 +11,16 @@ import grpc.aio
 import pytest
 
 from rota_sidecar.application.listening import listen_on_socket
-from rota_sidecar.health import CONNECTIONS_MAX, HealthServer, is_this_machine, parsed, probes, refusal
-from rota_sidecar.private_socket import PRIVATE, PRIVATE_FOLDER
-from rota_sidecar.state_file import Owner, StateFile
+from rota_sidecar.config.private_socket import PRIVATE, PRIVATE_FOLDER
+from rota_sidecar.membership.state_file import Owner, StateFile
+from rota_sidecar.process.http_server import (
+    CONNECTIONS_MAX,
+    HealthServer,
+    is_this_machine,
+    parsed,
+    probes,
+    refusal,
+)
 
 PATHS = probes(lambda: "")
 WITHIN_S = 60

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rota_sidecar.commands import READERS
-from rota_sidecar.member import states
-from rota_sidecar.options import parse
+from rota_sidecar.config import parse
+from rota_sidecar.core.member import states
+from rota_sidecar.json_member.commands import READERS
 from tests.support.coordinator import serving
 from tests.support.sidecar import Sidecar, running
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/sidecar.md").read_text()
-SOURCE = (REPO / "sidecar/src/rota_sidecar/membership_only.py").read_text()
+SOURCE = (REPO / "sidecar/src/rota_sidecar/json_member/mode.py").read_text()
 # A switch that is off, and a text that is empty, have nothing to show.
 NOTHING = {"", "False", "None"}
 

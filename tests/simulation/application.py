@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.member import actions as do
-from rota_sidecar.member import events as on
-from rota_sidecar.member import states as st
-from rota_sidecar.member.partitions import Offset, Partition
+from rota_sidecar.core.member import actions as do
+from rota_sidecar.core.member import events as on
+from rota_sidecar.core.member import states as st
+from rota_sidecar.core.member.partitions import Offset, Partition
 from tests.conformance.members import TOPIC
 from tests.simulation.world import World
 

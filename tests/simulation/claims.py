@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request
+from rota_coordinator.core.group.answers import Request
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import OffsetPending, Record

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.member.identity import Remembered
+from rota_sidecar.core.member.identity import Remembered
 from tests.conformance.members import TOPIC
 from tests.simulation.loop import Process
 from tests.simulation.member import DRAIN_S, REBALANCE_MS, REQUEST_S, SimulatedMember, commit_request

@@ -4,16 +4,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import CommitMode, DeliveryConfig, Reset
-from rota_sidecar.delivery.delivery import Delivery
-from rota_sidecar.ledger.batches import Ordering
-from rota_sidecar.ledger.rules import Rules
-from rota_sidecar.member import actions as said
-from rota_sidecar.member import events as to
-from rota_sidecar.member import states as st
-from rota_sidecar.member.partitions import Offset, Partition
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig, Reset
+from rota_sidecar.core.delivery.delivery import Delivery
+from rota_sidecar.core.ledger.batches import Ordering
+from rota_sidecar.core.ledger.rules import Rules
+from rota_sidecar.core.member import actions as said
+from rota_sidecar.core.member import events as to
+from rota_sidecar.core.member import states as st
+from rota_sidecar.core.member.partitions import Offset, Partition
 from tests.simulation.hands import Hands
 from tests.simulation.history import SEPARATOR, Done
 from tests.simulation.invariants import Violation

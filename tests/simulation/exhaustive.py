@@ -9,10 +9,10 @@ crashes, leaves, commits and repeated joins than the case allows for.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rota_coordinator.group.effects import Call, Effects
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.join import Joining
-from rota_coordinator.instants import MonotonicMs
+from rota_coordinator.core.group.effects import Call, Effects
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import SlotParcel
 from tests.conformance.members import TOPIC, assignment

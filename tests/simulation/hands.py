@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.ledger.batches import Ordering
-from rota_sidecar.ledger.rules import Verdict
-from rota_sidecar.member.partitions import Partition
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.batches import Ordering
+from rota_sidecar.core.ledger.rules import Verdict
+from rota_sidecar.core.member.partitions import Partition
 from tests.simulation.invariants import Violation
 from tests.simulation.topic import is_record, key_of
 

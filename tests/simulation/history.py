@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rota_coordinator.group.consumer_protocol import assigned_partitions
+from rota_coordinator.core.group.consumer_protocol import assigned_partitions
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupRecord, OffsetCommitted, Record
 from tests.simulation.invariants import Violation

@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Protocol
 
-from rota_coordinator.group.answers import group_of
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.instants import MonotonicMs
-from rota_coordinator.overload import Refusal, Stalls
-from rota_coordinator.ownership import Lease, Ownership, Shared, Sole, Voice
-from rota_coordinator.service import Service
-from rota_coordinator.slot import Answer, Shell, Slot, SlotState
+from rota_coordinator.core.group.answers import group_of
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.instants import MonotonicMs
+from rota_coordinator.runtime.overload import Refusal, Stalls
+from rota_coordinator.runtime.ownership import Lease, Ownership, Shared, Sole, Voice
+from rota_coordinator.runtime.router import Service
+from rota_coordinator.runtime.slot import Answer, Shell, Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.claims import check, check_decision, check_owner, commit_of

@@ -7,14 +7,14 @@ from functools import partial
 from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar import leading
-from rota_sidecar.assignors.model import Topic
-from rota_sidecar.member import actions as do
-from rota_sidecar.member import events as on
-from rota_sidecar.member import states as st
-from rota_sidecar.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.member.identity import Remembered
-from rota_sidecar.member.member import Member
+from rota_sidecar.core.assignors.model import Topic
+from rota_sidecar.core.member import actions as do
+from rota_sidecar.core.member import events as on
+from rota_sidecar.core.member import states as st
+from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
+from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.member import Member
+from rota_sidecar.membership import leader
 from tests.conformance.members import TOPIC
 from tests.simulation.application import Application
 from tests.simulation.desk import Desk
@@ -261,10 +261,10 @@ class SimulatedMember:
         self.feed(on.Answered(action.call, reply))
 
     def _lead(self, order: do.Lead) -> None:
-        members = leading.read(order)
-        incarnation = leading.incarnation_for(order, members, self._now_ms())
+        members = leader.read(order)
+        incarnation = leader.incarnation_for(order, members, self._now_ms())
         topics = {TOPIC: Topic(self.world.partitions)}
-        self.feed(leading.led(order, members, topics, STRATEGIES[order.strategy], incarnation))
+        self.feed(leader.led(order, members, topics, STRATEGIES[order.strategy], incarnation))
 
     def _noticed(self, notice: Notice) -> None:
         """The group starts to rebalance, or is served elsewhere."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request as GroupRequest
+from rota_coordinator.core.group.answers import Request as GroupRequest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.plan import LATE_S, Plan

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from rota_sidecar.ledger.batches import Ordering
+from rota_sidecar.core.ledger.batches import Ordering
 from tests.simulation.strategies import OFFERED
 
 SESSION_MS = 3_000

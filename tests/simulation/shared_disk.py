@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from rota_coordinator.slots.table import Process as Living
-from rota_coordinator.slots.table import Row, Table
+from rota_coordinator.core.slots.table import Process as Living
+from rota_coordinator.core.slots.table import Row, Table
 from rota_coordinator.store.port import Claim, LeaseLost, SharedStore, SlotLost
 from tests.simulation.disk import Disk, DiskStore
 from tests.simulation.loop import Process

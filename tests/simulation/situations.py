@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group.answers import Request
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.members import Member, instance_of
-from rota_coordinator.group.state import Group, State
-from rota_coordinator.slot import Slot, SlotState
+from rota_coordinator.core.group.answers import Request
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.members import Member, instance_of
+from rota_coordinator.core.group.state import Group, State
+from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 FAULTS = (

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.members import Member, Members
-from rota_coordinator.group.state import Group, State
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.members import Member, Members
+from rota_coordinator.core.group.state import Group, State
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 MEMBERS = 3

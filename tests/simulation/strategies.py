@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from rota_sidecar.assignors.model import Assignor, Group, Plan
-from rota_sidecar.assignors.range import Range
-from rota_sidecar.assignors.sticky import CooperativeSticky, Sticky
+from rota_sidecar.core.assignors.model import Assignor, Group, Plan
+from rota_sidecar.core.assignors.range import Range
+from rota_sidecar.core.assignors.sticky import CooperativeSticky, Sticky
 
 
 class Restless:

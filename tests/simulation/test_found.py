@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.effects import Call
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.join import Joining
-from rota_coordinator.group.state import State
-from rota_coordinator.instants import MonotonicMs
-from rota_coordinator.slot import Shell, Slot
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.effects import Call
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.group.state import State
+from rota_coordinator.core.instants import MonotonicMs
+from rota_coordinator.runtime.slot import Shell, Slot
 from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.offsets import Offsets
-from rota_coordinator.group.state import Barrier, Group, State
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.offsets import Offsets
+from rota_coordinator.core.group.state import Barrier, Group, State
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import (
     GenerationReserved,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rota_sidecar.ledger.batches import Batch
+from rota_sidecar.core.ledger.batches import Batch
 
 # Further than strangers set offsets to.
 AT_START = 120

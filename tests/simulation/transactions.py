@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rota_coordinator.group.offsets import Offsets
+from rota_coordinator.core.group.offsets import Offsets
 from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted, ProducerEnded, Record
 from tests.simulation.invariants import Violation
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.offsets import Offsets
-from rota_coordinator.group.state import Group, State
-from rota_coordinator.slot import Slot, SlotState
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.offsets import Offsets
+from rota_coordinator.core.group.state import Group, State
+from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.disk import DiskStore
 from tests.simulation.history import partitions_of

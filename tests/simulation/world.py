@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.hashing import slot_of
-from rota_coordinator.group.offsets import Offsets
-from rota_coordinator.slots.table import SLOTS
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.hashing import slot_of
+from rota_coordinator.core.group.offsets import Offsets
+from rota_coordinator.core.slots.table import SLOTS
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.claims import group_named
 from tests.simulation.disk import Disk

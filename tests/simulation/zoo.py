@@ -12,18 +12,18 @@ from unittest.mock import patch
 
 from google.protobuf.message import Message
 
-from rota_coordinator.group import admin, barrier, commit, expiry, join, round, state
-from rota_coordinator.group.answers import copied
-from rota_coordinator.group.consumer_protocol import TopicPartition
-from rota_coordinator.group.effects import Call, Cause, Effects
-from rota_coordinator.group.groups import Groups
-from rota_coordinator.group.join import Joining
-from rota_coordinator.group.members import Member, Members, instance_of
-from rota_coordinator.group.offsets import Committed, Offsets, removed
-from rota_coordinator.group.state import Group, State, answer, described
-from rota_coordinator.instants import MonotonicMs
-from rota_coordinator.ownership import Lease
-from rota_coordinator.slot import Slot, SlotState
+from rota_coordinator.core.group import admin, barrier, commit, expiry, join, round, state
+from rota_coordinator.core.group.answers import copied
+from rota_coordinator.core.group.consumer_protocol import TopicPartition
+from rota_coordinator.core.group.effects import Call, Cause, Effects
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.group.members import Member, Members, instance_of
+from rota_coordinator.core.group.offsets import Committed, Offsets, removed
+from rota_coordinator.core.group.state import Group, State, answer, described
+from rota_coordinator.core.instants import MonotonicMs
+from rota_coordinator.runtime.ownership import Lease
+from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, ProducerEnded, Record
 from tests.simulation.history import History, Ticket

@@ -7,16 +7,16 @@ The bugs of members are in zoo_members.py, those of coordinators in zoo.py.
 from collections.abc import Sequence
 from typing import Any
 
-from rota_sidecar.delivery import commits, handing_out, letting_go, progress, starting, verdicts
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.core import Core
-from rota_sidecar.delivery.partition import Place
-from rota_sidecar.ledger.in_order import InOrder
-from rota_sidecar.ledger.lanes import Lanes
-from rota_sidecar.ledger.ledger import Ledger
-from rota_sidecar.ledger.marks import Point
-from rota_sidecar.ledger.outcomes import Judged, LetterDue
-from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.core.delivery import commits, dispatch, initial_position, progress, revocation, verdicts
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.core import Core
+from rota_sidecar.core.delivery.partition import Place
+from rota_sidecar.core.ledger.commit_points import Point
+from rota_sidecar.core.ledger.in_order import InOrder
+from rota_sidecar.core.ledger.lanes import Lanes
+from rota_sidecar.core.ledger.ledger import Ledger
+from rota_sidecar.core.ledger.outcomes import Judged, LetterDue
+from rota_sidecar.core.ledger.rules import Verdict
 from tests.simulation.zoo_members import Bug, replaced
 
 
@@ -81,21 +81,21 @@ POINT = Ledger.point.fget  # type: ignore[attr-defined]
 JUDGED = verdicts.judged
 LETTERS = Ledger.letters
 GONE = Ledger.application_gone
-BEGIN = starting._begin
+BEGIN = initial_position._begin
 JUDGE = Ledger.judge
 
 ZOO_DELIVERIES: dict[str, Bug] = {
     "commits what was handed out": replaced(Ledger, "point", property(commits_what_was_handed_out)),
     "late verdicts count": replaced(verdicts, "judged", late_verdicts_count),
     "passes a letter before it is written": replaced(Ledger, "letters", passes_a_letter_before_it_is_written),
-    "gives up before all is committed": replaced(letting_go, "_has_gone", gives_up_before_all_is_committed),
+    "gives up before all is committed": replaced(revocation, "_has_gone", gives_up_before_all_is_committed),
     "what a crashed application held is done": replaced(Ledger, "application_gone", forgets_a_crash),
     "those behind a retry stay in hand": replaced(InOrder, "call_back", does_not_call_back),
     "keys do not wait": replaced(Lanes, "_is_free", lambda self, place, key: True),
-    "begins behind what is committed": replaced(starting, "_begin", begins_where_reading_has_come_to),
+    "begins behind what is committed": replaced(initial_position, "_begin", begins_where_reading_has_come_to),
     "a retry is a skip": replaced(Ledger, "judge", skips_what_is_to_be_retried),
     "a hung application keeps its partitions": replaced(progress, "check", lambda core: None),
-    "credit is endless": replaced(handing_out, "_budget", lambda core: 1_000),
+    "credit is endless": replaced(dispatch, "_budget", lambda core: 1_000),
     "nothing is committed": replaced(commits, "own_point", lambda core, place: None),
 }
 # Where to begin to look: the first seeds that meet what these need.

@@ -10,17 +10,17 @@ from typing import Protocol
 from unittest.mock import patch
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar import leading
-from rota_sidecar.consumer_protocol.offers import Offer, metadata_for
-from rota_sidecar.consumer_protocol.user_data import fingerprint_of_plan
-from rota_sidecar.member import actions as do
-from rota_sidecar.member import liveness, offsets, rounds
-from rota_sidecar.member.core import Core
-from rota_sidecar.member.holdings import Holdings
-from rota_sidecar.member.interests import Interests
-from rota_sidecar.member.partitions import Offset, Partition
-from rota_sidecar.member.pulse import Pulse
-from rota_sidecar.member.requests import Requests
+from rota_sidecar.core.consumer_protocol.offers import Offer, metadata_for
+from rota_sidecar.core.consumer_protocol.user_data import fingerprint_of_plan
+from rota_sidecar.core.member import actions as do
+from rota_sidecar.core.member import liveness, offsets, rounds
+from rota_sidecar.core.member.core import Core
+from rota_sidecar.core.member.holdings import Holdings
+from rota_sidecar.core.member.interests import Interests
+from rota_sidecar.core.member.partitions import Offset, Partition
+from rota_sidecar.core.member.pulse import Pulse
+from rota_sidecar.core.member.requests import Requests
+from rota_sidecar.membership import leader
 
 
 class Bug(Protocol):
@@ -60,7 +60,7 @@ def goes_to_no_other_round(core: Core, reason: str) -> None:
     pass
 
 
-def keeps_the_newest_incarnation_it_hears_of(order: do.Lead, members: leading.Members, wall_ms: int) -> int:
+def keeps_the_newest_incarnation_it_hears_of(order: do.Lead, members: leader.Members, wall_ms: int) -> int:
     known = max(members.incarnations.values(), default=-1)
     return known if known >= 0 else wall_ms
 
@@ -87,7 +87,7 @@ ZOO_MEMBERS: dict[str, Bug] = {
     "goes to no other round": replaced(rounds, "rejoin", goes_to_no_other_round),
     "never comes again": replaced(rounds, "_again", lambda core, data: ""),
     "keeps the newest incarnation it hears of": replaced(
-        leading, "incarnation_for", keeps_the_newest_incarnation_it_hears_of
+        leader, "incarnation_for", keeps_the_newest_incarnation_it_hears_of
     ),
     "nobody looks at topics that grow": replaced(Interests, "_judge_plan", lambda self: None),
     "a leader that comes back takes what it sees for what was planned": replaced(

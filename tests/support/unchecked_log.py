@@ -5,9 +5,9 @@ Run as a program by `Coordinator`.
 """
 
 from rota_coordinator.__main__ import main
-from rota_coordinator.log import content
-from rota_coordinator.log.batch import Row
-from rota_coordinator.log.config import LogConfig
+from rota_coordinator.core.log import content
+from rota_coordinator.core.log.batch import Row
+from rota_coordinator.core.log.config import LogConfig
 
 
 def unchecked(row: Row, config: LogConfig) -> None:

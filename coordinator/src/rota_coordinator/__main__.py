@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from rota_coordinator.health import CannotListen
+from rota_coordinator.observability.http_server import CannotListen
 from rota_coordinator.options import parse, problem, secret_in
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.store.port import StoreError

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
 
-from rota_coordinator import failpoints
-from rota_coordinator.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
-from rota_coordinator.quotas import QUOTAS, UNLIMITED, Quota
+from rota_coordinator.core.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
+from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
+from rota_coordinator.runtime import failpoints
 from rota_coordinator.security.limits import BadLimit, Limits, limit_names, parse_limits
 
 LOG_FORMATS = ("auto", "json", "text")

@@ -11,25 +11,25 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from rota_coordinator.clocks import Clocks, elapsed_ms, elapsed_s, wall_s
-from rota_coordinator.failpoints import Failpoints
-from rota_coordinator.group.config import GroupConfig
-from rota_coordinator.health import HealthServer, Page, Pages, probes
-from rota_coordinator.journal import Journal, RoundLog, set_up
-from rota_coordinator.log.config import LogConfig
-from rota_coordinator.metrics import CONTENT_TYPE, Metrics
-from rota_coordinator.observer import Observers
-from rota_coordinator.overload import Stalls
-from rota_coordinator.ownership import Lease, Shared, Voice
-from rota_coordinator.quotas import Quotas
-from rota_coordinator.security.composition import secure
-from rota_coordinator.server import make_server
-from rota_coordinator.service import Service
-from rota_coordinator.sessions import Sessions
-from rota_coordinator.slot import Shell
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.quotas import Quotas
+from rota_coordinator.observability.event_log import Journal, RoundLog, set_up
+from rota_coordinator.observability.http_server import HealthServer, Page, Pages, probes
+from rota_coordinator.observability.metrics import CONTENT_TYPE, Metrics
+from rota_coordinator.rpc.group_service import make_server
+from rota_coordinator.rpc.sessions import Sessions
+from rota_coordinator.rpc.watch import Watchers
+from rota_coordinator.runtime.clocks import Clocks, elapsed_ms, elapsed_s, wall_s
+from rota_coordinator.runtime.failpoints import Failpoints
+from rota_coordinator.runtime.observer import Observers
+from rota_coordinator.runtime.overload import Stalls
+from rota_coordinator.runtime.ownership import Lease, Shared, Voice
+from rota_coordinator.runtime.router import Service
+from rota_coordinator.runtime.slot import Shell
+from rota_coordinator.runtime.topic_log import LogShell, TopicLog
+from rota_coordinator.security.wiring import secure
 from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
-from rota_coordinator.topic_log import LogShell, TopicLog
-from rota_coordinator.watch import Watchers
 
 GRACE_S = 5
 # Python's own are 700, 10 and 10 objects and rounds.

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota_sidecar.options import parse
-from rota_sidecar.options.problems import problem, secret_in
+from rota_sidecar.config import parse
+from rota_sidecar.config.validation import problem, secret_in
 
 # gRPC's own lines are no sentences, and would stand among ours; what they say is in ours too.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -25,13 +25,13 @@ def main() -> None:
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
     if arguments[:1] == ["drain"]:
-        from rota_sidecar import drain_command
+        from rota_sidecar.process import drain_command
 
         failed = drain_command.main(arguments[1:])
         sys.exit(f"rota-sidecar: {failed}" if failed else 0)
     options = read(arguments)
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
-    from rota_sidecar.strategies import StrategyError, known
+    from rota_sidecar.membership.strategies import StrategyError, known
 
     try:
         # What is beyond the bounds is refused below, with everything else.
@@ -41,9 +41,9 @@ def main() -> None:
     wrong = problem(options, strategies)
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
-    from rota_sidecar.health import CannotListen
-    from rota_sidecar.program import serve
-    from rota_sidecar.state_file import StateFileError
+    from rota_sidecar.membership.state_file import StateFileError
+    from rota_sidecar.process.http_server import CannotListen
+    from rota_sidecar.process.program import serve
 
     try:
         failed = asyncio.run(serve(options, strategies, arguments))
@@ -58,7 +58,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     options = parse(arguments)
     if not options.settings:
         return options
-    from rota_sidecar.settings_file import SettingsError, read
+    from rota_sidecar.config.settings import SettingsError, read
 
     try:
         return parse(arguments, read(Path(options.settings)))

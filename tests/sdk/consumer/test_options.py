@@ -13,9 +13,9 @@ from rota.consumer.options import Options
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS
 from rota.consumer.sidecars import Subscription
 from rota.consumer.validation import STRATEGIES
-from rota_sidecar.assignors.built_in import NAMES
-from rota_sidecar.options import parse
-from rota_sidecar.options.problems import problem, secret_in
+from rota_sidecar.config import parse
+from rota_sidecar.config.validation import problem, secret_in
+from rota_sidecar.core.assignors.built_in import NAMES
 
 KAFKA, RECORDS_IN_KAFKA = "kafka:9092", {"bootstrap_servers": "kafka:9092"}
 ROTA = "rota://127.0.0.1:7070"

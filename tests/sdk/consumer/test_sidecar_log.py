@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rota.consumer.sidecar_log import entry_of
-from rota_sidecar.journal import JsonLines, TextLines
+from rota_sidecar.observability.event_log import JsonLines, TextLines
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING, logging.ERROR])

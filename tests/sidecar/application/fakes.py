@@ -10,12 +10,12 @@ from typing_extensions import override
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.columns import Columns, Headers, pack
 from rota_sidecar.application.port import Application, AttachedAlready, Deliveries
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import DeliveryConfig
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.core.ledger.batches import Batch, Handover, Piece
+from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.records import At, RecordBatch, Records, Wanted
-from rota_sidecar.ledger.batches import Batch, Handover, Piece
-from rota_sidecar.member.partitions import Partition, Tenure
 
 Heard = TypeVar("Heard", on.Acknowledged, on.Credit, on.Judged, on.Reported)
 P0 = Partition("orders", 0)

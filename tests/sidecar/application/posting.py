@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import DeliveryConfig
-from rota_sidecar.repacking import Repacking
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.engines.batch_slicing import Repacking
 from tests.sidecar.application.endpoint import Endpoint, listening
 from tests.sidecar.application.fakes import FakeDeliveries, batch, handed, piece
 

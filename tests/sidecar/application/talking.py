@@ -16,7 +16,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from rota_sidecar.application.listening import listen_on_socket
 from rota_sidecar.application.service import ConsumerService, make_server
-from rota_sidecar.repacking import Repacking
+from rota_sidecar.engines.batch_slicing import Repacking
 from tests.sidecar.application.fakes import FakeDeliveries
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pytest
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application import streams, telling
 from rota_sidecar.application.translating import errors_to
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import CommitMode, DeliveryConfig
-from rota_sidecar.ledger.batches import Ordering
-from rota_sidecar.ledger.rules import Rules
-from rota_sidecar.member.partitions import Partition
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
+from rota_sidecar.core.ledger.batches import Ordering
+from rota_sidecar.core.ledger.rules import Rules
+from rota_sidecar.core.member.partitions import Partition
 from tests.sidecar.application.fakes import NOW_MS, P0, P1, TENURE, told
 from tests.sidecar.application.talking import (
     AttachStream,

@@ -10,12 +10,12 @@ from google.protobuf.message import Message
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application import service
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.commit_points import Mark
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At
-from rota_sidecar.ledger.marks import Mark
-from rota_sidecar.member.partitions import Partition
 from tests.sidecar.application.fakes import P0, P1, TENURE, error
 from tests.sidecar.application.talking import Code, Talk, at, play, refused
 

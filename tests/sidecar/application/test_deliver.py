@@ -9,9 +9,9 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application import attachment
 from rota_sidecar.application.allowance import UNSENT_BYTES_MAX
 from rota_sidecar.application.wellformed import CREDIT_MAX
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.application.fakes import P0, P1, batch, damaged, handed, piece, told
 from tests.sidecar.application.talking import (
     Code,

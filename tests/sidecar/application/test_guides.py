@@ -13,10 +13,10 @@ from google.protobuf.descriptor import Descriptor
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.cloud_events import Record, event_of
 from rota_sidecar.application.http_verdicts import Answer, outcome_of
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.ledger.rules import Verdict
-from rota_sidecar.member.partitions import Partition
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.rules import Verdict
+from rota_sidecar.core.member.partitions import Partition
 from tests.sidecar.application.fakes import P0, batch, handed, piece, told
 from tests.sidecar.application.talking import SOCKET, Talk, play
 from tests.support.tree import REPO

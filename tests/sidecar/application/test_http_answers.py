@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.application.endpoint import Posted, answer, listening
 from tests.sidecar.application.fakes import FakeDeliveries, batch, damaged, handed, piece
 from tests.sidecar.application.posting import STORY_S, Scene, delivery, one, play

@@ -9,10 +9,10 @@ from typing_extensions import override
 
 from rota_sidecar.application.http_delivery import url_problem
 from rota_sidecar.application.port import AttachedAlready
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import DeliveryConfig
-from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.application.endpoint import Posted, answer, listening
 from tests.sidecar.application.fakes import P0, P1, FakeDeliveries, batch, handed, piece, told
 from tests.sidecar.application.posting import CONCURRENCY, STORY_S, Scene, delivery, one, play, scene

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.service import CALLS_MAX
-from rota_sidecar.delivery import events as on
+from rota_sidecar.core.delivery import events as on
 from tests.sidecar.application.fakes import P0, batch, handed, piece
 from tests.sidecar.application.talking import SOCKET, AttachStream, Code, Talk, at, judgement, play
 

@@ -20,8 +20,8 @@ from rota_sidecar.application.listening import (
     listen_on_socket,
 )
 from rota_sidecar.application.service import ConsumerService, make_server
-from rota_sidecar.private_socket import owner_problem
-from rota_sidecar.repacking import Repacking
+from rota_sidecar.config.private_socket import owner_problem
+from rota_sidecar.engines.batch_slicing import Repacking
 from tests.sidecar.application.fakes import FakeDeliveries
 
 pytestmark = pytest.mark.process

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rota_proto.log.columns import Headers
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.engines.batch_slicing import columns_in, content_of
 from rota_sidecar.engines.records import Hear, Records, Wanted
-from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.member.partitions import Partition
-from rota_sidecar.repacking import columns_in, content_of
 
 WITHIN_S = 30
 BYTES_MAX = 1 << 20

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rota_coordinator.group.config import GROUP_ID_LENGTH_MAX
-from rota_coordinator.quotas import QUOTAS, UNLIMITED, Quota
+from rota_coordinator.core.group.config import GROUP_ID_LENGTH_MAX
+from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.security.authenticator import Digest, digest_of, is_same
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, Grants, Names, TopicAction

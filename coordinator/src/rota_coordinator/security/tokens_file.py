@@ -4,7 +4,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rota_coordinator.quotas import Quota
+from rota_coordinator.core.quotas import Quota
 from rota_coordinator.security.authenticator import Digest
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Grants

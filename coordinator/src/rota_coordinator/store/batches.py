@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterable, Sequence
 
-from rota_coordinator.log.batch import Row
+from rota_coordinator.core.log.batch import Row
 from rota_coordinator.store.port import DamagedBatch
 from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from rota_coordinator.log.batch import Header, Row
-from rota_coordinator.log.retention import Oldest
-from rota_coordinator.slots.table import SLOTS, Table
+from rota_coordinator.core.log.batch import Header, Row
+from rota_coordinator.core.log.retention import Oldest
+from rota_coordinator.core.slots.table import SLOTS, Table
 from rota_proto.coordinator.v1.records_pb2 import Record
 
 # The embedded log's events are a log behind those of the slots, and its rows belong to it.

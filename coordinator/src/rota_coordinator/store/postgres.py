@@ -10,8 +10,8 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 
+from rota_coordinator.core.slots.table import Process, Row, Table
 from rota_coordinator.options import LEASE_MS_MAX
-from rota_coordinator.slots.table import Process, Row, Table
 from rota_coordinator.store import batches
 from rota_coordinator.store.appends import Append, append_of, lost
 from rota_coordinator.store.port import Claim, LeaseLost, SlotLost

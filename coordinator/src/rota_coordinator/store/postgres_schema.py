@@ -8,7 +8,7 @@ import shlex
 
 import psycopg
 
-from rota_coordinator.slots.table import SLOTS
+from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.store.port import StoreError
 from rota_coordinator.store.postgres_line import Connection, first_line
 

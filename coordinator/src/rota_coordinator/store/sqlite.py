@@ -15,8 +15,8 @@ from typing import IO, TypeVar
 
 import apsw
 
-from rota_coordinator.log.batch import Header, Row
-from rota_coordinator.log.retention import Oldest
+from rota_coordinator.core.log.batch import Header, Row
+from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches
 from rota_coordinator.store.appends import append_of
 from rota_coordinator.store.port import Claim, StoreError

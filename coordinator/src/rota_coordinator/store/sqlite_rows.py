@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from rota_coordinator.log.batch import ROW_BYTES, Control, Header, Row
-from rota_coordinator.log.retention import Oldest
+from rota_coordinator.core.log.batch import ROW_BYTES, Control, Header, Row
+from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches
 from rota_coordinator.store.port import LOG_SLOT, DamagedBatch
 

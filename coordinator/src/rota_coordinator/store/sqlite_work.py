@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from rota_coordinator.log.batch import Row
+from rota_coordinator.core.log.batch import Row
 from rota_coordinator.store.appends import Append
 from rota_coordinator.store.port import LOG_SLOT
 

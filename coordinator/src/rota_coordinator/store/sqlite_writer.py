@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from rota_coordinator.log.batch import Row
+from rota_coordinator.core.log.batch import Row
 from rota_coordinator.store import sqlite_fence
 from rota_coordinator.store.appends import Append, Outcome, lost, settle, settle_all
 from rota_coordinator.store.port import LOG_SLOT, SlotLost, StoreError, StoreTakenOver

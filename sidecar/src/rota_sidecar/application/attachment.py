@@ -20,10 +20,10 @@ from rota_sidecar.application.refusals import Refusal, malformed, out_of_turn, t
 from rota_sidecar.application.telling import Telling
 from rota_sidecar.application.translating import judged_of, refusals_to
 from rota_sidecar.application.wellformed import CREDIT_MAX
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.member.partitions import Partition, Tenure
-from rota_sidecar.repacking import Repacking
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.partitions import Partition, Tenure
+from rota_sidecar.engines.batch_slicing import Repacking
 
 # That were not read yet. An application that is wrong so often, and does not look, is not held up for long.
 REFUSALS_MAX = 10_000

@@ -29,9 +29,9 @@ from rota_sidecar.application.translating import (
     stored_to,
     tenure_to,
 )
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.member.partitions import Partition, Tenure
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.partitions import Partition, Tenure
 
 UNKNOWN = coordinator_pb2.UNKNOWN_TOPIC_OR_PARTITION
 NOT_OURS = coordinator_pb2.ILLEGAL_GENERATION

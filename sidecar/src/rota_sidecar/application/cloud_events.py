@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from rota_proto.log.columns import Columns, Headers
-from rota_sidecar.member.partitions import Partition
+from rota_sidecar.core.member.partitions import Partition
 
 TYPE = "dev.rota.record"
 CONTENT_TYPE = "content-type"

@@ -17,13 +17,13 @@ from rota_sidecar.application.cloud_events import TooLarge, event_of, record_at
 from rota_sidecar.application.http_client import HttpClient, NoAnswer, NotThere, url_of
 from rota_sidecar.application.http_verdicts import Outcome, outcome_of
 from rota_sidecar.application.port import Application, Deliveries
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.ledger.rules import Verdict
-from rota_sidecar.member.partitions import Partition
-from rota_sidecar.options.words import is_loopback
-from rota_sidecar.repacking import Repacking, content_of
+from rota_sidecar.config.parsing import is_loopback
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.core.ledger.rules import Verdict
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.engines.batch_slicing import Repacking, content_of
 
 # An event for the journal: its name, and one sentence.
 Say = Callable[[str, str], None]

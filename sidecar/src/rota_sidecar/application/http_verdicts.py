@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import NamedTuple
 
-from rota_sidecar.ledger.rules import Verdict
+from rota_sidecar.core.ledger.rules import Verdict
 
 AT_FAULT = {
     HTTPStatus.BAD_REQUEST,

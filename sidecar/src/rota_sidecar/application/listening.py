@@ -9,8 +9,8 @@ from pathlib import Path
 
 import grpc.aio
 
-from rota_sidecar import private_socket
-from rota_sidecar.options.words import is_loopback
+from rota_sidecar.config import private_socket
+from rota_sidecar.config.parsing import is_loopback
 
 UNIX = "unix:"
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from rota_proto.log.columns import MalformedPayload
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.translating import partition_to, tenure_to
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.batches import Piece
+from rota_sidecar.core.ledger.rules import Verdict
+from rota_sidecar.core.member.partitions import Partition, Tenure
+from rota_sidecar.engines.batch_slicing import Repacking
 from rota_sidecar.engines.records import RecordBatch
-from rota_sidecar.ledger.batches import Piece
-from rota_sidecar.ledger.rules import Verdict
-from rota_sidecar.member.partitions import Partition, Tenure
-from rota_sidecar.repacking import Repacking
 
 MESSAGE_BYTES_MAX = 4 << 20
 # Without the names and numbers around the batches; those are counted by what they can be at most.

@@ -1,13 +1,13 @@
-"""Between the delivery's shell (`rota_sidecar.delivering`) and whatever speaks with the application."""
+"""Between the delivery's shell (`rota_sidecar.delivery.driver`) and whatever speaks with the application."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import DeliveryConfig
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.records import Records
-from rota_sidecar.member.partitions import Partition, Tenure
 
 
 class Application(Protocol):
@@ -39,7 +39,7 @@ class AttachedAlready(Exception):
 
 
 class Deliveries(Protocol):
-    """What applications can do; `rota_sidecar.delivering.Delivering` is it."""
+    """What applications can do; `rota_sidecar.delivery.driver.Delivering` is it."""
 
     @property
     def config(self) -> DeliveryConfig:

@@ -18,11 +18,11 @@ from rota_proto.sidecar.v1 import sidecar_pb2_grpc as pb_grpc
 from rota_sidecar.application import streams
 from rota_sidecar.application.attachment import Attachment
 from rota_sidecar.application.calls import Calls
-from rota_sidecar.application.gate import Gate, Unreadable
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.port import AttachedAlready, Deliveries
 from rota_sidecar.application.refusals import Refusal, out_of_turn
-from rota_sidecar.repacking import Repacking
+from rota_sidecar.application.validation_interceptor import Gate, Unreadable
+from rota_sidecar.engines.batch_slicing import Repacking
 
 # Calls at the same time; one application needs a few.
 CALLS_MAX = 256

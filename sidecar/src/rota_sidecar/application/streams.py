@@ -14,10 +14,10 @@ from google.protobuf.message import Message
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.attachment import Attachment
-from rota_sidecar.application.gate import Unreadable, checked
 from rota_sidecar.application.port import Deliveries
 from rota_sidecar.application.refusals import Refusal, malformed, out_of_turn
 from rota_sidecar.application.translating import attached_to, reported_of
+from rota_sidecar.application.validation_interceptor import Unreadable, checked
 
 # For the first message of a stream.
 HELLO_S = 10

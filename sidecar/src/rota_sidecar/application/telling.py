@@ -11,7 +11,7 @@ from collections import Counter
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.refusals import out_of_turn, too_much
 from rota_sidecar.application.translating import errors_to, events_to
-from rota_sidecar.delivery import actions as do
+from rota_sidecar.core.delivery import actions as do
 
 # With names of 249 characters they take 3 MiB.
 PARTITIONS_PER_EVENT = 10_000

@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 from rota_proto.coordinator.v1 import coordinator_pb2
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from rota_sidecar.delivery import actions as do
-from rota_sidecar.delivery import events as on
-from rota_sidecar.delivery.config import DeliveryConfig
-from rota_sidecar.ledger.batches import Ordering
-from rota_sidecar.ledger.marks import read_mark
-from rota_sidecar.ledger.rules import Verdict
-from rota_sidecar.member.partitions import Partition, Tenure
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.core.ledger.batches import Ordering
+from rota_sidecar.core.ledger.commit_points import read_mark
+from rota_sidecar.core.ledger.rules import Verdict
+from rota_sidecar.core.member.partitions import Partition, Tenure
 
 Error: TypeAlias = coordinator_pb2.ErrorCode.ValueType
 NONE = coordinator_pb2.NONE

@@ -1,5 +1,1 @@
-"""
-What is read, handed to the application, judged and committed: everything between a member and its application.
-
-Events and the time go in, actions come out, as with `rota_sidecar.member`; the shell performs them. Pure.
-"""
+"""The asyncio driver of the delivery core: events in from engines, member and application, effects out to them."""

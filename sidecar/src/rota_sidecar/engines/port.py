@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.assignors.model import Topic
-from rota_sidecar.member.messages import Request, Response
+from rota_sidecar.core.assignors.model import Topic
+from rota_sidecar.core.member.messages import Request, Response
 
 
 class Unreachable(Exception):

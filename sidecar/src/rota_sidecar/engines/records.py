@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed
-from rota_sidecar.member.partitions import Partition
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.core.member.partitions import Partition
 
 Headers = Sequence[tuple[str, bytes | None]]
 

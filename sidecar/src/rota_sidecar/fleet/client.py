@@ -15,7 +15,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.rota.connection import Asking, Credentials, Failure, metadata_of, open_channel
-from rota_sidecar.membership import happens
+from rota_sidecar.membership.driver import happens
 
 REPORT_S = 1.0
 # However much changes, not more often than this.

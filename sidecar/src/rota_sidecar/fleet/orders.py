@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.fleet.v1 import fleet_pb2 as pb
-from rota_sidecar.delivering import Delivering
-from rota_sidecar.delivery import events as on
-from rota_sidecar.drain_orders import Source
-from rota_sidecar.draining import Draining
-from rota_sidecar.member.partitions import Partition
-from rota_sidecar.members import Members
-from rota_sidecar.options.words import is_name
-from rota_sidecar.reconfiguring import Reconfiguring
+from rota_sidecar.config.parsing import is_name
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.fleet.reconfigure import Reconfiguring
+from rota_sidecar.lifecycle.drain import Draining
+from rota_sidecar.lifecycle.drain_orders import Source
+from rota_sidecar.lifecycle.member import Members
 
 # Of those that are done; who asks again does so soon.
 ANSWERS_MAX = 100

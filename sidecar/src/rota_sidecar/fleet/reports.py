@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
-from rota_sidecar.counts import Counts
-from rota_sidecar.delivering import Delivering
-from rota_sidecar.facts import Facts
-from rota_sidecar.member.partitions import Partition
-from rota_sidecar.members import Members
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.lifecycle.member import Members
+from rota_sidecar.observability.counters import Counts
+from rota_sidecar.observability.partition_status import Facts
 
 STATES = {name.removeprefix("MEMBER_STATE_").capitalize(): number for name, number in pb.MemberState.items()}
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from confluent_kafka import Message
 
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.batching import BATCH_BYTES_MAX, batches_of, by_partition
-from rota_sidecar.member.partitions import Partition
 from tests.sidecar.engines.readers import rows_of
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from rota_sidecar.delivery.events import Read
+from rota_sidecar.core.delivery.events import Read
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import consumption
 from rota_sidecar.engines.kafka.consumption import Consumption, News, readable
 from rota_sidecar.engines.records import Wanted
-from rota_sidecar.member.partitions import Partition
 
 PARTITION = Partition("orders", 0)
 WITHIN_S = 10

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataResponse
 
-from rota_sidecar.assignors.model import Topic
+from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.kafka.connection import UNREADABLE
 from rota_sidecar.engines.kafka.metadata import VERSION, Described, Metadata
 

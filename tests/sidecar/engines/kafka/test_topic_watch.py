@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 
 import pytest
 
-from rota_sidecar.assignors.model import Topic
-from rota_sidecar.delivery.events import Trouble
+from rota_sidecar.core.assignors.model import Topic
+from rota_sidecar.core.delivery.events import Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import topic_watch
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topic_watch import TopicWatch
 from rota_sidecar.engines.port import Unreachable
-from rota_sidecar.member.partitions import Partition
 
 HERE = Partition("orders", 0)
 THERE = Topic(2, (), b"first")

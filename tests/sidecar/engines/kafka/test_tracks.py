@@ -1,10 +1,10 @@
 """What lies read ahead of a Kafka partition: given in order, whole batches, and bounded."""
 
-from rota_sidecar.delivery.events import Bounds, Read
+from rota_sidecar.core.delivery.events import Bounds, Read
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.tracks import AHEAD_BYTES_MAX, AHEAD_BYTES_TOTAL_MAX, Track
 from rota_sidecar.engines.records import Wanted
-from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.member.partitions import Partition
 
 HERE = Partition("orders", 0)
 

@@ -8,10 +8,10 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.kafka.connection import UNREADABLE
+from rota_sidecar.engines.kafka.translate import error_of, from_kafka, to_kafka
 from rota_sidecar.engines.kafka.versions import SPOKEN
-from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
-from rota_sidecar.member.messages import Request, Response
 
 # STALE_MEMBER_EPOCH: of the newer protocol.
 NOT_OURS = 113

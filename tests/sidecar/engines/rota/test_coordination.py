@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member.messages import Request
 from rota_sidecar.engines.port import Disconnected, Heard, Refused, Unreachable
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.coordination import FRAMES, OPEN_REQUESTS_MAX, RotaCoordination
-from rota_sidecar.member.messages import Request
 from tests.conformance.members import subscription
 from tests.coordinator.fleet import Fleet, until
 from tests.coordinator.test_security import FILE, TOKENS

@@ -5,11 +5,11 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.columns import Columns, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.engines.batch_slicing import columns_in, content_of
 from rota_sidecar.engines.records import Wanted
 from rota_sidecar.engines.rota.fetched import RECORD_BYTES, Manner, Track, news
-from rota_sidecar.member.partitions import Partition
-from rota_sidecar.repacking import columns_in, content_of
 
 OLD, NEW = b"o" * 16, b"n" * 16
 MANNER = Manner(read_committed=True, with_keys=False)

@@ -10,13 +10,13 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log import columns
 from rota_proto.log.v1 import log_pb2 as pb
-from rota_sidecar.delivery.events import Bounds, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, ReadFailed, Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.fetched import Manner
 from rota_sidecar.engines.rota.reading import RotaRecords
-from rota_sidecar.member.partitions import Partition
 from tests.log.conversation import Conversation, Transaction, batch
 from tests.sidecar.engines.readers import Reader
 from tests.support.coordinator import QUICK, Coordinator, serving

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_sidecar.assignors.model import Topic
+from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.topics import RotaTopics

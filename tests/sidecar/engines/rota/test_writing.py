@@ -9,13 +9,13 @@ import pytest
 
 from rota_proto.log.keys import murmur2
 from rota_proto.log.v1 import log_pb2 as pb
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import Letter
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.fetched import Manner
 from rota_sidecar.engines.rota.reading import RotaRecords
 from rota_sidecar.engines.rota.writing import RotaLetters
-from rota_sidecar.member.partitions import Partition
 from tests.log.conversation import Conversation
 from tests.sidecar.engines.readers import Reader, Row
 from tests.support.coordinator import QUICK, Coordinator, serving

@@ -12,8 +12,8 @@ from confluent_kafka import Message
 
 from rota_proto.log.columns import CODEC, Columns, Headers, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.member.partitions import Partition
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.core.member.partitions import Partition
 
 # Several fit into one message to the application.
 BATCH_BYTES_MAX = 512 << 10

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from rota_sidecar.delivery.events import Read, Trouble
+from rota_sidecar.core.delivery.events import Read, Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.batching import batches_of, by_partition
 from rota_sidecar.engines.kafka.librdkafka import DENIED, TROUBLES, UNKNOWN, Config, reason_of
 from rota_sidecar.engines.kafka.tracks import Track
 from rota_sidecar.engines.port import Refused
 from rota_sidecar.engines.records import Wanted
-from rota_sidecar.member.partitions import Partition
 
 MESSAGES_AT_ONCE = 1_000
 # How soon a new wish is seen while nothing comes.

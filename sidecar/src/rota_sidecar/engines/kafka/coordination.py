@@ -12,13 +12,13 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.kafka import failures
 from rota_sidecar.engines.kafka.bootstrap import Bootstrap
 from rota_sidecar.engines.kafka.connection import UNREADABLE, Connection, connect
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
-from rota_sidecar.engines.kafka.words import error_of, from_kafka, to_kafka
+from rota_sidecar.engines.kafka.translate import error_of, from_kafka, to_kafka
 from rota_sidecar.engines.port import Disconnected, Hear, Unreachable
-from rota_sidecar.member.messages import Request, Response
 
 GROUP_KEY = 0
 CLASSIC = "classic"

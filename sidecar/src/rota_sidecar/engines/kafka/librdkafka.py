@@ -7,7 +7,7 @@ These four alone import confluent-kafka, and `reading.py` imports them: whoever 
 
 from confluent_kafka import KafkaError
 
-from rota_sidecar.delivery.events import Trouble
+from rota_sidecar.core.delivery.events import Trouble
 from rota_sidecar.engines.kafka.login import refuse_unsafe
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Refused, Unreachable

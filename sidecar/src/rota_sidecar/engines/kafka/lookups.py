@@ -14,12 +14,12 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec, TimestampSpec
 
-from rota_sidecar.delivery.events import Bounds
+from rota_sidecar.core.delivery.events import Bounds
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.librdkafka import UNKNOWN, connection_config, failure_of, reason_of
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
 from rota_sidecar.engines.records import At
-from rota_sidecar.member.partitions import Partition
 
 Found = TypeVar("Found")
 NO_RECORD = -1

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota_sidecar.assignors.model import Topic
+from rota_sidecar.core.assignors.model import Topic
 
 VERSION = 12
 SHORT, INT = struct.Struct(">h"), struct.Struct(">i")

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.consumption import Complaint, Consumption, Doubt, Failed, News
 from rota_sidecar.engines.kafka.librdkafka import SENTENCES, Config, connection_config
 from rota_sidecar.engines.kafka.lookups import Lookup
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topic_watch import TopicWatch
 from rota_sidecar.engines.records import At, Hear, Records, Wanted
-from rota_sidecar.member.partitions import Partition
 
 # These may have another reason: that the topic is another one, or none.
 DOUBTFUL = (Trouble.OUT_OF_RANGE, Trouble.UNKNOWN_TOPIC)

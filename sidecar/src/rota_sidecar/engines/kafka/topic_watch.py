@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from rota_sidecar.assignors.model import Topic
-from rota_sidecar.delivery.events import Trouble
+from rota_sidecar.core.assignors.model import Topic
+from rota_sidecar.core.delivery.events import Trouble
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.member.partitions import Partition
 
 BETWEEN_LOOKS_S = 30.0
 SECOND_LOOK_S = 2.0

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from kafka.protocol.metadata import MetadataRequest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.assignors.model import Topic
+from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.kafka.bootstrap import Bootstrap
 from rota_sidecar.engines.kafka.connection import Connection
 from rota_sidecar.engines.kafka.metadata import Metadata

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Sequence
 
-from rota_sidecar.delivery.events import Bounds, Read
+from rota_sidecar.core.delivery.events import Bounds, Read
+from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.engines.records import Wanted
-from rota_sidecar.ledger.batches import Batch
 
 # Read ahead of those who want it: enough to answer the next fetch at once.
 AHEAD_BYTES_MAX = 256 << 10

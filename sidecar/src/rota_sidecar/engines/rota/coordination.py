@@ -18,6 +18,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.port import Coordination, Disconnected, Hear, Refused, Unreachable
 from rota_sidecar.engines.rota.connection import (
     Asking,
@@ -29,7 +30,6 @@ from rota_sidecar.engines.rota.connection import (
     silent,
     target_of,
 )
-from rota_sidecar.member.messages import Request, Response
 
 # Requests that nobody has answered yet; a member has a handful at a time.
 OPEN_REQUESTS_MAX = 1_000

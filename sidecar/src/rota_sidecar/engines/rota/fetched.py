@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed, Trouble, Unreadable
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble, Unreadable
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.engines.batch_slicing import check, columns_in
 from rota_sidecar.engines.records import Wanted
-from rota_sidecar.ledger.batches import Batch
-from rota_sidecar.repacking import check, columns_in
 
 # Of a record in memory, at least: its place in a column.
 RECORD_BYTES = 8

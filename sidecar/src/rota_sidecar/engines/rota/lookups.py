@@ -7,12 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
-from rota_sidecar.delivery.events import Bounds
+from rota_sidecar.core.delivery.events import Bounds
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At
 from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel
 from rota_sidecar.engines.rota.topics import NO_LOG
-from rota_sidecar.member.partitions import Partition
 
 END, START = -1, -2
 # Of one request: names may be long.

@@ -15,14 +15,14 @@ from typing_extensions import override
 
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
-from rota_sidecar.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At, Hear, Records, Wanted
 from rota_sidecar.engines.rota import lookups
 from rota_sidecar.engines.rota.connection import Asking, Credentials, open_channel, target_of
 from rota_sidecar.engines.rota.fetched import Manner, Track, news
 from rota_sidecar.engines.rota.topics import NO_LOG
-from rota_sidecar.member.partitions import Partition
 
 # How long the log waits for records.
 WAIT_MS = 30_000

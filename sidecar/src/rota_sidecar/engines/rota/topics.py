@@ -8,7 +8,7 @@ from typing_extensions import override
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
-from rota_sidecar.assignors.model import Topic
+from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.port import Refused, Topics, Unreachable
 from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel, target_of
 

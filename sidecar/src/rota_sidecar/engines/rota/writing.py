@@ -11,11 +11,11 @@ from rota_proto.log.columns import CODEC, Columns, pack
 from rota_proto.log.keys import murmur2
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
+from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import Letter, Letters
 from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel, target_of
 from rota_sidecar.engines.rota.topics import NO_LOG, RotaTopics
-from rota_sidecar.member.partitions import Partition
 
 # Of one request, and below what the log takes as one batch; a single letter may be larger, and the log says so.
 BATCH_BYTES_MAX = 512 << 10

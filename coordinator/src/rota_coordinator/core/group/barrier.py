@@ -1,0 +1,170 @@
+"""
+The round of joins: how it opens, when it closes, who is in the generation that it makes.
+
+Called by whatever makes a round necessary (join, leave, an expired session) and by the passing of time.
+"""
+
+from rota_coordinator.core.group.effects import Cause, Effects, RoundOpened, RoundSettled
+from rota_coordinator.core.group.members import Member
+from rota_coordinator.core.group.state import Barrier, Group, State, answer, subscribed_by
+from rota_coordinator.core.instants import MonotonicMs
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
+
+# How often, at most, a round is looked at whose members are all away; they may ask for less.
+ABSENT_CHECK_MS_MIN = 100
+
+
+def rebalance(group: Group, effects: Effects, now_ms: MonotonicMs, cause: Cause, reason: str) -> None:
+    """Something changed: open a round, or look whether the open one can close now. The reason is for people."""
+    if group.state is State.PREPARING:
+        close_if_complete(group, effects, now_ms)
+        return
+    if group.state is State.COMPLETING:
+        for member in group.members:
+            member.assignment = b""
+            if member.syncing is not None:
+                # It could not speak while it waited for us: its session begins with our answer, as in Kafka.
+                group.touch(member, now_ms)
+            answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.REBALANCE_IN_PROGRESS))
+            member.syncing = None
+    group.unsynced, group.sync_deadline_ms = set(), None
+    group.barrier = opened(group, now_ms)
+    group.opened_by = reason
+    group.enter(State.PREPARING, group.wall.at(now_ms))
+    effects.rounds.append(RoundOpened(group.group_id, group.generation, cause))
+    if group.unsettled_since_ms is None:
+        group.unsettled_since_ms = now_ms
+    effects.notices += [
+        pb.RebalanceNotice(
+            group_id=group.group_id,
+            member_id=member.member_id,
+            generation_id=group.generation,
+            reason=reason,
+        )
+        for member in group.members
+        if member.joining is None
+    ]
+    close_if_complete(group, effects, now_ms)
+
+
+def opened(group: Group, now_ms: MonotonicMs) -> Barrier:
+    """A new round. That of an empty group waits for more members to come, a delay at a time."""
+    timeout_ms = group.members.rebalance_timeout_ms()
+    if group.state is State.EMPTY:
+        delay_ms = group.config.initial_rebalance_delay_ms
+        return Barrier(
+            deadline_ms=now_ms + delay_ms,
+            open_until_ms=now_ms,
+            is_initial=True,
+            delay_ms=delay_ms,
+            remaining_ms=max(timeout_ms - delay_ms, 0),
+        )
+    # Nobody is left to come together with: an emptied group is empty at once.
+    coalesce_ms = group.config.rebalance_coalesce_ms if group.members.by_id else 0
+    return Barrier(deadline_ms=now_ms + timeout_ms, open_until_ms=now_ms + coalesce_ms)
+
+
+def close_if_complete(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """Close the round if everybody is in; a first round waits for its time whoever is in."""
+    barrier = group.barrier
+    if barrier is None or barrier.is_initial or not group.all_joined():
+        return
+    if now_ms >= barrier.open_until_ms or not group.members.by_id:
+        close(group, effects, now_ms)
+
+
+def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """The round's own clock."""
+    barrier = group.barrier
+    if barrier is None:
+        return
+    if now_ms < barrier.deadline_ms:
+        close_if_complete(group, effects, now_ms)
+    elif barrier.is_initial and barrier.extended and barrier.remaining_ms:
+        spent_ms = barrier.delay_ms
+        barrier.extended = False
+        barrier.delay_ms = min(group.config.initial_rebalance_delay_ms, barrier.remaining_ms)
+        barrier.deadline_ms += barrier.delay_ms
+        barrier.remaining_ms = max(barrier.remaining_ms - spent_ms, 0)
+    else:
+        close(group, effects, now_ms)
+
+
+def close(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """Make a generation of those who are in. Who did not come is out, unless it is static."""
+    for member in [each for each in group.members if each.joining is None and each.instance_id is None]:
+        group.drop(member, effects)
+    present = [member for member in group.members if member.joining is not None]
+    if group.members.by_id and not present:
+        # Static members only, all away: wait on, until their sessions end.
+        assert group.barrier is not None
+        wait_ms = max(group.members.rebalance_timeout_ms(), ABSENT_CHECK_MS_MIN)
+        group.barrier = Barrier(now_ms + wait_ms, open_until_ms=now_ms)
+        return
+    if present and group.members.by_id[group.members.leader].joining is None:
+        group.members.leader = present[0].member_id
+    # Written before anybody hears of it, so that no crash makes it be issued twice.
+    reserved = GenerationReserved(group_id=group.group_id, generation_id=group.reserved_generation + 1)
+    group.write(Record(generation_reserved=reserved), effects)
+    group.generation = group.reserved_generation
+    if present:
+        start_generation(group, effects, now_ms)
+    else:
+        empty(group, effects, now_ms)
+
+
+def empty(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """The last member is gone; the group stays, with its offsets."""
+    group.members.leader = ""
+    group.protocol_name = ""
+    group.write(group.record({}, group.wall.at(now_ms)), effects)
+    settle(group, effects, now_ms)
+
+
+def settle(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """The rounds since the group last had an assignment came to an end."""
+    if group.unsettled_since_ms is not None:
+        unsettled_ms = now_ms - group.unsettled_since_ms
+        settled = RoundSettled(group.group_id, group.generation, len(group.members), unsettled_ms)
+        effects.rounds.append(settled)
+        group.unsettled_since_ms = None
+
+
+def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """Tell everybody who waits what was decided; from here on the leader's assignment is awaited."""
+    group.protocol_name = group.members.elect_protocol()
+    metadata = [member.metadata(group.protocol_name) for member in group.members]
+    group.subscribed = subscribed_by(group.protocol_type, metadata)
+    group.barrier = None
+    group.enter(State.COMPLETING, group.wall.at(now_ms))
+    for member in group.members:
+        group.touch(member, now_ms)
+        member.is_new = False
+        answer(effects, member.joining, joined(group, member))
+        member.joining = None
+    group.unsynced = set(group.members.by_id)
+    group.sync_deadline_ms = now_ms + group.members.rebalance_timeout_ms()
+    group.sync_forgiven_ms = 0
+
+
+def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:
+    """The answer to a join: the present generation, and for the leader who is in it."""
+    leads = member.member_id == group.members.leader
+    return pb.JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.members.leader,
+        member_id=member.member_id,
+        skip_assignment=skip_assignment,
+        members=[
+            pb.Member(
+                member_id=other.member_id,
+                group_instance_id=other.instance_id,
+                metadata=other.metadata(group.protocol_name),
+            )
+            for other in group.members
+            if leads
+        ],
+    )

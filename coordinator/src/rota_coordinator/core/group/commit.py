@@ -1,0 +1,108 @@
+"""Whether a commit may be, partition by partition, and the records that it becomes."""
+
+from rota_coordinator.core.group.answers import copied
+from rota_coordinator.core.group.consumer_protocol import TopicPartition
+from rota_coordinator.core.group.effects import Effects
+from rota_coordinator.core.group.members import Member, instance_of
+from rota_coordinator.core.group.offsets import Offsets
+from rota_coordinator.core.group.state import Group, State
+from rota_coordinator.core.instants import MonotonicMs, WallMs
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import Record
+
+Request = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
+
+
+def refusal(group: Group, request: Request, now_ms: MonotonicMs) -> pb.ErrorCode.ValueType:
+    """Why the whole request is refused; NONE if it is not. A commit also keeps its member's session alive."""
+    transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
+    instance_id = instance_of(request)
+    if request.generation_id < 0 and group.state is State.EMPTY:
+        return pb.NONE
+    if request.generation_id < 0 and not request.member_id and instance_id is None:
+        return pb.NONE if transactional else pb.UNKNOWN_MEMBER_ID
+    match group.members.identify(request.member_id, instance_id):
+        case Member() as member:
+            pass
+        case error:
+            return error
+    if request.generation_id != group.generation:
+        return pb.ILLEGAL_GENERATION
+    if transactional:
+        return pb.NONE
+    if group.state is State.COMPLETING:
+        return pb.REBALANCE_IN_PROGRESS
+    group.touch(member, now_ms)
+    return pb.NONE
+
+
+def room_error(offsets: Offsets, partition: TopicPartition) -> pb.ErrorCode.ValueType:
+    """Why the group cannot keep an offset of the partition, whoever brings it."""
+    return pb.NONE if offsets.has_room_for(partition) else pb.INVALID_COMMIT_OFFSET_SIZE
+
+
+def partition_error(
+    group: Group, request: Request, partition: TopicPartition, metadata: str
+) -> pb.ErrorCode.ValueType:
+    """Why one partition is refused."""
+    if is_longer(metadata, group.config.offset_metadata_length_max):
+        return pb.OFFSET_METADATA_TOO_LARGE
+    if request.generation_id < 0:
+        return pb.NONE
+    owner = group.owner_of(partition)
+    # Kafka looks at member and generation only; a late verdict for a partition that moved would pass there.
+    return pb.NONE if owner in (None, request.member_id) else pb.ILLEGAL_GENERATION
+
+
+def is_longer(text: str, most: int) -> bool:
+    """Whether a text has more UTF-16 units than that; they are counted only where it is near."""
+    return 2 * len(text) > most and len(text.encode("utf-16-le")) // 2 > most
+
+
+def commit(
+    group: Group, offsets: Offsets, effects: Effects, request: Request, now_ms: MonotonicMs
+) -> tuple[pb.ErrorCode.ValueType, list[pb.TopicErrors]]:
+    """Decide a commit: the error of the request, and of each partition."""
+    error = refusal(group, request, now_ms)
+    if error:
+        return error, copied(request, error)
+    outcomes = []
+    at_ms = group.wall.at(now_ms)
+    for topic in request.topics:
+        name = topic.name
+        outcome = pb.TopicErrors(name=name)
+        tell = outcome.partitions.add
+        for partition in topic.partitions:
+            index = partition.index
+            where = TopicPartition(name, index)
+            refused = partition_error(group, request, where, partition.metadata)
+            if not refused and where not in offsets.committed:
+                refused = room_error(offsets, where)
+            if not refused:
+                offsets.write_at(where, to_record(request, topic, partition, at_ms), effects)
+            tell(index=index, error_code=refused)
+        outcomes.append(outcome)
+    return pb.NONE, outcomes
+
+
+def to_record(
+    request: Request, topic: pb.TopicOffsets, partition: pb.PartitionOffset, at_ms: WallMs
+) -> Record:
+    """What is written for one partition; filled in place, because a commit is made of many."""
+    record = Record()
+    if isinstance(request, pb.TxnCommitOffsetsRequest):
+        held = record.offset_pending
+        held.producer_id = request.producer_id
+        held.producer_epoch = request.producer_epoch
+        offset = held.offset
+    else:
+        offset = record.offset_committed
+    offset.group_id = request.group_id
+    offset.topic = topic.name
+    offset.partition = partition.index
+    offset.topic_id = topic.topic_id
+    offset.offset = partition.offset
+    offset.leader_epoch = partition.leader_epoch
+    offset.metadata = partition.metadata
+    offset.committed_at_ms = at_ms
+    return record

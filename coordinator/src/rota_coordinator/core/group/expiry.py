@@ -1,0 +1,111 @@
+"""What happens to a group because time passes, and when to look again."""
+
+from rota_coordinator.core.group import barrier
+from rota_coordinator.core.group.effects import Cause, Effects
+from rota_coordinator.core.group.members import Member
+from rota_coordinator.core.group.round import remove
+from rota_coordinator.core.group.state import Group, State
+from rota_coordinator.core.instants import MonotonicMs
+
+
+def wake_at_ms(group: Group) -> int | None:
+    """The next time at which `pass_time` has something to do; None while nothing is awaited."""
+    times = [*group.pending.values(), *(ends_at_ms(member) for member in group.members if can_expire(member))]
+    if group.barrier is not None:
+        times.append(group.barrier.deadline_ms)
+        if group.all_joined() and not group.barrier.is_initial:
+            times.append(group.barrier.open_until_ms)
+    if group.sync_deadline_ms is not None:
+        times.append(group.sync_deadline_ms)
+    return min(times, default=None)
+
+
+def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """Do all that is due."""
+    expire_pending(group, effects, now_ms)
+    for member in list(group.members):
+        if can_expire(member) and now_ms >= ends_at_ms(member):
+            expire_session(group, effects, member, now_ms)
+    if group.sync_deadline_ms is not None and now_ms >= group.sync_deadline_ms:
+        expire_sync(group, effects, now_ms)
+    barrier.pass_time(group, effects, now_ms)
+
+
+def forgive(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
+    """
+    The coordinator stood still for so long, until now: whoever had time left then has it again.
+
+    A member that stays silent gains one session by that at most, however often it happens; a round, one rebalance
+    timeout. An id that was only handed out is not kept: whoever comes with it late begins again.
+    """
+    for member in group.members:
+        left_ms = member.session_timeout_ms - member.forgiven_ms
+        if member.suspect_until_ms is None:
+            member.session_deadline_ms, gain_ms = moved(member.session_deadline_ms, stall_ms, left_ms, now_ms)
+        else:
+            member.suspect_until_ms, gain_ms = moved(member.suspect_until_ms, stall_ms, left_ms, now_ms)
+        member.forgiven_ms += gain_ms
+    round_ms = group.members.rebalance_timeout_ms()
+    barrier = group.barrier
+    if barrier is not None and not barrier.is_initial:
+        left_ms = round_ms - barrier.forgiven_ms
+        barrier.deadline_ms, gain_ms = moved(barrier.deadline_ms, stall_ms, left_ms, now_ms)
+        barrier.forgiven_ms += gain_ms
+    if group.sync_deadline_ms is not None:
+        left_ms = round_ms - group.sync_forgiven_ms
+        group.sync_deadline_ms, gain_ms = moved(group.sync_deadline_ms, stall_ms, left_ms, now_ms)
+        group.sync_forgiven_ms += gain_ms
+
+
+def moved(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) -> tuple[int, int]:
+    """
+    A deadline after a stall that ended now, and what was gained by it: time from now on, of which `left_ms` are left.
+
+    What was past already when the stall began stays past.
+    """
+    without_ms = max(deadline_ms, now_ms)
+    gain_ms = min(max(deadline_ms + stall_ms - without_ms, 0), max(left_ms, 0))
+    return (without_ms + gain_ms if gain_ms else deadline_ms), gain_ms
+
+
+def can_expire(member: Member) -> bool:
+    """A member that waits for us cannot be late, but for a new one, which does not wait for ever."""
+    return member.is_new or (member.joining is None and member.syncing is None)
+
+
+def ends_at_ms(member: Member) -> int:
+    """When the member's session ends, or the time of grace that followed it."""
+    return member.session_deadline_ms if member.suspect_until_ms is None else member.suspect_until_ms
+
+
+def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """Forget ids that nobody came back with."""
+    late = [member_id for member_id, deadline_ms in group.pending.items() if now_ms >= deadline_ms]
+    for member_id in late:
+        del group.pending[member_id]
+    if late and group.state is State.PREPARING and group.members.by_id and group.all_joined():
+        # Even a first round: the last one that was expected is not coming.
+        barrier.close(group, effects, now_ms)
+
+
+def expire_session(group: Group, effects: Effects, member: Member, now_ms: MonotonicMs) -> None:
+    """A member was silent for its session: give it the time of grace, then let the others go on without it."""
+    grace_ms = group.config.rebalance_coalesce_ms
+    if member.suspect_until_ms is None and not member.is_new and grace_ms:
+        member.suspect_until_ms = now_ms + grace_ms
+        return
+    remove(group, effects, member)
+    reason = f"member {member.member_id} was silent for its session"
+    barrier.rebalance(group, effects, now_ms, Cause.SILENT, reason)
+
+
+def expire_sync(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
+    """Some never asked for their part: heartbeats or not, they are out."""
+    group.sync_deadline_ms = None
+    missing = sorted(group.unsynced)
+    for member_id in missing:
+        member = group.members.by_id.get(member_id)
+        if member is not None:
+            remove(group, effects, member)
+    group.unsynced.clear()
+    barrier.rebalance(group, effects, now_ms, Cause.NEVER_SYNCED, f"{len(missing)} members never synced")

@@ -1,0 +1,54 @@
+"""What a group uses of its creator's quota, and what a request adds. Asked by the service and the slot; changes nothing."""
+
+from rota_coordinator.core.group.answers import Request
+from rota_coordinator.core.group.members import instance_of, offered, protocol_bytes
+from rota_coordinator.core.group.state import Group
+from rota_coordinator.core.quotas import NOTHING, Usage
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+
+def usage(group: Group) -> Usage:
+    """What the group uses."""
+    return Usage(
+        groups=1,
+        members=len(group.members) + len(group.pending),
+        group_bytes=group.members.sizes.offers + group.written_bytes,
+    )
+
+
+def growth(group: Group | None, request: Request) -> Usage:
+    """What the group grows by when the request is carried out, at most; NOTHING for one that the group refuses itself."""
+    match request:
+        case pb.JoinGroupRequest():
+            return join_growth(group, request)
+        case pb.SyncGroupRequest() if group is not None and request.assignments:
+            written = group.members.sizes.entries if request.member_id == group.members.leader else 0
+            replaced = group.written_bytes if written else 0
+            return Usage(group_bytes=written + assigned_bytes(request) - replaced)
+        case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest() if request.generation_id < 0:
+            return Usage(groups=int(group is None))
+        case admin.AlterOffsetsRequest():
+            return Usage(groups=int(group is None))
+        case _:
+            return NOTHING
+
+
+def assigned_bytes(request: pb.SyncGroupRequest) -> int:
+    """The bytes of the assignments in a sync; the group writes them down if the leader sent it, and ignores them else."""
+    return sum([len(each.member_id.encode()) + len(each.assignment) for each in request.assignments])
+
+
+def join_growth(group: Group | None, request: pb.JoinGroupRequest) -> Usage:
+    """A join brings a member or replaces the metadata of one; one with an id that was given out counts as a member already."""
+    offers = protocol_bytes(offered(request))
+    if group is None:
+        return NOTHING if request.member_id else Usage(groups=1, members=1, group_bytes=offers)
+    instance_id = instance_of(request)
+    holder = group.members.instances.get(instance_id, "") if instance_id is not None else ""
+    replaced = group.members.by_id.get(request.member_id or holder)
+    if replaced is not None:
+        return Usage(group_bytes=offers - replaced.offer_bytes)
+    if request.member_id and request.member_id not in group.pending:
+        return NOTHING
+    return Usage(members=int(not request.member_id), group_bytes=offers)

@@ -1,0 +1,193 @@
+"""The committed offsets of one group, and those that an open transaction will commit."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+from rota_coordinator.core.group.config import PARTITIONS_MAX
+from rota_coordinator.core.group.consumer_protocol import TopicPartition
+from rota_coordinator.core.group.effects import Effects
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import (
+    OffsetCommitted,
+    OffsetPending,
+    OffsetRemoved,
+    ProducerEnded,
+    Record,
+)
+
+NOTHING_COMMITTED = -1
+UNKNOWN_EPOCH = -1
+
+
+class Committed(NamedTuple):
+    """A committed offset, and the position of its commit, plain or transactional, in the order of writing."""
+
+    position: int
+    offset: OffsetCommitted
+
+
+class Pending(NamedTuple):
+    """An offset of an open transaction, and the position of its commit in the order of writing."""
+
+    position: int
+    offset: OffsetCommitted
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class Offsets:
+    """
+    The offsets of one group; only `replay` changes them.
+
+    Invariant: the committed offset of a partition is that of the latest commit, by position, among the plain commits and
+    those of committed transactions. The order in which transactions end does not matter, as in Kafka.
+    """
+
+    committed: dict[TopicPartition, Committed] = field(default_factory=dict)
+    # By producer.
+    pending: dict[int, dict[TopicPartition, Pending]] = field(default_factory=dict)
+    _position: int = 0
+
+    def is_empty(self) -> bool:
+        return not self.committed and not self.pending
+
+    def has_room_for(self, partition: TopicPartition) -> bool:
+        """Whether the group may have an offset of the partition; one that it has it may change."""
+        if partition in self.committed:
+            return True
+        return len(self.committed) + sum(map(len, self.pending.values())) < PARTITIONS_MAX
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction holds an offset of the partition."""
+        return any(partition in held for held in self.pending.values())
+
+    def write(self, record: Record, effects: Effects) -> None:
+        """Change offsets: put the record down to be made durable, and replay it."""
+        effects.records.append(record)
+        self.replay(record)
+
+    def write_at(self, partition: TopicPartition, record: Record, effects: Effects) -> None:
+        """Change the offset of a partition, which the record names again."""
+        effects.records.append(record)
+        if record.HasField("offset_committed"):
+            self._put(partition, record.offset_committed)
+        else:
+            self.replay(record)
+
+    def replay(self, record: Record) -> None:
+        """Take over what a record says of offsets; others are not ours."""
+        match record.WhichOneof("record"):
+            case "offset_committed":
+                self.replay_commit(record.offset_committed)
+            case "offset_removed":
+                removed = record.offset_removed
+                self._remove(TopicPartition(removed.topic, removed.partition))
+            case "offset_pending":
+                self._hold(record.offset_pending)
+            case "producer_ended":
+                self._end(record.producer_ended)
+            case _:
+                pass
+
+    def replay_commit(self, offset: OffsetCommitted) -> None:
+        """Take over a commit: nearly all that a log holds are these, and loading brings a million of them."""
+        self._put(TopicPartition(offset.topic, offset.partition), offset)
+
+    def _put(self, partition: TopicPartition, offset: OffsetCommitted) -> None:
+        self._position += 1
+        self.committed[partition] = Committed(self._position, offset)
+
+    def _hold(self, pending: OffsetPending) -> None:
+        self._position += 1
+        held = self.pending.setdefault(pending.producer_id, {})
+        where = TopicPartition(pending.offset.topic, pending.offset.partition)
+        held[where] = Pending(self._position, pending.offset, pending.producer_epoch)
+
+    def _remove(self, partition: TopicPartition) -> None:
+        self.committed.pop(partition, None)
+        for producer_id in [producer for producer, held in self.pending.items() if partition in held]:
+            del self.pending[producer_id][partition]
+            if not self.pending[producer_id]:
+                del self.pending[producer_id]
+
+    def _end(self, ended: ProducerEnded) -> None:
+        held = self.pending.pop(ended.producer_id, {})
+        if not ended.committed:
+            return
+        for partition, pending in held.items():
+            stored = self.committed.get(partition)
+            if stored is None or stored.position < pending.position:
+                # Not the position of the end: a transaction that ends later may hold a later commit.
+                self.committed[partition] = Committed(pending.position, pending.offset)
+
+    def snapshot(self) -> list[Record]:
+        """Records that say the same as all that were replayed, in an order that keeps what came first."""
+        records = [
+            (stored.position, Record(offset_committed=stored.offset)) for stored in self.committed.values()
+        ]
+        records += [
+            (pending.position, Record(offset_pending=to_message(producer_id, pending)))
+            for producer_id, held in self.pending.items()
+            for pending in held.values()
+        ]
+        return [record for _, record in sorted(records, key=itemgetter(0))]
+
+    def fetch(
+        self, topics: Iterable[pb.TopicPartitions], *, require_stable: bool
+    ) -> Iterator[pb.FetchedTopic]:
+        """The committed offsets of these partitions."""
+        for topic in topics:
+            partitions = [
+                self._fetched(TopicPartition(topic.name, index), topic.topic_id, require_stable)
+                for index in topic.partitions
+            ]
+            yield pb.FetchedTopic(name=topic.name, partitions=partitions)
+
+    def everything(self) -> list[pb.TopicPartitions]:
+        """All partitions with a committed offset, by topic."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(self.committed):
+            topics.setdefault(topic, []).append(partition)
+        return [pb.TopicPartitions(name=name, partitions=partitions) for name, partitions in topics.items()]
+
+    def _fetched(
+        self, partition: TopicPartition, topic_id: bytes, require_stable: bool
+    ) -> pb.FetchedPartition:
+        if require_stable and self.is_pending(partition):
+            return fetched_nothing(partition.partition, pb.UNSTABLE_OFFSET_COMMIT)
+        stored = self.committed.get(partition)
+        if stored is None:
+            return fetched_nothing(partition.partition, pb.NONE)
+        found = stored.offset
+        if topic_id and found.topic_id and topic_id != found.topic_id:
+            # The topic was deleted and made again: the old offset means nothing in the new one.
+            return fetched_nothing(partition.partition, pb.NONE)
+        return pb.FetchedPartition(
+            index=partition.partition,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+            metadata=found.metadata,
+        )
+
+
+def to_message(producer_id: int, pending: Pending) -> OffsetPending:
+    """A pending offset as it is written."""
+    return OffsetPending(
+        offset=pending.offset, producer_id=producer_id, producer_epoch=pending.producer_epoch
+    )
+
+
+def fetched_nothing(index: int, error: pb.ErrorCode.ValueType) -> pb.FetchedPartition:
+    """The answer for a partition that has no offset to give."""
+    return pb.FetchedPartition(
+        index=index, offset=NOTHING_COMMITTED, leader_epoch=UNKNOWN_EPOCH, error_code=error
+    )
+
+
+def removed(group_id: str, partition: TopicPartition) -> Record:
+    """The record that forgets an offset."""
+    return Record(
+        offset_removed=OffsetRemoved(group_id=group_id, topic=partition.topic, partition=partition.partition)
+    )

@@ -1,0 +1,264 @@
+"""
+One group, and the two ways to change it: `write` for what must survive, the rooms beside for the rest.
+
+`replay` is the only thing that changes durable state; a live request goes through it like a restart. What is not
+durable (who waits, whose session ends when) is lost with the process, as in Kafka.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from rota_coordinator.core.group import consumer_protocol
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.consumer_protocol import TopicPartition
+from rota_coordinator.core.group.effects import Call, Effects
+from rota_coordinator.core.group.members import Member, Members, instance_of
+from rota_coordinator.core.instants import MonotonicMs, WallClock, WallMs
+from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupMember, GroupRecord, Record
+
+# Before any record.
+NEVER = WallMs(0)
+
+
+class State(enum.Enum):
+    """Kafka's states of a classic group; a dead one is not kept."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True)
+class Barrier:
+    """The open round of joins."""
+
+    deadline_ms: int
+    # Members are told at once, but the round stays open until then.
+    open_until_ms: int
+    # The first round of an empty group ends by its delay only; each new member may lengthen it by what remains.
+    is_initial: bool = False
+    delay_ms: int = 0
+    remaining_ms: int = 0
+    extended: bool = False
+    # How much of its time the coordinator was not there.
+    forgiven_ms: int = 0
+
+
+@dataclass(slots=True)
+class Group:
+    """The state of one group."""
+
+    group_id: str
+    config: GroupConfig
+    incarnation: int
+    # As it was last written; what a snapshot says of the group, whatever round it is in now.
+    durable: GroupRecord | None = None
+    written_bytes: int = 0
+    # The principal whose quota it counts for; empty when it was created before that was written down.
+    created_by: str = ""
+    state: State = State.EMPTY
+    state_since_ms: WallMs = NEVER
+    generation: int = 0
+    # The highest generation that anybody was ever told; after a failover in mid-round it is above the present one.
+    reserved_generation: int = 0
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Members = field(default_factory=Members)
+    # Who has which partition by the last assignment; empty where assignments are not of Kafka's consumer protocol.
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    # Who says that it has a partition which the last assignment gives to nobody; None until somebody asks.
+    _claimants: dict[TopicPartition, str] | None = None
+    # The topics that members of the last round read; None when that is not known, so that it may be any.
+    subscribed: frozenset[str] | None = frozenset()
+    # Ids that were handed out with MEMBER_ID_REQUIRED and not used yet, and when each is forgotten.
+    pending: dict[str, int] = field(default_factory=dict)
+    # There while the state is PREPARING, and only then.
+    barrier: Barrier | None = None
+    # Members of this generation that have not synced yet, and when they are given up.
+    unsynced: set[str] = field(default_factory=set)
+    sync_deadline_ms: int | None = None
+    sync_forgiven_ms: int = 0
+    # What opened the last round, for people; empty when that was before this process served the group.
+    opened_by: str = ""
+    # When the first round opened that no assignment followed yet.
+    unsettled_since_ms: int | None = None
+    # The clock of `state_since_ms` and of what is written; all else is measured on the monotonic one.
+    wall: WallClock = field(default_factory=WallClock)
+
+    def enter(self, state: State, since_ms: WallMs) -> None:
+        """Change the state; the barrier exists in PREPARING only."""
+        assert (state is State.PREPARING) == (self.barrier is not None)
+        self.state = state
+        self.state_since_ms = since_ms
+
+    def write(self, record: Record, effects: Effects) -> None:
+        """Change durable state: put the record down to be made durable, and replay it."""
+        effects.records.append(record)
+        self.replay(record)
+
+    def replay(self, record: Record) -> None:
+        """Take over what a record says; the same on load and live."""
+        match record.WhichOneof("record"):
+            case "group":
+                self._replay_group(record.group)
+            case "generation_reserved":
+                self._replay_generation(record.generation_reserved)
+            case _:
+                pass  # offsets have their own replay; a record of a later version is skipped
+
+    def _replay_generation(self, reserved: GenerationReserved) -> None:
+        assert reserved.generation_id > self.reserved_generation
+        self.reserved_generation = reserved.generation_id
+
+    def _replay_group(self, record: GroupRecord) -> None:
+        self.durable = record
+        self.written_bytes = record.ByteSize()
+        self.created_by = record.created_by
+        self.incarnation = record.incarnation
+        self.generation = record.generation_id
+        self.reserved_generation = max(self.reserved_generation, self.generation)
+        self.protocol_type = record.protocol_type
+        self.protocol_name = record.protocol_name
+        # Out before in: a static member that came back holds its instance under a new id.
+        for gone in self.members.by_id.keys() - {written.member_id for written in record.members}:
+            self.members.remove(self.members.by_id[gone])
+        for written in record.members:
+            if written.member_id not in self.members.by_id:
+                self.members.add(restored(written, record.protocol_name))
+            self.members.recall(written, record.protocol_name)
+        self.members.leader = record.leader
+        self.owners = owners_by(self.protocol_type, record.members)
+        self._claimants = None
+        self.subscribed = subscribed_by(self.protocol_type, [each.metadata for each in record.members])
+        self.barrier = None
+        self.enter(State.STABLE if record.members else State.EMPTY, WallMs(record.state_since_ms))
+
+    def owner_of(self, partition: TopicPartition) -> str | None:
+        """
+        Who may commit for it, if that is one member.
+
+        A cooperative round gives what has to move to nobody at first: until the next one it is still with the member
+        that has it, which has to commit how far it came. Those claims are looked at only when they matter.
+        """
+        owner = self.owners.get(partition)
+        if owner is not None:
+            return owner
+        if self._claimants is None:
+            members = self.durable.members if self.durable is not None else ()
+            self._claimants = claimants_by(self.protocol_type, members)
+        return self._claimants.get(partition)
+
+    def record(self, assignments: dict[str, bytes], since_ms: WallMs) -> Record:
+        """The group with these assignments, to be written."""
+        return Record(
+            group=GroupRecord(
+                group_id=self.group_id,
+                incarnation=self.incarnation,
+                generation_id=self.generation,
+                protocol_type=self.protocol_type,
+                protocol_name=self.protocol_name,
+                leader=self.members.leader,
+                state_since_ms=since_ms,
+                created_by=self.created_by,
+                members=[
+                    described(member, self.protocol_name, assignments.get(member.member_id, b""))
+                    for member in self.members
+                ],
+            )
+        )
+
+    def drop(self, member: Member, effects: Effects) -> None:
+        """Take a member out."""
+        self.members.remove(member)
+        effects.gone.append((self.group_id, member.member_id))
+
+    def touch(self, member: Member, now_ms: MonotonicMs) -> None:
+        """The member lives: its session starts anew, and a suspicion is dropped."""
+        member.session_deadline_ms = now_ms + member.session_timeout_ms
+        member.suspect_until_ms = None
+        member.forgiven_ms = 0
+
+    def all_joined(self) -> bool:
+        """
+        Everybody waits in the barrier, and nobody is known to be on the way.
+
+        Asked at every join. Where members join in their order, the last one tells most quickly that some are missing.
+        """
+        newest_first = reversed(self.members.by_id.values())
+        return not self.pending and all(member.joining is not None for member in newest_first)
+
+
+def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
+    """The owner of each partition, as far as the assignments can be read."""
+    if protocol_type != consumer_protocol.PROTOCOL_TYPE:
+        return {}
+    return {
+        partition: member.member_id
+        for member in members
+        for partition in consumer_protocol.assigned_partitions(member.assignment) or ()
+    }
+
+
+def claimants_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
+    """Who claimed each partition with the newest generation; nobody where two did."""
+    if protocol_type != consumer_protocol.PROTOCOL_TYPE:
+        return {}
+    newest: dict[TopicPartition, tuple[int, set[str]]] = {}
+    for member in members:
+        claim = consumer_protocol.claimed_partitions(member.metadata)
+        for partition in claim.partitions:
+            generation, claimants = newest.get(partition, (claim.generation, set()))
+            if claim.generation > generation:
+                claimants = set()
+            if claim.generation >= generation:
+                newest[partition] = (claim.generation, claimants | {member.member_id})
+    return {partition: min(who) for partition, (_, who) in newest.items() if len(who) == 1}
+
+
+def subscribed_by(protocol_type: str, metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that these members read, if all of them say so in Kafka's words."""
+    topics: frozenset[str] = frozenset()
+    for each in metadata:
+        found = consumer_protocol.subscribed_topics(each)
+        if found is None or protocol_type != consumer_protocol.PROTOCOL_TYPE:
+            return None
+        topics |= found
+    return topics
+
+
+def restored(written: GroupMember, protocol_name: str) -> Member:
+    """A member as its record knows it: it offers the chosen protocol only."""
+    return Member(
+        member_id=written.member_id,
+        instance_id=instance_of(written),
+        client_id=written.client_id,
+        client_host=written.client_host,
+        session_timeout_ms=written.session_timeout_ms,
+        rebalance_timeout_ms=written.rebalance_timeout_ms,
+        protocols=((protocol_name, written.metadata),),
+        is_new=False,
+    )
+
+
+def described(member: Member, protocol_name: str, assignment: bytes) -> GroupMember:
+    """A member as its record will know it."""
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        metadata=member.metadata(protocol_name),
+        assignment=assignment,
+    )
+
+
+def answer(effects: Effects, call: Call | None, reply: Message) -> None:
+    """Answer a call, if there is one."""
+    if call is not None:
+        effects.replies.append((call, reply))

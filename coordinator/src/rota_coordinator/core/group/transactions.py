@@ -1,0 +1,36 @@
+"""What the log asks of a group: when a producer's transaction ends, and when a topic goes."""
+
+from rota_coordinator.core.group.commit import refusal
+from rota_coordinator.core.group.effects import Effects
+from rota_coordinator.core.group.offsets import Offsets, removed
+from rota_coordinator.core.group.state import Group
+from rota_coordinator.core.instants import MonotonicMs
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record
+
+
+def membership_error(group: Group | None, member: pb.TxnCommitOffsetsRequest) -> pb.ErrorCode.ValueType:
+    """
+    Why a member may not end its transaction with this group's offsets in it; NONE if it may.
+
+    It was asked the same when it brought the offsets. Since then its partitions may have become another's.
+    """
+    if group is None:
+        return pb.ILLEGAL_GENERATION if member.generation_id >= 0 else pb.NONE
+    return refusal(group, member, now_ms=MonotonicMs(0))
+
+
+def end(offsets: Offsets, effects: Effects, group_id: str, ended: ProducerEnded) -> None:
+    """The offsets that the producer's transaction holds are committed, or dropped."""
+    if ended.producer_id in offsets.pending:
+        record = Record(producer_ended=ended)
+        record.producer_ended.group_id = group_id
+        offsets.write(record, effects)
+
+
+def forget_topic(offsets: Offsets, effects: Effects, group_id: str, topic: str) -> None:
+    """The topic is gone: offsets in it would mean something else in the next one of its name."""
+    held = [partition for pending in offsets.pending.values() for partition in pending]
+    for partition in dict.fromkeys((*offsets.committed, *held)):
+        if partition.topic == topic:
+            offsets.write(removed(group_id, partition), effects)

@@ -1,0 +1,200 @@
+"""What administrators ask of topics. Called by the door; every topic and partition is answered by itself, as in Kafka."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from rota_coordinator.core.log.config import FOR_EVER, NAME_LENGTH_MAX, LogConfig
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.state import State
+from rota_coordinator.core.log.topics import Topic
+from rota_coordinator.core.quotas import Take, Usage
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicGone, TopicMade
+from rota_proto.log.v1 import log_pb2 as pb
+
+NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+HIGH_WATERMARK = -1
+
+
+def is_name(name: str) -> bool:
+    """Whether a topic may be called that."""
+    return len(name) <= NAME_LENGTH_MAX and name not in (".", "..") and NAME.fullmatch(name) is not None
+
+
+def repeated(names: Iterable[str]) -> set[str]:
+    """Those that a request names more than once: nobody can know which of them is meant."""
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
+class Creator(NamedTuple):
+    """The principal that creates topics, and what it may still use."""
+
+    principal: str
+    take: Take
+
+
+def create_topics(
+    state: State,
+    request: pb.CreateTopicsRequest,
+    fresh: Callable[[], bytes],
+    creator: Creator,
+    effects: Effects,
+) -> pb.CreateTopicsResponse:
+    """CreateTopics; `fresh` gives an id that no topic has had."""
+    twice = repeated(topic.name for topic in request.topics)
+    reply = pb.CreateTopicsResponse()
+    for asked in request.topics:
+        error = codes.INVALID_REQUEST if asked.name in twice else creation_error(state, asked)
+        topic_id, message = b"", ""
+        if not error:
+            message = creator.take(creator.principal, Usage(topics=1, partitions=asked.partitions))
+            error = codes.POLICY_VIOLATION if message else codes.NONE
+        if not error:
+            topic_id = fresh()
+            state.write(LogEvent(topic_made=creation(state, asked, topic_id, creator.principal)), effects)
+        reply.topics.add(name=asked.name, topic_id=topic_id, error_code=error, error_message=message)
+    return reply
+
+
+def creation_error(state: State, asked: pb.CreateTopicsRequest.Topic) -> codes.ErrorCode.ValueType:
+    """Why there cannot be such a topic."""
+    if not is_name(asked.name):
+        return codes.INVALID_TOPIC_EXCEPTION
+    if state.topics.get(asked.name) is not None:
+        return codes.TOPIC_ALREADY_EXISTS
+    if min(asked.retention_ms, asked.retention_bytes) < FOR_EVER:
+        return codes.INVALID_CONFIG
+    return growth_error(state, 0, asked.partitions)
+
+
+def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.ValueType:
+    """Why a topic cannot have so many partitions."""
+    if not before < partitions <= state.config.partitions_max:
+        return codes.INVALID_PARTITIONS
+    if len(state.topics) + partitions - before > state.config.partitions_total_max:
+        return codes.POLICY_VIOLATION
+    return codes.NONE
+
+
+def creation(
+    state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes, created_by: str
+) -> TopicMade:
+    """The event that makes the topic."""
+    config: LogConfig = state.config
+    return TopicMade(
+        name=asked.name,
+        topic_id=topic_id,
+        log_ids=state.topics.next_log_ids(asked.partitions),
+        retention_ms=asked.retention_ms or config.retention_ms,
+        retention_bytes=asked.retention_bytes or config.retention_bytes,
+        created_by=created_by,
+    )
+
+
+def delete_topics(state: State, request: pb.DeleteTopicsRequest, effects: Effects) -> pb.DeleteTopicsResponse:
+    """DeleteTopics."""
+    twice = repeated(request.names)
+    reply = pb.DeleteTopicsResponse()
+    for name in request.names:
+        topic = state.topics.get(name)
+        if name in twice:
+            reply.topics.add(name=name, error_code=codes.INVALID_REQUEST)
+        elif topic is None:
+            reply.topics.add(name=name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            delete(state, topic, effects)
+            reply.topics.add(name=name, topic_id=topic.topic_id)
+    return reply
+
+
+def delete(state: State, topic: Topic, effects: Effects) -> None:
+    """The topic goes, with all that it holds."""
+    gone = TopicGone(name=topic.name, topic_id=topic.topic_id, log_ids_taken=state.topics.log_ids_taken)
+    state.write(LogEvent(topic_gone=gone), effects)
+    effects.dropped += [partition.log_id for partition in topic.partitions]
+
+
+def create_partitions(
+    state: State, request: pb.CreatePartitionsRequest, take: Take, effects: Effects
+) -> pb.CreatePartitionsResponse:
+    """CreatePartitions."""
+    twice = repeated(topic.name for topic in request.topics)
+    reply = pb.CreatePartitionsResponse()
+    for asked in request.topics:
+        topic = state.topics.get(asked.name)
+        if asked.name in twice:
+            reply.topics.add(name=asked.name, error_code=codes.INVALID_REQUEST)
+        elif topic is None:
+            reply.topics.add(name=asked.name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            error, message = grow(state, topic, asked.partitions, take, effects)
+            reply.topics.add(
+                name=asked.name, topic_id=topic.topic_id, error_code=error, error_message=message
+            )
+    return reply
+
+
+def grow(
+    state: State, topic: Topic, partitions: int, take: Take, effects: Effects
+) -> tuple[codes.ErrorCode.ValueType, str]:
+    """Give the topic more partitions, or say why not: the error, and its sentence if it has one."""
+    more = partitions - len(topic.partitions)
+    error = growth_error(state, len(topic.partitions), partitions)
+    if error:
+        return error, ""
+    message = take(topic.created_by, Usage(partitions=more))
+    if message:
+        return codes.POLICY_VIOLATION, message
+    state.write(LogEvent(topic_made=topic.made(state.topics.next_log_ids(more))), effects)
+    return codes.NONE, ""
+
+
+def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
+    """DescribeTopics: those that are named, or all."""
+    reply = pb.DescribeTopicsResponse()
+    for name in request.names or sorted(state.topics.by_name):
+        topic = state.topics.get(name)
+        if topic is None:
+            reply.topics.add(name=name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            reply.topics.add(
+                name=name,
+                topic_id=topic.topic_id,
+                partitions=len(topic.partitions),
+                retention_ms=topic.retention.ms,
+                retention_bytes=topic.retention.bytes,
+            )
+    return reply
+
+
+def delete_records(
+    state: State, request: pb.DeleteRecordsRequest, effects: Effects
+) -> pb.DeleteRecordsResponse:
+    """DeleteRecords. What an open transaction wrote stays: its end still has to be seen."""
+    reply = pb.DeleteRecordsResponse()
+    for asked in request.partitions:
+        answered = reply.partitions.add(topic=asked.topic, index=asked.index, log_start_offset=-1)
+        found = state.topics.find(asked.topic, asked.index, b"")
+        if isinstance(found, Partition):
+            answered.error_code = move_start(state, found, asked.before_offset, effects)
+            answered.log_start_offset = found.start
+        else:
+            answered.error_code = found
+    return reply
+
+
+def move_start(
+    state: State, partition: Partition, offset: int, effects: Effects
+) -> codes.ErrorCode.ValueType:
+    """Let the partition begin there, or say why not. A start never goes back."""
+    limit = partition.last_stable_offset
+    new_start = limit if offset == HIGH_WATERMARK else offset
+    if not 0 <= new_start <= limit:
+        return codes.OFFSET_OUT_OF_RANGE
+    if new_start > partition.start:
+        moved = StartMoved(log_id=partition.log_id, offset=new_start)
+        state.write(LogEvent(start_moved=moved), effects)
+    return codes.NONE

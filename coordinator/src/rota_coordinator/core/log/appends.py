@@ -1,0 +1,130 @@
+"""Batches that a producer brings to one partition: all of them are appended, or none. Called by the door."""
+
+from dataclasses import dataclass, field
+
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log import content, transactions
+from rota_coordinator.core.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row, stored_bytes
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.sequences import Duplicate, Known, Refused, judge, noted
+from rota_coordinator.core.log.state import State
+from rota_coordinator.core.quotas import Take, Usage
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.v1 import log_pb2 as pb
+
+NO_EPOCH = -1
+NOWHERE = -1
+
+
+@dataclass(slots=True)
+class Plan:
+    """What becomes of the batches when nothing more is wrong."""
+
+    end: int
+    # Of the first record, wherever it is.
+    base_offset: int = NOWHERE
+    accepted: list[Row] = field(default_factory=list)
+    # What is known of the producers with the batches that are accepted.
+    known: dict[int, Known] = field(default_factory=dict)
+
+
+def append(
+    state: State,
+    asked: pb.ProduceRequest.Partition,
+    transactional_id: str,
+    now_ms: WallMs,
+    effects: Effects,
+    take: Take,
+) -> pb.ProduceResponse.Partition:
+    """One partition of a Produce."""
+    reply = pb.ProduceResponse.Partition(
+        topic=asked.topic, index=asked.index, base_offset=NOWHERE, log_append_time_ms=-1, log_start_offset=-1
+    )
+    partition = state.topics.find(asked.topic, asked.index, asked.topic_id)
+    if not isinstance(partition, Partition):
+        reply.error_code = partition
+        return reply
+    reply.log_start_offset = partition.start
+    plan = judge_all(state, partition, asked, transactional_id, now_ms)
+    if not isinstance(plan, Refused):
+        plan = afforded(state, partition, plan, take)
+    if isinstance(plan, Refused):
+        reply.error_code, reply.error_message = plan.error, plan.message
+        return reply
+    reply.base_offset = plan.base_offset
+    if plan.accepted:
+        reply.log_append_time_ms = now_ms
+        if transactional_id:
+            transactions.begin(state, state.producers.transactional[transactional_id], now_ms, effects)
+        for row in plan.accepted:
+            state.append(row, effects)
+    return reply
+
+
+def afforded(state: State, partition: Partition, plan: Plan, take: Take) -> Plan | Refused:
+    """The plan, unless the topic's creator may not have so much more in the log. What is there already costs nothing."""
+    topic = state.topics.get(partition.topic)
+    size = sum(map(stored_bytes, plan.accepted))
+    message = "" if topic is None or not size else take(topic.created_by, Usage(log_bytes=size))
+    return Refused(codes.POLICY_VIOLATION, message) if message else plan
+
+
+def judge_all(
+    state: State,
+    partition: Partition,
+    asked: pb.ProduceRequest.Partition,
+    transactional_id: str,
+    now_ms: WallMs,
+) -> Plan | Refused:
+    """Where the batches go, or why none of them can be taken."""
+    plan = Plan(partition.end)
+    for batch in asked.batches:
+        row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)
+        header = row.header
+        refused = content.malformed(row, state.config)
+        if refused is None:
+            error = transactions.batch_error(state, transactional_id, header)
+            if not error and header.transactional and not state.may_write_to(header.producer_id, row.log_id):
+                error = codes.TRANSACTION_ABORTABLE
+            refused = Refused(error) if error else place(plan, partition, row)
+        if refused is not None:
+            return refused
+    return plan if plan.base_offset != NOWHERE else Refused(codes.INVALID_RECORD)
+
+
+def place(plan: Plan, partition: Partition, row: Row) -> Refused | None:
+    """Give the batch its place behind those before it, unless it has one already."""
+    header = row.header
+    producer_id, offset = header.producer_id, header.base_offset
+    if producer_id != NO_PRODUCER:
+        known = plan.known.get(producer_id) or partition.sequences.of(producer_id)
+        match judge(known, header):
+            case Refused() as refused:
+                return refused
+            case Duplicate(base_offset=offset):
+                pass
+            case None:
+                plan.known[producer_id] = noted(known, header)
+    if offset == header.base_offset:
+        plan.accepted.append(row)
+        plan.end = header.next_offset
+    if plan.base_offset == NOWHERE:
+        plan.base_offset = offset
+    return None
+
+
+def header_of(batch: pb.RecordBatch, base_offset: int) -> Header:
+    """What the log will know of the batch."""
+    idempotent = batch.producer_id != NO_PRODUCER
+    return Header(
+        base_offset=base_offset,
+        count=batch.count,
+        base_timestamp_ms=batch.base_timestamp_ms,
+        max_timestamp_ms=batch.max_timestamp_ms,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch if idempotent else NO_EPOCH,
+        base_sequence=batch.base_sequence if idempotent else NO_SEQUENCE,
+        transactional=batch.transactional,
+        control=Control.COMMIT if batch.control else Control.RECORDS,
+    )

@@ -1,0 +1,56 @@
+"""
+Checks of a batch before it is appended: what the log acknowledges, every reader can read.
+
+Called by `appends` for each batch of a Produce. Nothing is unpacked, so a short payload that stands for very many
+records costs as little as any other.
+"""
+
+from rota_coordinator.core.log.batch import NO_PRODUCER, Control, Header, Row
+from rota_coordinator.core.log.config import EPOCH_MAX, LogConfig
+from rota_coordinator.core.log.sequences import Refused
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.columns import CODEC, RECORDS_MAX, MalformedPayload, verify
+
+AGAIN = "write the records with a client of this version"
+
+
+def malformed(row: Row, config: LogConfig) -> Refused | None:
+    """Why the batch is refused, whoever sends it; None when the log takes it."""
+    return _header_fault(row.header) or _payload_fault(row, config)
+
+
+def _header_fault(header: Header) -> Refused | None:
+    if header.control is not Control.RECORDS or header.count < 1 or header.producer_id < NO_PRODUCER:
+        # Markers are the log's own.
+        return Refused(codes.INVALID_RECORD)
+    if header.count > RECORDS_MAX:
+        message = f"a batch of {header.count:,} records, at most {RECORDS_MAX:,} are possible: send several"
+        return Refused(codes.INVALID_RECORD, message)
+    if header.producer_id == NO_PRODUCER:
+        if header.transactional:
+            return Refused(codes.INVALID_RECORD)
+    elif not 0 <= header.producer_epoch <= EPOCH_MAX or header.base_sequence < 0:
+        return Refused(codes.INVALID_RECORD)
+    return None
+
+
+def _payload_fault(row: Row, config: LogConfig) -> Refused | None:
+    header, size = row.header, len(row.payload)
+    if size > config.batch_bytes_max:
+        message = (
+            f"a batch of {size:,} bytes, at most {config.batch_bytes_max:,} are possible: send smaller ones"
+        )
+        return Refused(codes.MESSAGE_TOO_LARGE, message)
+    if row.codec != CODEC:
+        message = f"codec {row.codec} is unknown, only {CODEC} (columns) is taken: {AGAIN}"
+        return Refused(codes.UNSUPPORTED_COMPRESSION_TYPE, message)
+    try:
+        latest_ms = verify(row.payload, header.count, header.base_timestamp_ms)
+    except MalformedPayload as error:
+        return Refused(codes.CORRUPT_MESSAGE, f"{error}; {AGAIN}")
+    if latest_ms != header.max_timestamp_ms:
+        message = (
+            f"max_timestamp_ms is {header.max_timestamp_ms}, the latest record's is {latest_ms}: {AGAIN}"
+        )
+        return Refused(codes.INVALID_TIMESTAMP, message)
+    return None

@@ -1,0 +1,121 @@
+"""
+One partition of a topic: its offsets, and which of its records belong to transactions.
+
+Changed by `state` with every batch that is decided, and by the shell's word that batches are in the file. What readers
+see depends on the latter alone: a transaction that is decided and not written could still be taken back by a crash.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from rota_coordinator.core.log.batch import NO_PRODUCER, Control, Header
+from rota_coordinator.core.log.sequences import Sequences
+from rota_proto.log.v1 import log_pb2
+
+FIRST_OFFSET = attrgetter("first_offset")
+
+
+class Retention(NamedTuple):
+    """How long records are kept; FOR_EVER in both: until they are deleted."""
+
+    ms: int
+    bytes: int
+
+
+class Aborted(NamedTuple):
+    """What a producer wrote in an aborted transaction lies between these."""
+
+    first_offset: int
+    marker_offset: int
+
+
+@dataclass(slots=True)
+class Partition:
+    """What is known of it. `end` is behind what is decided, `high_watermark` behind what is in the file."""
+
+    log_id: int
+    topic: str
+    index: int
+    topic_id: bytes
+    retention: Retention
+    sequences: Sequences
+    start: int = 0
+    end: int = 0
+    high_watermark: int = 0
+    # Where the open transaction of a producer begins: as decided, and as it is in the file. In the order of offsets.
+    open: dict[int, int] = field(default_factory=dict)
+    _open_in_file: dict[int, int] = field(default_factory=dict)
+    # By producer, in the order of offsets.
+    _aborted: dict[int, list[Aborted]] = field(default_factory=dict)
+
+    @property
+    def retention_ms(self) -> int:
+        """A record that is older may go."""
+        return self.retention.ms
+
+    @property
+    def retention_bytes(self) -> int:
+        """What is more than this may go, the oldest first."""
+        return self.retention.bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every record before it is decided: committed, aborted, or of no transaction."""
+        return next(iter(self._open_in_file.values()), self.high_watermark)
+
+    def visible_end(self, isolation: log_pb2.IsolationLevel.ValueType) -> int:
+        """Behind the last record that a reader gets."""
+        if isolation == log_pb2.ISOLATION_LEVEL_READ_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark
+
+    def is_aborted(self, header: Header) -> bool:
+        """Whether the batch, which lies before the last stable offset, belongs to an aborted transaction."""
+        if not header.transactional:
+            return False
+        ranges = self._aborted.get(header.producer_id, [])
+        place = bisect_right(ranges, header.base_offset, key=FIRST_OFFSET)
+        return place > 0 and header.base_offset < ranges[place - 1].marker_offset
+
+    def add(self, header: Header) -> None:
+        """A batch is decided, or was read from the file."""
+        self.end = header.next_offset
+        if header.control is not Control.RECORDS:
+            self._close(header)
+        elif header.producer_id != NO_PRODUCER:
+            self.sequences.note(header)
+            if header.transactional:
+                self.open.setdefault(header.producer_id, header.base_offset)
+
+    def _close(self, marker: Header) -> None:
+        first_offset = self.open.pop(marker.producer_id, None)
+        if first_offset is not None and marker.control is Control.ABORT:
+            ranges = self._aborted.setdefault(marker.producer_id, [])
+            ranges.append(Aborted(first_offset, marker.base_offset))
+
+    def written(self, header: Header) -> None:
+        """A batch is in the file."""
+        self.high_watermark = header.next_offset
+        if header.control is not Control.RECORDS:
+            self._open_in_file.pop(header.producer_id, None)
+        elif header.transactional:
+            self._open_in_file.setdefault(header.producer_id, header.base_offset)
+
+    def loaded(self) -> None:
+        """All that was decided is in the file: it came from there."""
+        self.high_watermark = self.end
+        self._open_in_file = dict(self.open)
+
+    def move_start(self, offset: int) -> None:
+        """What lies before the offset is gone; nothing of an open transaction does."""
+        self.start = offset
+        self.end = max(self.end, offset)
+        self.sequences.forget_before(offset)
+        for producer_id, ranges in list(self._aborted.items()):
+            left = [each for each in ranges if each.marker_offset >= offset]
+            if left:
+                self._aborted[producer_id] = left
+            else:
+                del self._aborted[producer_id]

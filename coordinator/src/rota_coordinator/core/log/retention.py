@@ -1,0 +1,40 @@
+"""How much of a partition is too old, or too much, to be kept. Called by the shell, which knows the sizes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.batch import Header
+from rota_coordinator.core.log.config import FOR_EVER
+from rota_coordinator.core.log.partition import Partition
+
+
+class Oldest(NamedTuple):
+    """One of a partition's first batches, and its size in the file."""
+
+    header: Header
+    bytes: int
+
+
+def new_start(partition: Partition, oldest: Sequence[Oldest], total_bytes: int, now_ms: WallMs) -> int:
+    """
+    Where the partition begins when what is not needed any more is gone: whole batches, from the first one on.
+
+    As in Kafka a batch is too old when its youngest record is, and too much when enough is left without it.
+    """
+    start, size = partition.start, total_bytes
+    for header, size_of_batch in oldest:
+        if header.next_offset > partition.last_stable_offset:
+            break
+        if header.next_offset > start:
+            too_old = partition.retention_ms != FOR_EVER and (
+                now_ms - header.max_timestamp_ms > partition.retention_ms
+            )
+            too_much = partition.retention_bytes != FOR_EVER and (
+                size - size_of_batch >= partition.retention_bytes
+            )
+            if not (too_old or too_much):
+                break
+            start = header.next_offset
+        size -= size_of_batch
+    return start

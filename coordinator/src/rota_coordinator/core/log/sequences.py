@@ -1,0 +1,111 @@
+"""
+The idempotent producers of one partition, as its batches tell of them: what is a duplicate, and what is a gap.
+
+Called by `appends` to judge a batch, and by `partition` with every batch that is written. The same batches give the
+same knowledge, whether they come live or from the file.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rota_coordinator.core.log.batch import Header
+from rota_coordinator.core.log.config import REMEMBERED_BATCHES
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# Sequences go from 0 to 2^31 - 1 and then from 0 again.
+SEQUENCES = 2**31
+# Of two sequences the one that is nearer behind the other counts as earlier.
+REACH_MAX = SEQUENCES // 2
+
+
+class Duplicate(NamedTuple):
+    """The batch is there already."""
+
+    base_offset: int
+
+
+class Refused(NamedTuple):
+    """The batch may not be appended."""
+
+    error: pb.ErrorCode.ValueType
+    # One sentence where the error's name does not say enough.
+    message: str = ""
+
+
+class Known(NamedTuple):
+    """What is known of a producer."""
+
+    # Its last batches of one epoch.
+    batches: tuple[Header, ...]
+    # So many sequences without a gap end with the last batch.
+    reach: int
+
+
+def judge(known: Known | None, header: Header) -> Duplicate | Refused | None:
+    """Whether the batch may follow what is known of its producer; None if it may."""
+    if known is None:
+        return None
+    last = known.batches[-1]
+    if header.producer_epoch < last.producer_epoch:
+        return Refused(pb.INVALID_PRODUCER_EPOCH)
+    if header.producer_epoch > last.producer_epoch:
+        return Refused(pb.OUT_OF_ORDER_SEQUENCE_NUMBER) if header.base_sequence else None
+    for batch in known.batches:
+        if (batch.base_sequence, batch.count) == (header.base_sequence, header.count):
+            return Duplicate(batch.base_offset)
+    behind = (following(last) - header.base_sequence) % SEQUENCES
+    if behind == 0:
+        return None
+    # Only what is known to be there may be called a duplicate: its producer will not send it again.
+    if header.count <= behind <= known.reach:
+        return Refused(pb.DUPLICATE_SEQUENCE_NUMBER)
+    return Refused(pb.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def following(header: Header) -> int:
+    """The sequence of the record behind the batch."""
+    return (header.base_sequence + header.count) % SEQUENCES
+
+
+def noted(known: Known | None, header: Header) -> Known:
+    """What is known of the producer with one batch more."""
+    if known is None or known.batches[-1].producer_epoch != header.producer_epoch:
+        return Known((header,), min(header.count, REACH_MAX))
+    batches = (*known.batches[1 - REMEMBERED_BATCHES :], header)
+    return Known(batches, min(known.reach + header.count, REACH_MAX))
+
+
+@dataclass(slots=True)
+class Sequences:
+    """All producers of a partition. Who wrote last stands last."""
+
+    producers_max: int
+    _known: dict[int, Known] = field(default_factory=dict)
+
+    def of(self, producer_id: int) -> Known | None:
+        """What is known of a producer."""
+        return self._known.get(producer_id)
+
+    def __iter__(self) -> Iterator[tuple[int, Known]]:
+        return iter(self._known.items())
+
+    def note(self, header: Header) -> None:
+        """A batch was written."""
+        self._known[header.producer_id] = noted(self._known.pop(header.producer_id, None), header)
+        if len(self._known) > self.producers_max:
+            del self._known[next(iter(self._known))]
+
+    def forget_before(self, offset: int) -> None:
+        """
+        Those batches are gone from the file. Who has none left may begin anew: after a restart nothing would be known
+        of that producer either.
+        """
+        for producer_id, known in list(self._known.items()):
+            if known.batches[0].next_offset > offset:
+                continue
+            left = tuple(batch for batch in known.batches if batch.next_offset > offset)
+            if left:
+                self._known[producer_id] = Known(left, min(known.reach, sum(batch.count for batch in left)))
+            else:
+                del self._known[producer_id]

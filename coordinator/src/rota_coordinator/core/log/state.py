@@ -1,0 +1,120 @@
+"""
+What the log is, and the only place where that changes: an event or a header of a batch comes in, live or from the file.
+
+Called by the decisions, which write through it, and by the door on loading. Then all events come first and all headers
+after them, so nothing here may depend on how the two were mixed when they were written.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rota_coordinator.core.instants import WallClock, WallMs
+from rota_coordinator.core.log.batch import Control, Header, Row
+from rota_coordinator.core.log.config import PRODUCER_IDS_AT_ONCE, LogConfig
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.producers import Producers
+from rota_coordinator.core.log.topics import Topics
+from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, ProducerIdsTaken
+
+
+@dataclass(slots=True)
+class State:
+    """Topics, producers, and which of them meet in an open transaction."""
+
+    config: LogConfig
+    wall: WallClock
+    topics: Topics = field(init=False)
+    producers: Producers = field(init=False)
+    # By producer id: the logs that its open transaction has written to.
+    _written_to: dict[int, set[int]] = field(default_factory=dict)
+    # Producer ids that an event has taken and nobody has been given yet; forgotten with the process.
+    _unused_ids: range = range(0)
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.config)
+        self.producers = Producers(wall=self.wall)
+
+    def write(self, event: LogEvent, effects: Effects) -> None:
+        """Put an event down to be made durable, and replay it."""
+        effects.events.append(event)
+        self.replay(event)
+
+    def append(self, row: Row, effects: Effects) -> None:
+        """Put a batch down to be made durable, and replay its header."""
+        effects.rows.append(row)
+        self.replay_batch(row.log_id, row.header)
+
+    def replay(self, event: LogEvent) -> None:
+        """Take over an event, in the order of writing."""
+        match event.WhichOneof("event"):
+            case "topic_made":
+                self.topics.made(event.topic_made)
+            case "topic_gone":
+                for partition in self.topics.gone(event.topic_gone):
+                    self._forget_open(partition)
+            case "start_moved":
+                moved = self.topics.log(event.start_moved.log_id)
+                if moved is not None:
+                    moved.move_start(event.start_moved.offset)
+            case _:
+                self.producers.replay(event)
+
+    def replay_batch(self, log_id: int, header: Header) -> None:
+        """Take over a batch, in the order of its log's offsets."""
+        partition = self.topics.log(log_id)
+        if partition is None or header.next_offset <= partition.start:
+            return  # dropped, and only not yet out of the file
+        partition.add(header)
+        if header.control is not Control.RECORDS:
+            self._closed(header.producer_id, log_id)
+        elif header.transactional:
+            self._written_to.setdefault(header.producer_id, set()).add(log_id)
+
+    def fresh_producer_id(self, effects: Effects) -> int:
+        """An id that no producer has had."""
+        if not self._unused_ids:
+            first = self.producers.below
+            self._unused_ids = range(first, first + PRODUCER_IDS_AT_ONCE)
+            taken = ProducerIdsTaken(below=self._unused_ids.stop)
+            self.write(LogEvent(producer_ids_taken=taken), effects)
+        producer_id, self._unused_ids = self._unused_ids[0], self._unused_ids[1:]
+        return producer_id
+
+    def partitions_of(self, producer_id: int) -> list[Partition]:
+        """The partitions that the producer's open transaction has written to."""
+        logs = map(self.topics.log, sorted(self._written_to.get(producer_id, ())))
+        return [partition for partition in logs if partition is not None]
+
+    def may_write_to(self, producer_id: int, log_id: int) -> bool:
+        """Whether the producer's transaction may have this partition too."""
+        logs = self._written_to.get(producer_id, ())
+        return log_id in logs or len(logs) < self.config.transaction_partitions_max
+
+    def written(self, rows: Sequence[Row]) -> None:
+        """These are in the file."""
+        for row in rows:
+            partition = self.topics.log(row.log_id)
+            if partition is not None:
+                partition.written(row.header)
+
+    def loaded(self, now_ms: WallMs) -> None:
+        """All events and all headers are replayed."""
+        for partition in self.topics:
+            partition.loaded()
+        self.producers.loaded(now_ms)
+
+    def snapshot(self) -> Iterable[LogEvent]:
+        """Events that say the same as all that were replayed."""
+        yield from self.topics.snapshot()
+        yield from self.producers.snapshot()
+
+    def _forget_open(self, partition: Partition) -> None:
+        for producer_id in partition.open:
+            self._closed(producer_id, partition.log_id)
+
+    def _closed(self, producer_id: int, log_id: int) -> None:
+        logs = self._written_to.get(producer_id, set())
+        logs.discard(log_id)
+        if not logs:
+            self._written_to.pop(producer_id, None)

@@ -1,0 +1,299 @@
+"""
+Producers and their transactions: who may go on, and how a transaction begins and ends.
+
+Called by the door, and by `appends` for batches that belong to a transaction. Every transaction has an epoch of its own,
+so a word that comes late is recognized by its epoch alone.
+
+    no transaction  -- first batch or first group -->  open
+    open            -- end, timeout, InitProducer -->  no transaction, next epoch
+"""
+
+from collections.abc import Iterator
+
+from rota_coordinator.core.group.config import GROUP_ID_LENGTH_MAX
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row
+from rota_coordinator.core.log.config import NAME_LENGTH_MAX
+from rota_coordinator.core.log.effects import Effects, Ending
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.producers import Ended, Identity, Transaction, Transactional, ended
+from rota_coordinator.core.log.state import State
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent, ProducerMade, TransactionBegun
+from rota_proto.log.v1 import log_pb2 as pb
+
+NOBODY = Identity(NO_PRODUCER, -1)
+MemberOfGroup = GroupAdded | pb.AddOffsetsToTransactionRequest | codes.TxnCommitOffsetsRequest
+
+
+def init_producer(
+    state: State, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects
+) -> pb.InitProducerResponse:
+    """InitProducer: whoever used the transactional id before is fenced, and what it left open is aborted."""
+    error = init_error(state, request)
+    if error:
+        return initialized(NOBODY, error)
+    if not request.transactional_id:
+        return initialized(Identity(state.fresh_producer_id(effects), 0))
+    known = state.producers.transactional.get(request.transactional_id)
+    if known is None:
+        made = ProducerMade(
+            transactional_id=request.transactional_id,
+            producer_id=state.fresh_producer_id(effects),
+            transaction_timeout_ms=request.transaction_timeout_ms,
+            at_ms=now_ms,
+        )
+    else:
+        made = successor(state, known, now_ms, effects)
+        made.transaction_timeout_ms = request.transaction_timeout_ms
+    if known is not None and known.open is not None:
+        abort_over_head(state, known, made, now_ms, effects)
+    else:
+        state.write(LogEvent(producer_made=made), effects)
+    return initialized(Identity(made.producer_id, made.producer_epoch))
+
+
+def init_error(state: State, request: pb.InitProducerRequest) -> codes.ErrorCode.ValueType:
+    """Why nobody can be a producer like that."""
+    transactional_id = request.transactional_id
+    if not transactional_id:
+        return codes.NONE
+    if len(transactional_id) > NAME_LENGTH_MAX:
+        return codes.INVALID_REQUEST
+    if not 0 < request.transaction_timeout_ms <= state.config.transaction_timeout_max_ms:
+        return codes.INVALID_TRANSACTION_TIMEOUT
+    known = state.producers.transactional
+    if transactional_id not in known and len(known) >= state.config.transactional_ids_max:
+        return codes.POLICY_VIOLATION
+    return codes.NONE
+
+
+def initialized(identity: Identity, error: codes.ErrorCode.ValueType = codes.NONE) -> pb.InitProducerResponse:
+    """The answer to InitProducer."""
+    return pb.InitProducerResponse(
+        error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
+    )
+
+
+def identify(
+    state: State, transactional_id: str, identity: Identity
+) -> Transactional | codes.ErrorCode.ValueType:
+    """The transactional id, if the producer is the one that may use it now."""
+    if not transactional_id:
+        return codes.INVALID_REQUEST
+    known = state.producers.transactional.get(transactional_id)
+    if known is None or known.identity.producer_id != identity.producer_id:
+        return codes.INVALID_PRODUCER_ID_MAPPING
+    if known.identity.epoch != identity.epoch:
+        return codes.PRODUCER_FENCED
+    return known
+
+
+def batch_error(state: State, transactional_id: str, header: Header) -> codes.ErrorCode.ValueType:
+    """Why the producer may not write the batch now."""
+    producers = state.producers
+    if header.transactional != bool(transactional_id):
+        return codes.INVALID_TXN_STATE
+    if not header.transactional:
+        if producers.is_transactional(header.producer_id):
+            return codes.INVALID_TXN_STATE
+        # An id that will be given to somebody later: the two would be taken for one.
+        return codes.UNKNOWN_PRODUCER_ID if header.producer_id >= producers.below else codes.NONE
+    found = identify(state, transactional_id, Identity(header.producer_id, header.producer_epoch))
+    if isinstance(found, Transactional):
+        return codes.NONE
+    # As in Kafka, in answer to a batch.
+    return codes.INVALID_PRODUCER_EPOCH if found == codes.PRODUCER_FENCED else found
+
+
+def begin(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> Transaction:
+    """The open transaction; one that begins now, if there is none."""
+    if known.open is None:
+        begun = TransactionBegun(transactional_id=known.transactional_id, at_ms=now_ms)
+        state.write(LogEvent(transaction_begun=begun), effects)
+    assert known.open is not None
+    return known.open
+
+
+def add_offsets(
+    state: State, request: pb.AddOffsetsToTransactionRequest, now_ms: WallMs, effects: Effects
+) -> pb.AddOffsetsToTransactionResponse:
+    """AddOffsetsToTransaction."""
+    identity = Identity(request.producer_id, request.producer_epoch)
+    found = identify(state, request.transactional_id, identity)
+    if not isinstance(found, Transactional):
+        return pb.AddOffsetsToTransactionResponse(error_code=found)
+    error = adding_error(state, found, request)
+    if not error and (found.open is None or request.group_id not in found.open.groups):
+        begin(state, found, now_ms, effects)
+        state.write(LogEvent(group_added=addition(request)), effects)
+    return pb.AddOffsetsToTransactionResponse(error_code=error)
+
+
+def adding_error(
+    state: State, known: Transactional, request: pb.AddOffsetsToTransactionRequest
+) -> codes.ErrorCode.ValueType:
+    """Why the group cannot be part of the transaction."""
+    if not 0 < len(request.group_id) <= GROUP_ID_LENGTH_MAX:
+        return codes.INVALID_GROUP_ID
+    groups = {} if known.open is None else known.open.groups
+    if request.group_id in groups:
+        return membership_error(groups[request.group_id], request)
+    if len(groups) >= state.config.transaction_groups_max:
+        return codes.TRANSACTION_ABORTABLE
+    return codes.NONE
+
+
+def addition(request: pb.AddOffsetsToTransactionRequest) -> GroupAdded:
+    """The event that makes the group part of the transaction."""
+    added = GroupAdded(
+        transactional_id=request.transactional_id,
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+    )
+    if request.HasField("group_instance_id"):
+        added.group_instance_id = request.group_instance_id
+    return added
+
+
+def membership_error(added: MemberOfGroup, request: MemberOfGroup) -> codes.ErrorCode.ValueType:
+    """
+    Why the request is not of the member that was added. The end of the transaction asks the group about that one
+    alone, so whatever the transaction does to the group is done by it, in one generation.
+    """
+    if added.group_instance_id != request.group_instance_id:
+        return codes.FENCED_INSTANCE_ID
+    if added.member_id != request.member_id:
+        return codes.UNKNOWN_MEMBER_ID
+    if added.generation_id != request.generation_id:
+        return codes.ILLEGAL_GENERATION
+    return codes.NONE
+
+
+def txn_offsets_error(state: State, request: codes.TxnCommitOffsetsRequest) -> codes.ErrorCode.ValueType:
+    """Why these offsets cannot be part of the producer's transaction."""
+    identity = Identity(request.producer_id, request.producer_epoch)
+    found = identify(state, request.transactional_id, identity)
+    if not isinstance(found, Transactional):
+        return found
+    if found.open is None or request.group_id not in found.open.groups:
+        return codes.INVALID_TXN_STATE
+    return membership_error(found.open.groups[request.group_id], request)
+
+
+def end(
+    state: State,
+    request: pb.EndTransactionRequest,
+    refused: codes.ErrorCode.ValueType,
+    now_ms: WallMs,
+    effects: Effects,
+) -> pb.EndTransactionResponse:
+    """EndTransaction. `refused` is why one of its groups does not want it committed."""
+    asked = Identity(request.producer_id, request.producer_epoch)
+    known = state.producers.transactional.get(request.transactional_id)
+    if known is not None and known.ended is not None and known.ended.identity == asked:
+        # The answer was lost, or is late. Of another outcome than the one that is asked for nobody hears a yes.
+        as_asked = known.ended.committed == request.commit
+        return gone_on(known.identity, codes.NONE if as_asked else codes.INVALID_TXN_STATE)
+    found = identify(state, request.transactional_id, asked)
+    if not isinstance(found, Transactional):
+        return gone_on(NOBODY, found)
+    if found.open is None and request.commit:
+        return gone_on(found.identity, codes.INVALID_TXN_STATE)
+    error = refused if request.commit else codes.NONE
+    # An abort of nothing counts, as in Kafka: a batch that is still on its way would begin the transaction anew.
+    finish(state, found, Ended(asked, request.commit and not error), now_ms, effects)
+    return gone_on(found.identity, error)
+
+
+def gone_on(identity: Identity, error: codes.ErrorCode.ValueType) -> pb.EndTransactionResponse:
+    """The answer to EndTransaction, with what its producer goes on with."""
+    return pb.EndTransactionResponse(
+        error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
+    )
+
+
+def finish(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, effects: Effects) -> None:
+    """Its producer ends the transaction, and goes on under the next epoch."""
+    put_down(state, known, outcome, now_ms, effects)
+    made = successor(state, known, now_ms, effects)
+    state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
+    state.write(LogEvent(producer_made=made), effects)
+
+
+def abort_over_head(
+    state: State, known: Transactional, made: ProducerMade, now_ms: WallMs, effects: Effects
+) -> None:
+    """Somebody else ends the transaction. Its producer is fenced first: it is told nothing any more."""
+    outcome = Ended(known.identity, committed=False)
+    put_down(state, known, outcome, now_ms, effects)
+    state.write(LogEvent(producer_made=made), effects)
+    state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
+
+
+def put_down(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, effects: Effects) -> None:
+    """Where the transaction has been, its end is written."""
+    identity = outcome.identity
+    for partition in state.partitions_of(identity.producer_id):
+        state.append(marker(partition, outcome, now_ms), effects)
+    groups = () if known.open is None else known.open.groups
+    effects.endings += [Ending(group_id, *identity, outcome.committed) for group_id in groups]
+
+
+def marker(partition: Partition, outcome: Ended, now_ms: WallMs) -> Row:
+    """The end of a transaction, in one of its partitions."""
+    header = Header(
+        base_offset=partition.end,
+        count=1,
+        base_timestamp_ms=now_ms,
+        max_timestamp_ms=now_ms,
+        producer_id=outcome.identity.producer_id,
+        producer_epoch=outcome.identity.epoch,
+        base_sequence=NO_SEQUENCE,
+        transactional=True,
+        control=Control.COMMIT if outcome.committed else Control.ABORT,
+    )
+    return Row(partition.log_id, header, now_ms, codec=0, payload=b"")
+
+
+def successor(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> ProducerMade:
+    """The same producer under its next epoch; after the last one under a new id."""
+    made = known.made()
+    made.at_ms = now_ms
+    if made.producer_epoch < state.config.epoch_max:
+        made.producer_epoch += 1
+    else:
+        made.producer_id, made.producer_epoch = state.fresh_producer_id(effects), 0
+    return made
+
+
+def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
+    """Abort what has been open for too long, and forget transactional ids that nobody has used for long."""
+    monotonic_ms = state.wall.monotonic(now_ms)
+    for known in list(state.producers.open.values()):
+        assert known.deadline_ms is not None
+        if known.deadline_ms <= monotonic_ms:
+            abort_over_head(state, known, successor(state, known, now_ms, effects), now_ms, effects)
+    for known in list(unused(state, now_ms)):
+        forgotten = ProducerMade(transactional_id=known.transactional_id, producer_id=NO_PRODUCER)
+        state.write(LogEvent(producer_made=forgotten), effects)
+
+
+def unused(state: State, now_ms: WallMs) -> Iterator[Transactional]:
+    """Those that nobody has used for long, the longest first."""
+    for known in state.producers.transactional.values():
+        if known.open is None:
+            if known.used_at_ms + state.config.producers_expire_ms > now_ms:
+                return
+            yield known
+
+
+def wake_at_ms(state: State) -> int | None:
+    """When to call `expire`, by the wall clock as it is set now."""
+    producers, ahead_ms = state.producers, state.wall.ahead_ms
+    due = [known.deadline_ms + ahead_ms for known in producers.open.values() if known.deadline_ms is not None]
+    idle = next((known for known in producers.transactional.values() if known.open is None), None)
+    if idle is not None:
+        due.append(idle.used_at_ms + state.config.producers_expire_ms)
+    return min(due, default=None)

@@ -1,0 +1,78 @@
+"""
+Equal shares: what one process should take and give, from a reading of the table.
+
+Everybody computes the whole plan and does their own part of it, so two processes that read the same table never want
+the same slot. Readings that differ cannot do harm: the store lets one of them have it.
+"""
+
+from typing import NamedTuple
+
+from rota_coordinator.core.slots.table import Row, Table
+
+
+class Gift(NamedTuple):
+    """A slot that its owner hands over, and to whom."""
+
+    slot: int
+    heir: str
+
+
+class Share(NamedTuple):
+    """What a process does next."""
+
+    claim: list[int]
+    give: list[Gift]
+
+
+def share(table: Table, process_id: str) -> Share:
+    """The part of one process in making the shares equal."""
+    wanted = targets(table)
+    vacant = heirs(table, wanted)
+    owned = table.owned_by(process_id)
+    surplus = len(owned) - wanted.get(process_id, 0)
+    if vacant or surplus <= 0:
+        # Slots that nobody serves go first: as long as there are any, nobody gives one up.
+        return Share(claim=[slot for slot, heir in vacant.items() if heir == process_id], give=[])
+    return Share(claim=[], give=[gift for gift in gifts(table, wanted) if gift.slot in set(owned)])
+
+
+def targets(table: Table) -> dict[str, int]:
+    """How many slots each process should have: the same, within one, and who has more keeps the odd ones."""
+    if not table.processes:
+        return {}
+    held = {process_id: len(table.owned_by(process_id)) for process_id, _ in table.processes}
+    least, odd = divmod(len(table.rows), len(held))
+    by_size = sorted(held, key=lambda process_id: (-held[process_id], process_id))
+    return {process_id: least + (place < odd) for place, process_id in enumerate(by_size)}
+
+
+def heirs(table: Table, wanted: dict[str, int]) -> dict[int, str]:
+    """Who claims each vacant slot: its named heir while there is one, else those who lack most, in turn."""
+    missing = {process_id: wanted[process_id] - len(table.owned_by(process_id)) for process_id in wanted}
+    found: dict[int, str] = {}
+    unnamed: list[Row] = []
+    for row in table.vacant():
+        if row.heir in missing:
+            found[row.slot] = row.heir
+            missing[row.heir] -= 1
+        else:
+            unnamed.append(row)
+    for row in unnamed:
+        if missing:
+            neediest = max(missing, key=lambda process_id: (missing[process_id], process_id))
+            found[row.slot] = neediest
+            missing[neediest] -= 1
+    return found
+
+
+def gifts(table: Table, wanted: dict[str, int]) -> list[Gift]:
+    """Every move that makes the shares equal: the last slots of those with too many, to those who lack some."""
+    needy = [
+        process_id
+        for process_id in sorted(wanted)
+        for _ in range(wanted[process_id] - len(table.owned_by(process_id)))
+    ]
+    spare = [
+        slot for process_id in sorted(wanted) for slot in table.owned_by(process_id)[wanted[process_id] :]
+    ]
+    return [Gift(slot, heir) for slot, heir in zip(spare, needy, strict=False)]

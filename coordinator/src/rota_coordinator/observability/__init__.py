@@ -1,0 +1,1 @@
+"""Metrics, the event log, and the HTTP page for probes and Prometheus."""

@@ -1,0 +1,228 @@
+"""
+What Prometheus is told of the coordinator.
+
+While it works the coordinator only adds to plain numbers: that costs a heartbeat less than a microsecond, and cannot
+fail. What needs a look at every group is looked at when somebody scrapes.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, get_args
+
+from google.protobuf.message import Message
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from rota_coordinator.core.group.answers import Request
+from rota_coordinator.core.group.effects import Cause, Round, RoundOpened
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.state import State
+from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, Observer
+from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.security.connections import ConnectionCounts
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+KINDS: tuple[type[Message], ...] = (*get_args(Request), pb.FindCoordinatorRequest, *LOG_REQUESTS)
+# Upper bounds. A join or a sync waits on purpose, for as long as a rebalance takes.
+REQUEST_SECONDS = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+    300,
+)
+APPEND_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+REBALANCE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Served(Protocol):
+    """A slot, as far as it is looked at."""
+
+    @property
+    def state(self) -> SlotState: ...
+
+    @property
+    def groups(self) -> Groups: ...
+
+
+class Spread:
+    """How many durations lay between which bounds."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._total_s += seconds
+
+    def buckets(self) -> tuple[list[tuple[str, float]], float]:
+        """How many lay at or below each bound, and the sum of all."""
+        found: list[tuple[str, float]] = []
+        below = 0
+        for bound, count in zip(
+            (*(str(float(bound)) for bound in self._bounds), "+Inf"), self._counts, strict=True
+        ):
+            below += count
+            found.append((bound, below))
+        return found, self._total_s
+
+
+class Metrics(Observer, Collector):
+    """The numbers of one coordinator."""
+
+    def __init__(
+        self, slots: Callable[[], Iterable[Served]], connections: Callable[[], ConnectionCounts]
+    ) -> None:
+        self._slots = slots
+        self._connections = connections
+        self._requests: Counter[tuple[type[Message], Error]] = Counter({(kind, pb.NONE): 0 for kind in KINDS})
+        self._request_seconds = {kind: Spread(REQUEST_SECONDS) for kind in KINDS}
+        self._append_seconds = Spread(APPEND_SECONDS)
+        self._rebalances = dict.fromkeys(Cause, 0)
+        self._rebalance_seconds = Spread(REBALANCE_SECONDS)
+        self._lag_seconds = Spread(LAG_SECONDS)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    @override
+    def answered(self, request: Message, error: Error, seconds: float) -> None:
+        kind = type(request)
+        self._requests[kind, error] += 1
+        self._request_seconds[kind].add(seconds)
+
+    @override
+    def appended(self, seconds: float) -> None:
+        self._append_seconds.add(seconds)
+
+    @override
+    def round_changed(self, change: Round) -> None:
+        if isinstance(change, RoundOpened):
+            self._rebalances[change.cause] += 1
+        else:
+            self._rebalance_seconds.add(change.unsettled_ms / 1000)
+
+    @override
+    def lagged(self, seconds: float) -> None:
+        self._lag_seconds.add(seconds)
+
+    def page(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        yield from self._of_groups()
+        yield from self._of_rebalances()
+        yield from self._of_requests()
+        yield from self._of_connections()
+        yield histogram(
+            "append_seconds", "How long the store took to make an append durable.", self._append_seconds
+        )
+        yield histogram("loop_lag_seconds", "How late the event loop came to a timer.", self._lag_seconds)
+
+    def _of_groups(self) -> Iterator[Metric]:
+        slots = list(self._slots())
+        # What a slot held before it went to somebody else does not count.
+        served = [slot for slot in slots if slot.state is SlotState.READY]
+        all_groups = [group for slot in served for group in slot.groups.groups.values()]
+        states = Counter(group.state for group in all_groups)
+        members = sum(len(group.members.by_id) for group in all_groups)
+        groups = GaugeMetricFamily(named("groups"), "Groups in this process, by state.", labels=["state"])
+        for state in State:
+            groups.add_metric([state.value], states[state])
+        yield groups
+        yield GaugeMetricFamily(named("members"), "Members of all groups in this process.", members)
+        states_of_slots = Counter(slot.state for slot in slots)
+        by_state = GaugeMetricFamily(
+            named("slots"), "Slots, by what this process is to them.", labels=["state"]
+        )
+        for slot_state in SlotState:
+            by_state.add_metric([slot_state.value], states_of_slots[slot_state])
+        yield by_state
+
+    def _of_rebalances(self) -> Iterator[Metric]:
+        opened = CounterMetricFamily(
+            named("rebalances"), "Rounds of joins that were opened, by why.", labels=["reason"]
+        )
+        for cause, count in self._rebalances.items():
+            opened.add_metric([cause.value], count)
+        yield opened
+        yield histogram(
+            "rebalance_seconds",
+            "How long groups were without an assignment, from the first round to the leader's decision.",
+            self._rebalance_seconds,
+        )
+
+    def _of_connections(self) -> Iterator[Metric]:
+        counts = self._connections()
+        opened = GaugeMetricFamily(
+            named("connections"),
+            "Open connections, by whether a call was admitted on them.",
+            labels=["state"],
+        )
+        opened.add_metric(["admitted"], counts.admitted)
+        opened.add_metric(["stranger"], counts.strangers)
+        yield opened
+        yield CounterMetricFamily(
+            named("connections_closed"), "Connections that were closed because of a limit.", counts.closed
+        )
+
+    def _of_requests(self) -> Iterator[Metric]:
+        answered = CounterMetricFamily(
+            named("requests"), "Requests that were answered or refused.", labels=["api", "error"]
+        )
+        for (kind, error), count in self._requests.items():
+            answered.add_metric([api_of(kind), error_name(error)], count)
+        yield answered
+        seconds = HistogramMetricFamily(
+            named("request_seconds"), "From a request to its answer, with all waiting.", labels=["api"]
+        )
+        for kind, spread in self._request_seconds.items():
+            seconds.add_metric([api_of(kind)], *spread.buckets())
+        yield seconds
+
+
+def named(name: str) -> str:
+    """A metric's full name."""
+    return f"rota_coordinator_{name}"
+
+
+def histogram(name: str, meaning: str, spread: Spread) -> HistogramMetricFamily:
+    """A histogram without labels."""
+    buckets, total_s = spread.buckets()
+    return HistogramMetricFamily(named(name), meaning, buckets, total_s)
+
+
+def api_of(kind: type[Message]) -> str:
+    """The call that a request belongs to."""
+    return kind.__name__.removesuffix("Request")
+
+
+def error_name(error: Error) -> str:
+    """Kafka's name of an error, or that of a gRPC status."""
+    return error if isinstance(error, str) else pb.ErrorCode.Name(pb.ErrorCode.ValueType(error))

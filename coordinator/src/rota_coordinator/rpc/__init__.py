@@ -1,0 +1,1 @@
+"""gRPC services: requests from the wire to the access control, answers back."""

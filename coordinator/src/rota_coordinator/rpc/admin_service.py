@@ -1,0 +1,114 @@
+"""The Admin service: groups seen and changed from outside. Splits requests about many groups, and joins the answers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import grpc.aio
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from rota_coordinator.core.group import admin
+from rota_coordinator.core.group.answers import AdminRequest
+from rota_coordinator.rpc.watch import Watchers
+from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.security.access_control import Caller, Door
+from rota_proto.coordinator.v1 import admin_pb2 as pb
+from rota_proto.coordinator.v1 import admin_pb2_grpc as pb_grpc
+from rota_proto.coordinator.v1.coordinator_pb2 import COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Reply = TypeVar("Reply", bound=Message)
+SLOT_STATES = {
+    SlotState.DOWN: pb.SLOT_STATE_DOWN,
+    SlotState.CATCH_UP: pb.SLOT_STATE_CATCH_UP,
+    SlotState.READY: pb.SLOT_STATE_READY,
+}
+
+
+class AdminServer(pb_grpc.AdminServicer):
+    """The calls of the service."""
+
+    def __init__(self, door: Door, watchers: Watchers) -> None:
+        self._door = door
+        self._watchers = watchers
+
+    @override
+    async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
+        caller = self._door.caller()
+        if any(slot.state is SlotState.CATCH_UP for slot, _ in caller.slots()):
+            return pb.ListGroupsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
+        listed = map(admin.listed, caller.groups())
+        wanted = set(request.states)
+        return pb.ListGroupsResponse(groups=[each for each in listed if not wanted or each.state in wanted])
+
+    @override
+    async def DescribeGroups(
+        self, request: pb.DescribeGroupsRequest, context: Context
+    ) -> pb.DescribeGroupsResponse:
+        caller = self._door.caller()
+        groups = await asyncio.gather(*(describe(caller, group_id) for group_id in request.group_ids))
+        return pb.DescribeGroupsResponse(groups=groups)
+
+    @override
+    async def WatchGroup(
+        self, request: pb.WatchGroupRequest, context: Context
+    ) -> AsyncIterator[pb.WatchGroupResponse]:
+        caller = self._door.caller()
+        async for group in self._watchers.watch(request.group_id, partial(describe, caller)):
+            now_ms = int(time.time() * 1000)  # noqa: TID251  for people to read
+            reason = caller.opened_by(request.group_id)
+            yield pb.WatchGroupResponse(group=group, reason=reason, timestamp_ms=now_ms)
+            if group.error_code == GROUP_AUTHORIZATION_FAILED:
+                return
+
+    @override
+    async def DeleteGroups(
+        self, request: pb.DeleteGroupsRequest, context: Context
+    ) -> pb.DeleteGroupsResponse:
+        caller = self._door.caller()
+        once = dict.fromkeys(request.group_ids)
+        requests = [pb.DeleteGroupsRequest(group_ids=[group_id]) for group_id in once]
+        replies = await asyncio.gather(*(ask(caller, each, pb.DeleteGroupsResponse) for each in requests))
+        return pb.DeleteGroupsResponse(groups=[group for reply in replies for group in reply.groups])
+
+    @override
+    async def DeleteOffsets(
+        self, request: pb.DeleteOffsetsRequest, context: Context
+    ) -> pb.DeleteOffsetsResponse:
+        return await ask(self._door.caller(), request, pb.DeleteOffsetsResponse)
+
+    @override
+    async def AlterOffsets(
+        self, request: pb.AlterOffsetsRequest, context: Context
+    ) -> pb.AlterOffsetsResponse:
+        return await ask(self._door.caller(), request, pb.AlterOffsetsResponse)
+
+    @override
+    async def DescribeSlots(
+        self, request: pb.DescribeSlotsRequest, context: Context
+    ) -> pb.DescribeSlotsResponse:
+        caller = self._door.caller()
+        described = [
+            pb.DescribedSlot(
+                slot=slot.number,
+                state=SLOT_STATES[slot.state],
+                owner_address=place.address,
+                epoch=place.epoch,
+            )
+            for slot, place in caller.slots()
+        ]
+        return pb.DescribeSlotsResponse(slots=described)
+
+
+async def describe(caller: Caller, group_id: str) -> pb.DescribedGroup:
+    """One group, as the caller may see it."""
+    reply = await ask(caller, pb.DescribeGroupsRequest(group_ids=[group_id]), pb.DescribeGroupsResponse)
+    return reply.groups[0]
+
+
+async def ask(caller: Caller, request: AdminRequest, kind: type[Reply]) -> Reply:
+    """The answer to one request about one group."""
+    return cast("Reply", await caller.submit(request, client_host=""))

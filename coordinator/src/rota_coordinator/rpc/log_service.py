@@ -1,0 +1,204 @@
+"""The Log service: topics, records and transactions of the embedded log, for callers that `security.door` lets in."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc.aio
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from rota_coordinator.core.instants import WallMs
+from rota_coordinator.core.log.administration import Creator
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.log import Log
+from rota_coordinator.core.quotas import Budget
+from rota_coordinator.runtime.fetches import Fetches
+from rota_coordinator.runtime.offset_lookups import Lookups
+from rota_coordinator.runtime.overload import Refusal
+from rota_coordinator.runtime.topic_log import TopicLog
+from rota_coordinator.security.access_control import Caller, Door
+from rota_coordinator.security.policy import TopicAction
+from rota_coordinator.security.topics import screened
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.v1 import log_pb2 as pb
+from rota_proto.log.v1 import log_pb2_grpc as pb_grpc
+
+# Of payloads that are taken and not written yet.
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+Context = grpc.aio.ServicerContext[Any, Any]
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+class LogServer(pb_grpc.LogServicer):
+    """The calls of the service."""
+
+    def __init__(self, door: Door, log: TopicLog) -> None:
+        self._door = door
+        self._log = log
+        self._fetches = Fetches(log, log.shell.store)
+        self._lookups = Lookups(log, log.shell.store)
+
+    @override
+    async def CreateTopics(
+        self, request: pb.CreateTopicsRequest, context: Context
+    ) -> pb.CreateTopicsResponse:
+        fresh = self._log.shell.fresh
+        caller = self._door.caller()
+        creator = Creator(caller.principal.name, self._budget().take)
+        return await self._screened(
+            caller, request, lambda log, asked, effects: log.create_topics(asked, fresh, effects, creator)
+        )
+
+    @override
+    async def DeleteTopics(
+        self, request: pb.DeleteTopicsRequest, context: Context
+    ) -> pb.DeleteTopicsResponse:
+        return await self._about_topics(
+            request, context, lambda log, asked, effects: log.delete_topics(asked, effects)
+        )
+
+    @override
+    async def CreatePartitions(
+        self, request: pb.CreatePartitionsRequest, context: Context
+    ) -> pb.CreatePartitionsResponse:
+        return await self._about_topics(
+            request,
+            context,
+            lambda log, asked, effects: log.create_partitions(asked, effects, self._budget().take),
+        )
+
+    @override
+    async def DescribeTopics(
+        self, request: pb.DescribeTopicsRequest, context: Context
+    ) -> pb.DescribeTopicsResponse:
+        caller = self._door.caller()
+        if request.names:
+            return await self._screened(
+                caller, request, lambda log, asked, effects: log.describe_topics(asked)
+            )
+        everything = await self._log.decide(lambda log, effects: log.describe_topics(request))
+        seen = [each for each in everything.topics if caller.may_topic(TopicAction.CONSUME, each.name)]
+        return pb.DescribeTopicsResponse(topics=seen)
+
+    @override
+    async def Produce(self, request: pb.ProduceRequest, context: Context) -> pb.ProduceResponse:
+        caller = self._door.caller()
+        waiting = self._log.shell.store.rows_waiting_bytes()
+        if waiting > WAITING_BYTES_MAX:
+            sentence = f"{waiting} bytes wait for the disk; nothing was appended, try again in a moment"
+            raise Refusal("RESOURCE_EXHAUSTED", sentence)
+        if request.transactional_id and not caller.may_transact(request.transactional_id):
+            return refused_producing(request, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return await screened(request, caller.may_topic, self._produce)
+
+    async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
+        now_ms = self._log.shell.now_ms()
+        take = self._budget().take
+
+        def decide(log: Log, effects: Effects) -> pb.ProduceResponse:
+            return pb.ProduceResponse(
+                partitions=[
+                    log.append(partition, request.transactional_id, now_ms, effects, take)
+                    for partition in request.partitions
+                ]
+            )
+
+        reply, written = self._log.decided(decide, flush=request.acks == pb.ACKS_ALL)
+        if written is not None and request.acks != pb.ACKS_NONE:
+            await self._log.wait(written)
+        return reply
+
+    @override
+    async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
+        caller = self._door.caller()
+        return await screened(request, caller.may_topic, self._fetches.fetch)
+
+    @override
+    async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Context) -> pb.ListOffsetsResponse:
+        caller = self._door.caller()
+        return await screened(request, caller.may_topic, self._lookups.list_offsets)
+
+    @override
+    async def InitProducer(
+        self, request: pb.InitProducerRequest, context: Context
+    ) -> pb.InitProducerResponse:
+        caller = self._door.caller()
+        error = self._transaction_error(caller, request.transactional_id)
+        if error:
+            return pb.InitProducerResponse(error_code=error)
+        return await self._timed(lambda log, now_ms, effects: log.init_producer(request, now_ms, effects))
+
+    @override
+    async def AddOffsetsToTransaction(
+        self, request: pb.AddOffsetsToTransactionRequest, context: Context
+    ) -> pb.AddOffsetsToTransactionResponse:
+        caller = self._door.caller()
+        if not caller.may_transact(request.transactional_id):
+            error: codes.ErrorCode.ValueType = codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return pb.AddOffsetsToTransactionResponse(error_code=error)
+        if not caller.may_be_member(request.group_id):
+            return pb.AddOffsetsToTransactionResponse(error_code=codes.GROUP_AUTHORIZATION_FAILED)
+        return await self._timed(lambda log, now_ms, effects: log.add_offsets(request, now_ms, effects))
+
+    @override
+    async def EndTransaction(
+        self, request: pb.EndTransactionRequest, context: Context
+    ) -> pb.EndTransactionResponse:
+        caller = self._door.caller()
+        error = self._transaction_error(caller, request.transactional_id)
+        if error:
+            return pb.EndTransactionResponse(error_code=error)
+        refused = self._log.refusal_of(request.transactional_id) if request.commit else codes.NONE
+        return await self._timed(lambda log, now_ms, effects: log.end(request, refused, now_ms, effects))
+
+    @override
+    async def DeleteRecords(
+        self, request: pb.DeleteRecordsRequest, context: Context
+    ) -> pb.DeleteRecordsResponse:
+        caller = self._door.caller()
+        act = self._log.delete_records
+        return await screened(request, caller.may_topic, act)
+
+    def _budget(self) -> Budget:
+        """What the parts of one request may use, all together."""
+        return Budget(self._log.shell.quotas)
+
+    def _transaction_error(self, caller: Caller, transactional_id: str) -> codes.ErrorCode.ValueType:
+        """Why a transaction of this id cannot begin or end now; NONE if it can. Without an id there is none."""
+        self._log.check()
+        if not transactional_id:
+            return codes.NONE
+        if not caller.may_transact(transactional_id):
+            return codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        members = self._log.core.memberships(transactional_id)
+        # A group that is being read takes part in a moment.
+        may_end = self._log.may_end(member.group_id for member in members)
+        return codes.NONE if may_end else codes.CONCURRENT_TRANSACTIONS
+
+    async def _about_topics(
+        self, request: Request, context: Context, decide: Callable[[Log, Request, Effects], Reply]
+    ) -> Reply:
+        return await self._screened(self._door.caller(), request, decide)
+
+    async def _screened(
+        self, caller: Caller, request: Request, decide: Callable[[Log, Request, Effects], Reply]
+    ) -> Reply:
+        act: Callable[[Request], Awaitable[Reply]] = lambda asked: self._log.decide(
+            lambda log, effects: decide(log, asked, effects)
+        )
+        return await screened(request, caller.may_topic, act)
+
+    async def _timed(self, decide: Callable[[Log, WallMs, Effects], Reply]) -> Reply:
+        now_ms = self._log.shell.now_ms()
+        return await self._log.decide(lambda log, effects: decide(log, now_ms, effects))
+
+
+def refused_producing(request: pb.ProduceRequest, error: codes.ErrorCode.ValueType) -> pb.ProduceResponse:
+    """The same error for every partition."""
+    return pb.ProduceResponse(
+        partitions=[
+            pb.ProduceResponse.Partition(topic=each.topic, index=each.index, error_code=error, base_offset=-1)
+            for each in request.partitions
+        ]
+    )

@@ -1,0 +1,298 @@
+"""
+The Session streams: many members' requests on one connection, and notices pushed back on it.
+
+Losing a stream is not leaving: nothing is told to the groups, a member's own timers decide. What it still waited for
+stays open, and is dropped when it would be answered.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from itertools import count
+from typing import Any, NamedTuple
+
+import grpc
+
+from rota_coordinator.core.group.answers import ProtocolRequest
+from rota_coordinator.rpc.validate_group import fault
+from rota_coordinator.rpc.validation_interceptor import MALFORMED, UNREADABLE, Unreadable
+from rota_coordinator.runtime.overload import Refusal, oversized
+from rota_coordinator.runtime.slot import Answer
+from rota_coordinator.security.access_control import Caller
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# A stream with so many unanswered requests is told to wait.
+OPEN_REQUESTS_MAX = 10_000
+# Nothing more is read from a stream whose other side leaves so much unread, until it has read half of it.
+HELD_FRAMES = 10_000
+HELD_BYTES = 8 * 1024 * 1024
+# What was asked before is still answered, and members are told what they must know. A stream that leaves all of that
+# unread too is ended: nothing is left out silently.
+UNREAD_FRAMES_MAX = 30_000
+UNREAD_BYTES_MAX = 32 * 1024 * 1024
+# So is one that reads nothing at all for so long while something waits; at the latest after twice the time.
+UNREAD_S = 10
+STREAMS_MAX = 10_000
+
+Speaker = tuple[str, str]  # group id, member id
+Frame = pb.SessionRequest | Unreadable
+Write = Callable[[pb.SessionResponse], Awaitable[None]]
+# Answers that say with one of `RECOGNIZED` that the member, its instance and its generation are right. Commits do not: for
+# unknown topics they are answered without asking the group.
+MemberAnswer = pb.JoinGroupResponse | pb.SyncGroupResponse | pb.HeartbeatResponse
+RECOGNIZED = (pb.NONE, pb.REBALANCE_IN_PROGRESS)
+
+
+class Spoke(NamedTuple):
+    """The latest request of a member that its group recognized."""
+
+    session: "Session"
+    order: int  # among the requests of all streams, as they arrived
+
+
+class Sessions:
+    """
+    The stream of each member, on which its notices are pushed.
+
+    Invariant: it is the open stream of the member's latest request that its group recognized.
+    """
+
+    def __init__(self) -> None:
+        self._by_speaker: dict[Speaker, Spoke] = {}
+        self._running: set[Session] = set()
+        self._orders = count()
+
+    def next_order(self) -> int:
+        """The number of a request that arrives now."""
+        return next(self._orders)
+
+    def opened(self, session: "Session") -> None:
+        """A stream runs; it will be told when the process stops."""
+        if len(self._running) >= STREAMS_MAX:
+            sentence = f"{STREAMS_MAX} streams are open; use one for many members, or add a coordinator"
+            raise Refusal("RESOURCE_EXHAUSTED", sentence)
+        self._running.add(session)
+
+    def finish(self) -> None:
+        """The process stops: every stream ends, after what is on its way."""
+        for session in self._running:
+            session.finish()
+
+    def hears(self, session: "Session", speaker: Speaker) -> bool:
+        """Whether the member last spoke on this stream."""
+        last = self._by_speaker.get(speaker)
+        return last is not None and last.session is session
+
+    def heard(self, session: "Session", speaker: Speaker, order: int) -> None:
+        """Push the member's notices on this stream, unless it has ended or the member has spoken on another one since."""
+        last = self._by_speaker.get(speaker)
+        if session not in self._running or (last is not None and order < last.order):
+            return
+        self.forget(*speaker)
+        self._by_speaker[speaker] = Spoke(session, order)
+        session.speakers.add(speaker)
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """The member is in its group no more, or not here."""
+        last = self._by_speaker.pop((group_id, member_id), None)
+        if last is not None:
+            last.session.speakers.discard((group_id, member_id))
+
+    def notify(self, notice: pb.RebalanceNotice) -> None:
+        """Push a notice, if its member is on a stream; else its next heartbeat tells it."""
+        last = self._by_speaker.get((notice.group_id, notice.member_id))
+        if last is not None:
+            last.session.push(pb.SessionResponse(rebalance_notice=notice))
+
+    def go_away(self, group_ids: Collection[str], address: str) -> None:
+        """Tell every stream on which members of these groups speak that they are served elsewhere now."""
+        gone = [
+            (speaker, last.session) for speaker, last in self._by_speaker.items() if speaker[0] in group_ids
+        ]
+        for speaker, _ in gone:
+            self.forget(*speaker)
+        for session, group_id in {(session, group_id) for (group_id, _), session in gone}:
+            session.push(pb.SessionResponse(go_away=pb.GoAway(group_id=group_id, address=address)))
+
+    def closed(self, session: "Session") -> None:
+        """Forget a stream; members that moved on to another one are not its own any more."""
+        self._running.discard(session)
+        for speaker in list(session.speakers):
+            self.forget(*speaker)
+
+
+class Outgoing:
+    """The frames that a stream has to send, in order."""
+
+    def __init__(self) -> None:
+        # With their sizes; None is the end.
+        self._frames: asyncio.Queue[tuple[pb.SessionResponse, int] | None] = asyncio.Queue()
+        self._bytes = 0
+        self.sent = 0
+        # Whether more may be asked of this stream.
+        self.has_room = asyncio.Event()
+        self.has_room.set()
+
+    def __len__(self) -> int:
+        return self._frames.qsize()
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is not sent yet."""
+        return self._bytes > 0
+
+    @property
+    def is_too_much(self) -> bool:
+        return len(self) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
+
+    def put(self, frame: pb.SessionResponse) -> None:
+        """Send a frame after all others."""
+        size = frame.ByteSize()
+        self._bytes += size
+        self._frames.put_nowait((frame, size))
+        if len(self) >= HELD_FRAMES or self._bytes >= HELD_BYTES:
+            self.has_room.clear()
+
+    def end(self) -> None:
+        """Send nothing after what waits, and the answers that were given just now: those are on their way here."""
+        asyncio.get_running_loop().call_soon(self._frames.put_nowait, None)
+
+    async def send(self, write: Write) -> None:
+        """Send frames until the end."""
+        while (waiting := await self._frames.get()) is not None:
+            frame, size = waiting
+            await write(frame)
+            self.sent += 1
+            self._bytes -= size
+            if len(self) < HELD_FRAMES // 2 and self._bytes < HELD_BYTES // 2:
+                self.has_room.set()
+
+
+class Session:
+    """One stream."""
+
+    def __init__(self, sessions: Sessions, caller: Caller, client_host: str) -> None:
+        self.speakers: set[Speaker] = set()
+        self._sessions = sessions
+        self._caller = caller
+        self._client_host = client_host
+        self._outgoing = Outgoing()
+        self._unanswered = 0
+        self._refused: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
+
+    def finish(self) -> None:
+        """End the stream from this side, after all that was answered."""
+        self._outgoing.end()
+
+    def push(self, frame: pb.SessionResponse) -> None:
+        """Send a frame; end the stream if its other side does not read what it is sent."""
+        self._outgoing.put(frame)
+        if self._outgoing.is_too_much:
+            self._refuse()
+
+    async def run(self, frames: AsyncIterator[Frame], write: Write) -> None:
+        """Answer frames until the stream ends; raises a Refusal when this side has to end it."""
+        self._sessions.opened(self)
+        reader = asyncio.ensure_future(self._read(frames))
+        writer = asyncio.ensure_future(self._outgoing.send(write))
+        try:
+            await self._until_ended(writer)
+            if reader.done():
+                reader.result()  # raises what ended it
+        finally:
+            reader.cancel()
+            writer.cancel()
+            self._sessions.closed(self)
+            await asyncio.gather(reader, writer, return_exceptions=True)
+
+    async def _until_ended(self, writer: "asyncio.Task[None]") -> None:
+        ends: tuple[asyncio.Future[Any], ...] = (writer, self._refused)
+        while not writer.done():
+            sent, waited = self._outgoing.sent, self._outgoing.waits
+            await asyncio.wait(ends, timeout=UNREAD_S, return_when=asyncio.FIRST_COMPLETED)
+            if waited and self._outgoing.sent == sent:
+                self._refuse()
+            if self._refused.done():
+                raise self._refused.result()
+        writer.result()
+
+    def _refuse(self) -> None:
+        if not self._refused.done():
+            sentence = f"{len(self._outgoing)} frames wait unread on this stream; open another one, and read what comes"
+            self._refused.set_result(Refusal("RESOURCE_EXHAUSTED", sentence))
+
+    async def _read(self, frames: AsyncIterator[Frame]) -> None:
+        try:
+            async for frame in frames:
+                self._receive(frame)
+                if not self._outgoing.has_room.is_set():
+                    await self._outgoing.has_room.wait()
+        finally:
+            self._outgoing.end()
+
+    def _receive(self, frame: Frame) -> None:
+        if isinstance(frame, Unreadable):
+            self._fail(frame.request_id, MALFORMED, UNREADABLE)
+            return
+        kind = frame.WhichOneof("request")
+        if kind is None or not frame.request_id:
+            missing = "no request that this version knows" if kind is None else "no request_id"
+            self._fail(frame.request_id, MALFORMED, f"the frame has {missing}")
+        elif self._unanswered >= OPEN_REQUESTS_MAX:
+            refusal = f"{self._unanswered} requests are open on this stream; wait for answers"
+            self._fail(frame.request_id, grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
+        else:
+            self._ask(frame.request_id, kind, getattr(frame, kind))
+
+    def _ask(self, request_id: int, kind: str, request: ProtocolRequest | pb.FindCoordinatorRequest) -> None:
+        wrong = fault(request)
+        if wrong:
+            self._caller.refused(request, MALFORMED.name)
+            self._fail(request_id, MALFORMED, wrong)
+        elif isinstance(request, pb.FindCoordinatorRequest):
+            found = self._caller.find(request)
+            self.push(pb.SessionResponse(request_id=request_id, find_coordinator=found))
+        else:
+            self._start(request_id, kind, request)
+
+    def _start(self, request_id: int, kind: str, request: ProtocolRequest) -> None:
+        self._unanswered += 1
+        order = self._sessions.next_order()
+        speaker = (request.group_id, getattr(request, "member_id", ""))
+        answer = self._caller.submit(request, self._client_host)
+        answer.add_done_callback(lambda done: self._heed(speaker, order, done))
+        answer.add_done_callback(lambda done: self._answered(request_id, kind, done))
+
+    def _answered(self, request_id: int, kind: str, done: Answer) -> None:
+        self._unanswered -= 1
+        refusal = done.exception()
+        if isinstance(refusal, Refusal):
+            self._fail(request_id, grpc.StatusCode[refusal.code], str(refusal))
+            return
+        reply = done.result()
+        if reply is None:
+            self._fail(request_id, grpc.StatusCode.ABORTED, "a newer request of this member took its place")
+            return
+        frame = pb.SessionResponse(request_id=request_id)
+        getattr(frame, kind).CopyFrom(reply)
+        too_large = oversized(frame)
+        if too_large is not None:
+            self._fail(request_id, grpc.StatusCode[too_large.code], str(too_large))
+        else:
+            self.push(frame)
+
+    def _heed(self, speaker: Speaker, order: int, done: Answer) -> None:
+        """Take note of what an answer says about the member that speaks here."""
+        reply = None if done.exception() else done.result()
+        error = getattr(reply, "error_code", pb.NONE)
+        if error == pb.NOT_COORDINATOR:
+            self._sessions.forget(*speaker)
+        elif isinstance(reply, MemberAnswer) and error in RECOGNIZED:
+            # A join may have given the member its id.
+            member = (speaker[0], getattr(reply, "member_id", speaker[1]))
+            # A heartbeat is answered with NONE while its group is loaded, and the member may have left since.
+            if self._sessions.hears(self, member) or self._caller.is_member(*member):
+                self._sessions.heard(self, member, order)
+
+    def _fail(self, request_id: int, code: grpc.StatusCode, message: str) -> None:
+        failure = pb.Failure(grpc_code=code.value[0], message=message)
+        self.push(pb.SessionResponse(request_id=request_id, failure=failure))

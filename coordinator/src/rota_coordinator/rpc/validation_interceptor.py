@@ -1,0 +1,192 @@
+"""
+Where bytes from outside become requests: what cannot be read, or is not well formed, goes no further.
+
+The interceptor stands before every call, and has it admitted before its message is read: so it makes a call with one
+message a stream of one message, which is the same on the wire, and which gRPC does not read by itself. On a stream only
+the frame that is wrong is refused, so that one client with a bad string does not cut off the members that share it.
+"""
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+from typing_extensions import override
+
+from rota_coordinator.rpc import validate_group, validate_log
+from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, error_of
+from rota_coordinator.runtime.overload import Refusal, oversized
+from rota_coordinator.security.access_control import Admitted, Door
+
+if TYPE_CHECKING:
+    Handler = grpc.RpcMethodHandler[Any, Any]
+else:
+    Handler = grpc.RpcMethodHandler
+Context = grpc.aio.ServicerContext[Any, Any]
+MALFORMED = grpc.StatusCode.INVALID_ARGUMENT
+UNREADABLE = "the bytes are not the message that this method takes"
+# The first bytes of a frame are its request_id, as every client writes them: the field's tag, and a number.
+REQUEST_ID_TAG = 0x08
+NUMBER_BYTES_MAX = 10
+
+
+class Unreadable(NamedTuple):
+    """What came in place of a message."""
+
+    # Of a frame, where it can be told; else 0.
+    request_id: int
+
+
+class Received(NamedTuple):
+    """A message and its size on the wire."""
+
+    message: Message | Unreadable
+    size_bytes: int
+
+
+class Gate(grpc.aio.ServerInterceptor):
+    """Before all calls of a server."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._handlers: dict[str, Handler] = {}
+
+    @override
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        method = handler_call_details.method
+        if method not in self._handlers:
+            # None for a method that nobody has; not to be remembered, there are many such names.
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            self._handlers[method] = self._guarded(handler)
+        return self._handlers[method]
+
+    def _guarded(self, handler: Handler) -> Handler:
+        reader = readable(handler.request_deserializer)
+        if handler.stream_stream is not None:
+            session = self._guarded_session(handler.stream_stream)
+            return grpc.stream_stream_rpc_method_handler(session, reader, handler.response_serializer)
+        if handler.unary_stream is not None:
+            stream = self._guarded_stream(handler.unary_stream)
+            return grpc.stream_stream_rpc_method_handler(stream, reader, handler.response_serializer)
+        assert handler.unary_unary is not None, "Rota has no calls that stream requests only"
+        call = self._guarded_call(handler.unary_unary)
+        return grpc.stream_unary_rpc_method_handler(call, reader, handler.response_serializer)
+
+    def _guarded_call(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(requests: object, context: Context) -> Message:
+            async with self._door.admitted(context) as admitted:
+                request = await self._message(admitted, context)
+                clock = asyncio.get_running_loop().time
+                began_s = clock()
+                try:
+                    reply = cast("Message", await behaviour(request, context))
+                except Refusal as refusal:
+                    self._count(request, refusal.code, clock() - began_s)
+                    await refuse(context, refusal)
+                self._count(request, error_of(reply), clock() - began_s)
+                too_large = oversized(reply)
+                if too_large is not None:
+                    await refuse(context, too_large)
+                return reply
+
+        return call
+
+    def _guarded_stream(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        async def stream(requests: object, context: Context) -> AsyncIterator[Message]:
+            async with self._door.admitted(context) as admitted:
+                request = await self._message(admitted, context)
+                async for reply in behaviour(request, context):
+                    yield reply
+
+        return stream
+
+    def _guarded_session(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        async def session(frames: AsyncIterator[Received], context: Context) -> None:
+            async with self._door.admitted(context) as admitted:
+                await behaviour(counted(frames, admitted), context)
+
+        return session
+
+    async def _message(self, admitted: Admitted, context: Context) -> Message:
+        """Read the one message of a call, which is readable and well formed."""
+        try:
+            async with asyncio.timeout(self._door.connections.limits.message_seconds), admitted.reading:
+                received = await context.read()
+        except TimeoutError:
+            limit = f"within {self._door.connections.limits.message_seconds} s (limit message-seconds)"
+            await refuse(context, Refusal("DEADLINE_EXCEEDED", f"the message did not arrive {limit}"))
+        if received is grpc.aio.EOF:
+            admitted.cancelled()
+            await refuse(context, Refusal(MALFORMED.name, "the call has no message"))
+        request, size_bytes = cast("Received", received)
+        admitted.message_read(size_bytes)
+        if isinstance(request, Unreadable):
+            await refuse(context, Refusal(MALFORMED.name, UNREADABLE))
+        wrong = validate_group.fault(request) or validate_log.fault(request)
+        if wrong:
+            self._door.refused(request, MALFORMED.name)
+            await refuse(context, Refusal(MALFORMED.name, wrong))
+        return request
+
+    def _count(self, request: Message, error: Error, seconds: float) -> None:
+        """Requests to the log are counted here; those to groups by their slots, because most come on streams."""
+        if isinstance(request, LOG_REQUESTS):
+            self._door.observers.answered(request, error, seconds)
+
+
+async def counted(frames: AsyncIterator[Received], admitted: Admitted) -> AsyncIterator[Message | Unreadable]:
+    """Yield the frames of a stream, and count their bytes."""
+    async for frame in frames:
+        admitted.message_read(frame.size_bytes)
+        yield frame.message
+
+
+async def refuse(context: Context, refusal: Refusal) -> NoReturn:
+    """End a call with a refusal, and keep nothing of its request."""
+    try:
+        await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+    except grpc.aio.AbortError as aborted:
+        # gRPC keeps this error in a reference cycle. Its frames hold the request, megabytes perhaps, until Python looks for
+        # cycles: so they are cleared once they have ended.
+        asyncio.get_running_loop().call_soon(clear_frames_of, aborted, refusal)
+        raise
+
+
+def clear_frames_of(*errors: BaseException) -> None:
+    """Forget the local variables of the frames that the errors went through."""
+    for error in errors:
+        traceback.clear_frames(error.__traceback__)
+
+
+def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Received]:
+    """The same, but bytes that are no message are a value: gRPC would end the stream, and log a traceback for each."""
+    assert deserialize is not None
+
+    def read(data: bytes) -> Received:
+        try:
+            return Received(deserialize(data), len(data))
+        except DecodeError:
+            return Received(Unreadable(request_id_of(data)), len(data))
+
+    return read
+
+
+def request_id_of(data: bytes) -> int:
+    """The number of a frame whose rest may be anything; 0 when it does not begin with one."""
+    if not data or data[0] != REQUEST_ID_TAG:
+        return 0
+    number = 0
+    for place, byte in enumerate(data[1 : 1 + NUMBER_BYTES_MAX]):
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return number & 0xFFFF_FFFF_FFFF_FFFF
+    return 0

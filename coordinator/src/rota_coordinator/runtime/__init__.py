@@ -1,0 +1,1 @@
+"""Slots, their ownership and the topic log: perform what the core decides, in the order of decisions."""

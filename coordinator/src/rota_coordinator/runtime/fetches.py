@@ -1,0 +1,180 @@
+"""
+What readers of the log get: batches from an offset on, at once or when some come.
+
+Called by `log_server`. A reader who waits is woken by the write that it waits for; nobody looks again and again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rota_coordinator.core.log.batch import Control, Row
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX
+from rota_coordinator.runtime.topic_log import TopicLog
+from rota_coordinator.store.port import DamagedBatch, LogStore, StoreError
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.v1 import log_pb2 as pb
+
+WAIT_MS_MAX = 60_000
+# What one answer holds: room is left for all that stands around the batches.
+BYTES_MAX = MESSAGE_BYTES_MAX - 512 * 1024
+Reply = pb.FetchResponse.Partition
+
+
+@dataclass(slots=True)
+class Page:
+    """An answer that is being put together."""
+
+    room: int
+    size: int = 0
+    # An error, or offsets that hold nothing for this reader: there is no use in waiting.
+    tells: bool = False
+
+    def fits(self, row: Row) -> bool:
+        """Whether it may still go into the answer; the first batch of all always does."""
+        return not self.size or len(row.payload) <= self.room
+
+    def take(self, rows: Sequence[Row]) -> None:
+        """These go into it."""
+        size = sum(len(row.payload) for row in rows)
+        self.size += size
+        self.room -= size
+
+
+class Fetches:
+    """Reads for those who ask."""
+
+    def __init__(self, log: TopicLog, store: LogStore) -> None:
+        self._log = log
+        self._store = store
+
+    async def fetch(self, request: pb.FetchRequest) -> pb.FetchResponse:
+        """The batches that are asked for; waits until there are enough of them, or for as long as the request says."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
+        news = asyncio.Event()
+        log_ids = [
+            found.log_id for found in map(self._find, request.partitions) if isinstance(found, Partition)
+        ]
+        self._log.listen(log_ids, news)
+        try:
+            while True:
+                news.clear()
+                self._log.check()
+                reply, page = await self._read(request)
+                if page.tells or page.size >= max(request.min_bytes, 1) or loop.time() >= until_s:
+                    return reply
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(until_s):
+                        await news.wait()
+        finally:
+            self._log.forget(log_ids, news)
+
+    def _find(self, asked: pb.FetchRequest.Partition) -> Partition | codes.ErrorCode.ValueType:
+        return self._log.core.partition(asked.topic, asked.index, asked.topic_id)
+
+    async def _read(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, Page]:
+        page = Page(min(request.max_bytes or BYTES_MAX, BYTES_MAX))
+        reply = pb.FetchResponse()
+        for asked in request.partitions:
+            reply.partitions.append(await self._read_partition(asked, request.isolation_level, page))
+        return reply, page
+
+    async def _read_partition(
+        self, asked: pb.FetchRequest.Partition, isolation: pb.IsolationLevel.ValueType, page: Page
+    ) -> Reply:
+        found = self._find(asked)
+        reply = Reply(topic=asked.topic, index=asked.index, next_offset=asked.offset)
+        if not isinstance(found, Partition):
+            reply.error_code = found
+            page.tells = True
+            return reply
+        describe(found, reply)
+        if not found.start <= asked.offset <= found.high_watermark:
+            reply.error_code = codes.OFFSET_OUT_OF_RANGE
+            page.tells = True
+            return reply
+        if asked.offset < found.visible_end(isolation) and page.room > 0:
+            await self._read_batches(found, asked, isolation, page, reply)
+        return reply
+
+    async def _read_batches(
+        self,
+        found: Partition,
+        asked: pb.FetchRequest.Partition,
+        isolation: pb.IsolationLevel.ValueType,
+        page: Page,
+        reply: Reply,
+    ) -> None:
+        room = min(page.room, asked.max_bytes or page.room)
+        committed_only = isolation == pb.ISOLATION_LEVEL_READ_COMMITTED
+        try:
+            rows = await self._store.read(found.log_id, asked.offset, found.visible_end(isolation), room)
+        except StoreError as broken:
+            page.tells = True
+            if not is_passed_over(found, broken, committed_only=committed_only):
+                self._log.shell.report(f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}")
+                fill_with_error(reply, broken, page)
+            if isinstance(broken, DamagedBatch) and broken.row is not None:
+                reply.next_offset = broken.row.header.next_offset
+            return
+        if rows and not page.fits(rows[0]):
+            # The store gives one batch at least; the next fetch brings it.
+            return
+        page.take(rows)
+        for row in rows:
+            if shows(found, row, committed_only=committed_only):
+                reply.batches.append(to_batch(row))
+        if rows:
+            reply.next_offset = rows[-1].header.next_offset
+            page.tells = page.tells or not reply.batches
+
+
+def describe(partition: Partition, reply: Reply) -> None:
+    """What every answer says of its partition."""
+    reply.topic_id = partition.topic_id
+    reply.log_start_offset = partition.start
+    reply.high_watermark = partition.high_watermark
+    reply.last_stable_offset = partition.last_stable_offset
+
+
+def shows(partition: Partition, row: Row, *, committed_only: bool) -> bool:
+    """Whether readers get to see the batch."""
+    if row.header.control is not Control.RECORDS:
+        return False
+    return not (committed_only and partition.is_aborted(row.header))
+
+
+def is_passed_over(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:
+    """Whether only a batch is damaged that readers do not get to see."""
+    row = broken.row if isinstance(broken, DamagedBatch) else None
+    return row is not None and not shows(partition, row, committed_only=committed_only)
+
+
+def fill_with_error(reply: Reply, broken: StoreError, page: Page) -> None:
+    """Say what is wrong; of a damaged batch also all that lies there, for whoever wants to keep it."""
+    reply.error_code = codes.KAFKA_STORAGE_ERROR
+    if isinstance(broken, DamagedBatch):
+        reply.error_code = codes.CORRUPT_MESSAGE
+        if broken.row is not None and page.fits(broken.row):
+            page.take([broken.row])
+            reply.batches.append(to_batch(broken.row))
+
+
+def to_batch(row: Row) -> pb.RecordBatch:
+    """A batch as it is sent."""
+    header = row.header
+    return pb.RecordBatch(
+        base_offset=header.base_offset,
+        base_timestamp_ms=header.base_timestamp_ms,
+        max_timestamp_ms=header.max_timestamp_ms,
+        count=header.count,
+        codec=row.codec,
+        payload=row.payload,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.transactional,
+    )

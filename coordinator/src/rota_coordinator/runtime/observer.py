@@ -1,0 +1,144 @@
+"""
+What the shell tells of its work to whoever counts it or writes it down: slots, the loop's clock, the streams.
+
+The shell knows this port only, so that tests and the simulation need neither metrics nor logs.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from rota_coordinator.core.group.effects import Round
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.log.v1 import log_pb2 as log
+
+# Kafka's number, or the name of the gRPC status with which a call ended instead of an answer.
+Error = int | str
+SUPERSEDED = "ABORTED"
+LOG_REQUESTS = (
+    log.CreateTopicsRequest,
+    log.DeleteTopicsRequest,
+    log.DescribeTopicsRequest,
+    log.CreatePartitionsRequest,
+    log.ProduceRequest,
+    log.FetchRequest,
+    log.ListOffsetsRequest,
+    log.InitProducerRequest,
+    log.AddOffsetsToTransactionRequest,
+    log.EndTransactionRequest,
+    log.DeleteRecordsRequest,
+)
+
+
+class Observer(Protocol):
+    """Somebody who wants to know. Its calls must be quick: each request waits for one of them."""
+
+    def answered(self, request: Message, error: Error, seconds: float) -> None:
+        """A request has its answer, or was refused."""
+
+    def appended(self, seconds: float) -> None:
+        """The store has said what became of an append."""
+
+    def round_changed(self, change: Round) -> None:
+        """A group began to rebalance, or came to its end."""
+
+    def lagged(self, seconds: float) -> None:
+        """The loop came so much later than it was due."""
+
+
+class Observers:
+    """All who want to know. One that fails neither harms the work nor the others; it is said once of each."""
+
+    def __init__(
+        self, observers: Iterable[Observer] = (), report: Callable[[str], None] = lambda text: None
+    ) -> None:
+        everybody = tuple(observers)
+        self._answered = [each.answered for each in everybody]
+        self._appended = [each.appended for each in everybody]
+        self._round_changed = [each.round_changed for each in everybody]
+        self._lagged = [each.lagged for each in everybody]
+        self._report = report
+        self._failed: set[str] = set()
+
+    def answered(self, request: Message, error: Error, seconds: float) -> None:
+        self._tell(self._answered, request, error, seconds)
+
+    def appended(self, seconds: float) -> None:
+        self._tell(self._appended, seconds)
+
+    def round_changed(self, change: Round) -> None:
+        self._tell(self._round_changed, change)
+
+    def lagged(self, seconds: float) -> None:
+        self._tell(self._lagged, seconds)
+
+    def _tell(self, listeners: Iterable[Callable[..., None]], *facts: object) -> None:
+        for listener in listeners:
+            try:
+                listener(*facts)
+            except Exception as error:  # noqa: BLE001  whatever it is, a request must not fail for it
+                self._fails(listener.__qualname__, error)
+
+    def _fails(self, listener: str, error: Exception) -> None:
+        if listener not in self._failed:
+            self._failed.add(listener)
+            self._report(f"{listener} failed ({error!r}) and misses events from here on; report this")
+
+
+def error_of(reply: Message | None) -> Error:
+    """How an answer went: its error, or the first of those of its parts."""
+    match reply:
+        case None:
+            return SUPERSEDED
+        case pb.HeartbeatResponse():
+            return reply.error_code
+        case (
+            pb.CommitOffsetsResponse()
+            | pb.TxnCommitOffsetsResponse()
+            | admin.DeleteOffsetsResponse()
+            | admin.AlterOffsetsResponse()
+        ):
+            return reply.error_code or first_partition_error(reply.topics)
+        case pb.LeaveGroupResponse():
+            return reply.error_code or first_error(reply.members)
+        case admin.DescribeGroupsResponse() | admin.DeleteGroupsResponse():
+            return first_error(reply.groups)
+        case (
+            log.ProduceResponse()
+            | log.FetchResponse()
+            | log.ListOffsetsResponse()
+            | log.DeleteRecordsResponse()
+        ):
+            return first_error(reply.partitions)
+        case (
+            log.CreateTopicsResponse()
+            | log.DeleteTopicsResponse()
+            | log.DescribeTopicsResponse()
+            | log.CreatePartitionsResponse()
+        ):
+            return first_error(reply.topics)
+        case _:
+            return int(getattr(reply, "error_code", pb.NONE))
+
+
+def first_partition_error(topics: Iterable[pb.TopicErrors]) -> int:
+    """The same for the partitions of several topics; each commit is asked."""
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                return partition.error_code
+    return pb.NONE
+
+
+class Part(Protocol):
+    """One of the things that an answer is about."""
+
+    @property
+    def error_code(self) -> pb.ErrorCode.ValueType: ...
+
+
+def first_error(parts: Iterable[Part]) -> int:
+    """The first error of several parts; NONE when all is well."""
+    return next((part.error_code for part in parts if part.error_code), pb.NONE)

@@ -1,0 +1,70 @@
+"""Offsets by what they stand for: the start, the end, a point in time. Called by `log_server`."""
+
+from rota_coordinator.core.log.batch import Control
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.runtime.topic_log import TopicLog
+from rota_coordinator.store.port import LogStore, StoreError
+from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log import columns
+from rota_proto.log.v1 import log_pb2 as pb
+
+END, START = -1, -2
+NOT_FOUND = -1
+Reply = pb.ListOffsetsResponse.Partition
+
+
+class Lookups:
+    """Looks up offsets for those who ask."""
+
+    def __init__(self, log: TopicLog, store: LogStore) -> None:
+        self._log = log
+        self._store = store
+
+    async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+        """One offset for each partition."""
+        self._log.check()
+        reply = pb.ListOffsetsResponse()
+        for asked in request.partitions:
+            reply.partitions.append(await self._look_up(asked, request.isolation_level))
+        return reply
+
+    async def _look_up(
+        self, asked: pb.ListOffsetsRequest.Partition, isolation: pb.IsolationLevel.ValueType
+    ) -> Reply:
+        found = self._log.core.partition(asked.topic, asked.index)
+        reply = Reply(topic=asked.topic, index=asked.index, offset=NOT_FOUND, timestamp_ms=NOT_FOUND)
+        if not isinstance(found, Partition):
+            reply.error_code = found
+        elif asked.timestamp_ms == START:
+            reply.offset = found.start
+        elif asked.timestamp_ms == END:
+            reply.offset = found.visible_end(isolation)
+        else:
+            try:
+                await self._at(found, asked.timestamp_ms, found.visible_end(isolation), reply)
+            except StoreError as broken:
+                self._log.shell.report(f"{asked.topic}-{asked.index}: {broken}")
+                reply.error_code = codes.KAFKA_STORAGE_ERROR
+        return reply
+
+    async def _at(self, partition: Partition, timestamp_ms: int, until: int, reply: Reply) -> None:
+        """The first record at that time or later, among those that may be read."""
+        header = await self._store.first_at(partition.log_id, timestamp_ms)
+        if header is None or header.base_offset >= until:
+            return
+        if header.control is not Control.RECORDS:
+            # The end of a transaction is later than all before it: whoever reads from there misses no record.
+            reply.offset, reply.timestamp_ms = header.base_offset, header.max_timestamp_ms
+            return
+        rows = await self._store.read(partition.log_id, header.base_offset, header.next_offset, 1)
+        for row in rows[:1]:
+            try:
+                place = columns.first_at(row.payload, header.count, header.base_timestamp_ms, timestamp_ms)
+            except columns.MalformedPayload:
+                # Of an older version, which did not check what it appended.
+                reply.error_code = codes.CORRUPT_MESSAGE
+                return
+            if place is not None:
+                # A start in the middle of a batch hides the records before it.
+                reply.offset = max(header.base_offset + place[0], partition.start)
+                reply.timestamp_ms = place[1]

@@ -1,0 +1,192 @@
+"""
+What the coordinator does when there is more than it can do: it measures its own stalls, and says early what it will
+not do.
+
+Heartbeats, joins and syncs keep a group together, so they are always taken; commits can be sent again. `service` asks
+the intake about every request; slots and a timer of the loop watch the clock.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from rota_coordinator.core.group.answers import Request
+from rota_coordinator.core.group.config import GROUPS_MAX
+from rota_coordinator.runtime.observer import Observers
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# gRPC refuses what is larger on its way in; larger answers are refused where they are made.
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+# Commits that were taken and are not answered yet: a second's work of a fast disk.
+COMMITS_MAX = 5_000
+COMMIT_BYTES_MAX = 32 * 1024 * 1024
+# A loop that comes so late twice in a row has more to do than it can.
+LAG_MAX_S = 0.5
+# How often the loop's lateness is looked at.
+TICK_S = 0.1
+# Less than this no member notices: its session lasts for seconds.
+STALL_MIN_S = 0.1
+
+COMMITS = (pb.CommitOffsetsRequest, pb.TxnCommitOffsetsRequest)
+
+
+class Refusal(Exception):
+    """A request is not taken; nothing of it was done. The code is the name of a gRPC status."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Load(NamedTuple):
+    """What waits."""
+
+    commits: int
+    commit_bytes: int
+    # The smaller of the last two.
+    lag_s: float
+
+
+def shed(load: Load) -> Refusal | None:
+    """Whether a commit is one too many."""
+    if load.lag_s >= LAG_MAX_S:
+        busy = f"this coordinator is {load.lag_s:.1f} s behind"
+    elif load.commits >= COMMITS_MAX:
+        busy = f"{load.commits} commits wait for the store"
+    elif load.commit_bytes >= COMMIT_BYTES_MAX:
+        busy = f"{load.commit_bytes} bytes of commits wait for the store"
+    else:
+        return None
+    return Refusal("RESOURCE_EXHAUSTED", f"{busy}; nothing was committed, try again in a moment")
+
+
+def oversized(reply: Message) -> Refusal | None:
+    """Whether an answer is larger than its receiver takes; sent anyway it would end the whole stream."""
+    size = reply.ByteSize()
+    if size <= MESSAGE_BYTES_MAX:
+        return None
+    sentence = f"the answer has {size} bytes, at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time"
+    return Refusal("RESOURCE_EXHAUSTED", sentence)
+
+
+def may_create(request: Request) -> bool:
+    """Whether a group that is not there would come to be."""
+    match request:
+        case pb.JoinGroupRequest():
+            return not request.member_id
+        case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
+            return request.generation_id < 0
+        case _:
+            return isinstance(request, admin.AlterOffsetsRequest)
+
+
+def may_grow(request: Request) -> bool:
+    """Whether a group could use more of its creator's quota afterwards. Asked of every request."""
+    return isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest) or may_create(request)
+
+
+def over_quota(sentence: str) -> Refusal | None:
+    """The refusal of a request that exceeds a quota; None without a sentence."""
+    return Refusal("RESOURCE_EXHAUSTED", sentence) if sentence else None
+
+
+def full(groups: int) -> Refusal | None:
+    """Whether another group is one too many."""
+    if groups < GROUPS_MAX:
+        return None
+    sentence = f"this coordinator has {groups} groups; delete some that nobody needs, or add a coordinator"
+    return Refusal("RESOURCE_EXHAUSTED", sentence)
+
+
+def unsendable(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusal | None:
+    """Whether the leader's join answer would be too large with this join in the group."""
+    if answer_bytes <= MESSAGE_BYTES_MAX:
+        return None
+    sentence = (
+        f"the leader of group {request.group_id} would be sent {answer_bytes} bytes of its members' metadata in one answer, "
+        f"at most {MESSAGE_BYTES_MAX} are sent; subscribe to fewer topics or by pattern, or split the group"
+    )
+    return Refusal("RESOURCE_EXHAUSTED", sentence)
+
+
+class Stalls:
+    """
+    Measures how late the loop comes to a timer of its own, and tells of it before anybody's time is judged.
+
+    After a stall timers fire in the order in which they were due: sessions that ended meanwhile come first. So
+    whoever is about to judge calls `settle`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0, observers: Observers | None = None) -> None:
+        self._observers = observers or Observers()
+        self._clock = clock
+        self._due_s = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._forgive: list[Callable[[int], None]] = []
+        self._last_s = 0.0
+        # Of the last two looks the better: one stall is over when it is seen, and no reason to refuse anything.
+        self.lag_s = 0.0
+
+    def subscribe(self, forgive: Callable[[int], None]) -> None:
+        """Call this with the milliseconds of every stall."""
+        self._forgive.append(forgive)
+
+    def start(self) -> None:
+        """Measure from now on."""
+        self.stop()
+        self._due_s = self._clock() + TICK_S
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Measure no more."""
+        self._due_s = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def settle(self) -> None:
+        """If the loop stalled and nobody was told yet, do it now."""
+        if self._clock() - self._due_s >= STALL_MIN_S:
+            self._tick()
+
+    def _tick(self) -> None:
+        late_s = max(self._clock() - self._due_s, 0)
+        self.start()
+        self.lag_s, self._last_s = min(late_s, self._last_s), late_s
+        self._observers.lagged(late_s)
+        if late_s >= STALL_MIN_S:
+            # It may have begun right after the last look.
+            stall_ms = math.ceil((late_s + TICK_S) * 1000)
+            for forgive in self._forgive:
+                forgive(stall_ms)
+
+
+class Intake:
+    """Counts the commits that wait, and refuses more of them than it should."""
+
+    def __init__(self, stalls: Stalls) -> None:
+        self._stalls = stalls
+        self._commits = 0
+        self._bytes = 0
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why a request is not taken, whatever group it is about."""
+        if isinstance(request, COMMITS):
+            return shed(Load(self._commits, self._bytes, self._stalls.lag_s))
+        return None
+
+    def follow(self, request: Request, answer: "asyncio.Future[Message | None]") -> None:
+        """Count a commit until it has its answer."""
+        if isinstance(request, COMMITS):
+            size = request.ByteSize()
+            self._commits += 1
+            self._bytes += size
+            answer.add_done_callback(partial(self._answered, size))
+
+    def _answered(self, size: int, answer: "asyncio.Future[Message | None]") -> None:
+        self._commits -= 1
+        self._bytes -= size

@@ -1,0 +1,284 @@
+"""
+Which slots this process serves. `Sole` has all of them, because the store is its own; `Shared` has its share of them
+for as long as it renews its lease.
+
+Called by `service`, which turns it again and again; starts and stops slots.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from typing_extensions import override
+
+from rota_coordinator.core.slots.share import Gift, heirs, share, targets
+from rota_coordinator.core.slots.table import Table, empty_rows
+from rota_coordinator.runtime.slot import Slot, SlotState
+from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError, StoreTakenOver
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+# A slot that is handed over waits no longer than this for its heir to look.
+LOOK_MS = 1_000
+# While a share is incomplete its slots may be on their way: look often.
+HURRY_MS = 100
+# How many logs are read at the same time.
+READERS = 4
+
+
+class Place(NamedTuple):
+    """Where members of a slot's groups go."""
+
+    # Empty while nobody serves it.
+    address: str
+    epoch: int
+
+
+class Ownership(Protocol):
+    """What a process knows and does about who serves what."""
+
+    async def turn(self) -> float:
+        """See to this process's slots; in how many seconds to do so again."""
+        ...
+
+    def place_of(self, slot: Slot) -> Place:
+        """Who serves the slot."""
+        ...
+
+    def missing(self) -> str:
+        """Why this process does not serve all that is its own; empty when it does."""
+        ...
+
+    async def leave(self) -> None:
+        """Serve nothing more, and let others go on at once."""
+        ...
+
+
+def unserved(slots: Collection[Slot]) -> str:
+    """Says how many of these slots are not served."""
+    waiting = [slot.number for slot in slots if slot.state is not SlotState.READY]
+    return (
+        f"{len(waiting)} of {len(slots)} slots are not served yet, slot {waiting[0]} first" if waiting else ""
+    )
+
+
+class Complaints:
+    """Says what is wrong once, however often it is tried again; and once more after it was well in between."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._said: dict[str, str] = {}
+
+    def about(self, thing: str, problem: Exception) -> None:
+        """It is not as it should be."""
+        text = f"{thing}: {problem}; trying again"
+        if self._said.get(thing) != text:
+            self._said[thing] = text
+            self._report(text)
+
+    def well(self, thing: str) -> None:
+        """It is as it should be."""
+        if self._said.pop(thing, None) is not None:
+            self._report(f"{thing}: well again")
+
+
+class Sole(Ownership):
+    """All slots, on a store that only this process can open."""
+
+    def __init__(
+        self, slots: Sequence[Slot], address: Callable[[], str], report: Callable[[str], None]
+    ) -> None:
+        self._slots = slots
+        self._address = address
+        self._complaints = Complaints(report)
+
+    @override
+    async def turn(self) -> float:
+        for slot in self._slots:
+            if slot.state is SlotState.DOWN:
+                try:
+                    await slot.start()
+                    self._complaints.well(f"slot {slot.number}")
+                except StoreTakenOver:
+                    raise  # ends the process: to claim the slot back would take it from the other one
+                except StoreError as error:
+                    self._complaints.about(f"slot {slot.number}", error)
+        return LOOK_MS / 1000
+
+    @override
+    def place_of(self, slot: Slot) -> Place:
+        return Place("" if slot.state is SlotState.DOWN else self._address(), slot.epoch)
+
+    @override
+    def missing(self) -> str:
+        return unserved(self._slots)
+
+    @override
+    async def leave(self) -> None:
+        for slot in self._slots:
+            await slot.finish()
+
+
+class Lease:
+    """The right to serve, by this process's own clock: counted from before the store was asked, so never too long."""
+
+    def __init__(self, now_ms: Callable[[], int], length_ms: int) -> None:
+        self.length_ms = length_ms
+        self._now_ms = now_ms
+        self._until_ms = 0
+
+    def asked(self) -> int:
+        """The end of a lease that is asked for now."""
+        return self._now_ms() + self.length_ms
+
+    def renewed(self, until_ms: int) -> None:
+        """The store said yes."""
+        self._until_ms = until_ms
+
+    def lost(self) -> None:
+        """The store said no."""
+        self._until_ms = 0
+
+    def runs(self) -> bool:
+        return self._now_ms() < self._until_ms
+
+
+class Voice(NamedTuple):
+    """How ownership speaks to the rest of the process."""
+
+    report: Callable[[str], None]
+    # Members of these groups should go to this address.
+    go_away: Callable[[Collection[str], str], None]
+
+
+class Shared(Ownership):
+    """A share of the slots, on a store that others use too."""
+
+    def __init__(
+        self,
+        store: SharedStore,
+        slots: Sequence[Slot],
+        address: Callable[[], str],
+        lease: Lease,
+        voice: Voice,
+    ) -> None:
+        self.table = Table((), empty_rows())
+        self._store = store
+        self._slots = slots
+        self._address = address
+        self._lease = lease
+        self._voice = voice
+        self._complaints = Complaints(voice.report)
+        self._me = ""
+        self._readers = asyncio.Semaphore(READERS)
+        # Slots that are on their way in or out; they are left alone until they have arrived.
+        self._moving: dict[int, asyncio.Task[None]] = {}
+
+    @override
+    async def turn(self) -> float:
+        until_ms = self._lease.asked()
+        try:
+            if not self._me:
+                self._me = await self._store.register(self._address())
+                until_ms = self._lease.asked()
+            self.table = await self._store.renew()
+        except LeaseLost as error:
+            self._lose(str(error))
+            return HURRY_MS / 1000
+        except StoreError as error:
+            # The lease may still run for a while; when it ends, the slots fall silent by themselves.
+            self._complaints.about("the slot table", error)
+            return HURRY_MS / 1000
+        self._complaints.well("the slot table")
+        self._lease.renewed(until_ms)
+        self._stop_foreign()
+        self._move()
+        complete = len(self.table.owned_by(self._me)) >= targets(self.table).get(self._me, 0)
+        return (min(self._lease.length_ms // 3, LOOK_MS) if complete else HURRY_MS) / 1000
+
+    @override
+    def place_of(self, slot: Slot) -> Place:
+        if slot.state is not SlotState.DOWN and self._lease.runs():
+            return Place(self._address(), slot.epoch)
+        row = self.table.rows[slot.number]
+        return Place("" if row.owner == self._me else self.table.address_of(row.owner), row.epoch)
+
+    @override
+    def missing(self) -> str:
+        if not self._lease.runs():
+            return "this process has no lease of the store"
+        return unserved([self._slots[number] for number in self.table.owned_by(self._me)])
+
+    @override
+    async def leave(self) -> None:
+        for task in list(self._moving.values()):
+            task.cancel()
+        await asyncio.gather(*self._moving.values(), return_exceptions=True)
+        others = Table(
+            tuple(process for process in self.table.processes if process.process_id != self._me),
+            tuple(row._replace(owner="") if row.owner == self._me else row for row in self.table.rows),
+        )
+        heir_of = heirs(others, targets(others))
+        owned = [slot for slot in self._slots if slot.state is SlotState.READY]
+        await asyncio.gather(*(self._give(Gift(slot.number, heir_of.get(slot.number, ""))) for slot in owned))
+        for slot in self._slots:
+            slot.stop(pb.NOT_COORDINATOR)
+        try:
+            await self._store.leave()
+        except StoreError as error:
+            self._voice.report(f"left without a word, the lease ends by itself: {error}")
+
+    def _lose(self, why: str) -> None:
+        """Everything may be another's by now: begin again, as somebody new."""
+        self._voice.report(f"{why}; serving nothing until a new lease is there")
+        self._lease.lost()
+        self._me = ""
+        for task in self._moving.values():
+            task.cancel()
+        for slot in self._slots:
+            if slot.state is not SlotState.DOWN:
+                slot.stop(pb.NOT_COORDINATOR)
+
+    def _stop_foreign(self) -> None:
+        """Stop what the table gives to others. A row that is older than our claim says nothing about it."""
+        for slot in self._slots:
+            row = self.table.rows[slot.number]
+            newer = row.epoch > slot.epoch or (row.epoch == slot.epoch and row.owner != self._me)
+            if slot.state is SlotState.READY and newer and slot.number not in self._moving:
+                slot.stop(pb.NOT_COORDINATOR)
+
+    def _move(self) -> None:
+        part = share(self.table, self._me)
+        for number in [*part.claim, *self.table.owned_by(self._me)]:
+            if self._slots[number].state is SlotState.DOWN:
+                self._begin(number, partial(self._take, number))
+        for gift in part.give:
+            self._begin(gift.slot, partial(self._give, gift))
+
+    def _begin(self, number: int, move: Callable[[], Coroutine[None, None, None]]) -> None:
+        if number not in self._moving:
+            self._moving[number] = asyncio.create_task(move())
+            self._moving[number].add_done_callback(lambda _: self._moving.pop(number))
+
+    async def _take(self, number: int) -> None:
+        slot = self._slots[number]
+        async with self._readers:
+            try:
+                await slot.start()
+                self._complaints.well(f"slot {number}")
+            except SlotLost:
+                pass  # somebody was faster; the next reading of the table shows it
+            except StoreError as error:
+                self._complaints.about(f"slot {number}", error)
+
+    async def _give(self, gift: Gift) -> None:
+        slot = self._slots[gift.slot]
+        parcel = await slot.finish()
+        if parcel is None:
+            return
+        try:
+            await self._store.release(slot.number, slot.epoch, gift.heir, parcel.SerializeToString())
+        except StoreError as error:
+            self._voice.report(f"slot {slot.number}: {error}; it was not handed over")
+            return
+        self._voice.go_away(slot.groups.groups.keys(), self.table.address_of(gift.heir))

@@ -1,0 +1,158 @@
+"""All slots of this process. Called by the gRPC server and by tests that need no server."""
+
+import asyncio
+from collections.abc import Callable
+
+from rota_coordinator.core.group.answers import Request, group_of
+from rota_coordinator.core.group.growth import assigned_bytes, growth
+from rota_coordinator.core.group.hashing import slot_of
+from rota_coordinator.core.group.join_size import join_answer_bytes
+from rota_coordinator.core.quotas import Usage
+from rota_coordinator.core.slots.table import SLOTS
+from rota_coordinator.runtime.overload import (
+    Intake,
+    Refusal,
+    full,
+    may_create,
+    may_grow,
+    over_quota,
+    unsendable,
+)
+from rota_coordinator.runtime.ownership import Ownership, Sole
+from rota_coordinator.runtime.slot import Answer, Shell, Slot, SlotState
+from rota_coordinator.runtime.topic_commits import Storing, TopicCommits
+from rota_coordinator.runtime.topic_log import LogShell, TopicLog
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+
+class Service:
+    """The groups of this process, by slot."""
+
+    def __init__(self, shell: Shell, address: str) -> None:
+        self.address = address
+        self.observers = shell.observers
+        self._intake = Intake(shell.stalls)
+        self._quotas = shell.quotas
+        shell.stalls.subscribe(self.forgive)
+        self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
+        # Until told otherwise this process has the store for itself.
+        self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
+        self.log: TopicLog | None = None
+        self._commits: TopicCommits | None = None
+
+    def keep_topics(self, shell: LogShell) -> TopicLog:
+        """Serve a log too, from now on; a commit is then about its topics."""
+        self.log = TopicLog(shell, self)
+        self._commits = TopicCommits(self.log, self._submit)
+        return self.log
+
+    async def tend(self, serving: Callable[[], None]) -> None:
+        """See to this process's slots until cancelled; says when it has done so for the first time."""
+        delay_s = await self._turn()
+        serving()
+        while True:
+            await asyncio.sleep(delay_s)
+            delay_s = await self._turn()
+
+    async def _turn(self) -> float:
+        delay_s = await self.ownership.turn()
+        if self.log is not None:
+            await self.log.turn()
+        return delay_s
+
+    def missing(self) -> str:
+        """What is not there yet for this process to serve all that it should; empty when it does."""
+        return self.ownership.missing() or ("" if self.log is None else self.log.missing())
+
+    async def leave(self) -> None:
+        """Answer what was decided, tell the rest to look elsewhere, and let others go on."""
+        if self.log is not None:
+            await self.log.finish()
+        await self.ownership.leave()
+        for slot in self.slots:
+            slot.stop(pb.NOT_COORDINATOR)
+
+    def expire_offsets(self) -> None:
+        """Once through all slots; the server calls it every few minutes."""
+        for slot in self.slots:
+            slot.expire_offsets()
+
+    def slot(self, group_id: str) -> Slot:
+        """The slot that a group belongs to."""
+        return self.slots[slot_of(group_id, SLOTS)]
+
+    def stop(self) -> None:
+        """Tell everybody who waits to look for another coordinator."""
+        for slot in self.slots:
+            slot.stop(pb.NOT_COORDINATOR)
+
+    def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
+        """
+        Hand a principal's request to its group's slot; the answer is a Refusal when there is too much to do already, or when
+        the request exceeds a quota.
+        """
+        if self._commits is not None and isinstance(request, Storing):
+            return self._commits.submit(request, client_host, principal)
+        return self._submit(request, client_host, principal)
+
+    def _submit(self, request: Request, client_host: str, principal: str) -> Answer:
+        slot = self.slot(group_of(request))
+        refusal = self._refusal(slot, request, principal)
+        if refusal is not None:
+            self.observers.answered(request, refusal.code, 0)
+            refused: Answer = asyncio.get_running_loop().create_future()
+            refused.set_exception(refusal)
+            return refused
+        answer = slot.submit(request, client_host, principal)
+        if isinstance(request, pb.SyncGroupRequest) and request.assignments:
+            self._hold(slot, request, answer)
+        self._intake.follow(request, answer)
+        return answer
+
+    def _hold(self, slot: Slot, request: pb.SyncGroupRequest, answer: Answer) -> None:
+        """Charge the group's creator for the assignments of a sync while it waits: they stay in memory, whoever sent them."""
+        group = slot.groups.groups.get(request.group_id)
+        if group is not None and not answer.done():
+            key = ("waiting", id(answer))
+            self._quotas.charge(key, group.created_by, Usage(group_bytes=assigned_bytes(request)))
+            answer.add_done_callback(lambda _: self._quotas.discharge(key))
+
+    def _refusal(self, slot: Slot, request: Request, principal: str) -> Refusal | None:
+        refusal = self._intake.refusal(request)
+        if refusal is not None or not may_grow(request):
+            return refusal
+        group = slot.groups.groups.get(group_of(request))
+        if group is None and may_create(request):
+            refusal = full(
+                sum(len(each.groups.groups) for each in self.slots if each.state is SlotState.READY)
+            )
+        if refusal is not None or slot.state is not SlotState.READY:
+            return refusal
+        payer = principal if group is None else group.created_by
+        refusal = over_quota(self._quotas.refusal(payer, growth(group, request)))
+        if refusal is None and isinstance(request, pb.JoinGroupRequest):
+            refusal = unsendable(request, join_answer_bytes(group, request))
+        return refusal
+
+    def forgive(self, stall_ms: int) -> None:
+        """The process stood still for so long, until now: that is nobody else's fault."""
+        for slot in self.slots:
+            slot.forgive(stall_ms)
+
+    def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
+        """Who coordinates these groups; any process knows."""
+        found = [self._found(group_id) for group_id in request.group_ids]
+        error = next((each.error_code for each in found if each.error_code), pb.NONE)
+        self.observers.answered(request, error, 0)
+        return pb.FindCoordinatorResponse(coordinators=found)
+
+    def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
+        slot = self.slot(group_id)
+        place = self.ownership.place_of(slot)
+        return pb.FindCoordinatorResponse.Coordinator(
+            group_id=group_id,
+            error_code=pb.NONE if place.address else pb.COORDINATOR_NOT_AVAILABLE,
+            address=place.address,
+            slot=slot.number,
+            slot_epoch=place.epoch,
+        )

@@ -1,0 +1,435 @@
+"""
+One slot at this process: the core's decisions, performed.
+
+Called by `service` with requests, by the loop's timers with time. An answer leaves only when every record that was
+written before it is durable; if writing fails nobody knows what is, so the slot is dropped and read anew.
+"""
+
+import asyncio
+import contextlib
+import enum
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from rota_coordinator.core.group.answers import Request, group_of, refused
+from rota_coordinator.core.group.config import GroupConfig
+from rota_coordinator.core.group.effects import Call, Effects
+from rota_coordinator.core.group.groups import Groups
+from rota_coordinator.core.group.growth import usage
+from rota_coordinator.core.group.join import Joining
+from rota_coordinator.core.instants import MonotonicMs, WallClock
+from rota_coordinator.core.quotas import Quotas
+from rota_coordinator.runtime import failpoints
+from rota_coordinator.runtime.failpoints import Failpoints
+from rota_coordinator.runtime.observer import Observers, error_of
+from rota_coordinator.runtime.overload import Stalls
+from rota_coordinator.store.port import SlotLost, Store, StoreError
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, SlotParcel
+
+
+class SlotState(enum.Enum):
+    """What this process is to the slot."""
+
+    DOWN = "Down"
+    CATCH_UP = "CatchUp"
+    READY = "Ready"
+
+
+# The answer to a call; None when a newer call of the same member took its place, so that it will never have one.
+Answer = asyncio.Future[Message | None]
+# What leaves a group as it is. A heartbeat only moves times that are awaited further away.
+Reading = pb.HeartbeatRequest | pb.FetchOffsetsRequest | admin.DescribeGroupsRequest
+Committing = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
+
+
+class Open(NamedTuple):
+    """A call that waits for its answer."""
+
+    request: Request
+    answer: Answer
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a slot needs of the process."""
+
+    store: Store
+    config: GroupConfig
+    now_ms: Callable[[], MonotonicMs]
+    fresh: Callable[[], str]  # an id that nobody has had
+    notify: Callable[[pb.RebalanceNotice], None]
+    changed: Callable[[str], None]  # this group may be another now
+    report: Callable[[str], None]
+    broken: Callable[[Exception], None]  # the core met what nobody thought of
+    # Whether this process's right to its slots still runs. On SQLite the file's lock is held for good.
+    may_serve: Callable[[], bool] = lambda: True
+    failpoints: Failpoints = field(default_factory=Failpoints)
+    observers: Observers = field(default_factory=Observers)
+    stalls: Stalls = field(default_factory=Stalls)
+    quotas: Quotas = field(default_factory=Quotas)
+    # This member, of this group, is in it no more.
+    gone: Callable[[str, str], None] = lambda group_id, member_id: None
+    # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
+    compact_above: int = 1_000
+    # While it is written less often, because everybody waits while the snapshot is made.
+    compact_running_above: int = 10_000
+    # As far ahead as at the last call of `now_ms`.
+    wall: WallClock = field(default_factory=WallClock)
+
+
+@dataclass(slots=True)
+class Slot:
+    """The shell around the groups of one slot."""
+
+    number: int
+    shell: Shell
+    state: SlotState = SlotState.DOWN
+    epoch: int = 0
+    groups: Groups = field(init=False)
+    _open: dict[Call, Open] = field(default_factory=dict)
+    _calls: "itertools.count[int]" = field(default_factory=itertools.count)
+    _timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+    # How long the log is, as far as this process knows, and at what length it is compacted.
+    _length: int = 0
+    _length_max: int = 0
+    # The last append; answers wait for it.
+    _tail: "asyncio.Future[None] | None" = None
+    _restart: "asyncio.Task[None] | None" = None
+    # What happens later for an earlier life of this slot is dropped.
+    _life: int = 0
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.shell.config, wall=self.shell.wall)
+
+    async def start(self) -> None:
+        """Own the slot, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
+        life = self._life
+        self.state = SlotState.CATCH_UP
+        try:
+            epoch, parcel = await self.shell.store.claim(self.number)
+            groups = await self._read(epoch)
+        except StoreError:
+            if life == self._life:
+                self.state = SlotState.DOWN
+            raise
+        if life != self._life:
+            return
+        self._charge_nobody()
+        self.epoch, self.groups, self.state = epoch, groups, SlotState.READY
+        for group_id in groups.groups:
+            self._charge(group_id)
+        handed_over = SlotParcel.FromString(parcel)
+        for group_id, effects in self.groups.loaded(self.shell.now_ms(), handed_over).items():
+            self._perform(group_id, effects)
+
+    async def _read(self, epoch: int) -> Groups:
+        """The groups as the log has them; a log that says little for its length is compacted."""
+        groups = Groups(self.shell.config, wall=self.shell.wall)
+        records = await self.shell.store.load(self.number)
+        for record in records:
+            groups.replay(record)
+        self._measure(len(records))
+        if len(records) > self.shell.compact_above:
+            snapshot = groups.snapshot()
+            if len(records) > self.shell.compact_above + 2 * len(snapshot):
+                self._measure(len(snapshot))
+                await self.shell.store.compact(self.number, epoch, snapshot)
+        return groups
+
+    def _measure(self, length: int) -> None:
+        """The log has so many records now: note when it will be too long for what it says."""
+        self._length = length
+        self._length_max = self.shell.compact_running_above + 4 * length
+
+    def _compact(self) -> None:
+        """Say in few records what the log says; if that fails it stays as it is until it is as long again."""
+        snapshot = self.groups.snapshot()
+        self._measure(len(snapshot))
+        compaction = self.shell.store.compact(self.number, self.epoch, snapshot)
+        compaction.add_done_callback(self._compacted)
+
+    def _compacted(self, compaction: "asyncio.Future[None]") -> None:
+        error = None if compaction.cancelled() else compaction.exception()
+        if error is not None and not isinstance(error, SlotLost):  # the next append says that
+            self.shell.report(f"slot {self.number}: {error}; its log is as long as before")
+
+    async def finish(self) -> SlotParcel | None:
+        """
+        Serve no more, but answer what was decided; what the next owner should know.
+
+        None when that failed, or when the slot was stopped meanwhile: there is nothing to hand over then.
+        """
+        if self.state is not SlotState.READY:
+            return None
+        self.shell.stalls.settle()
+        life = self._life
+        self.state = SlotState.DOWN
+        if self._tail is not None:
+            await asyncio.wait({self._tail})
+        if life != self._life:
+            return None
+        parcel = self.groups.parcel(self.shell.now_ms())
+        self.stop(pb.NOT_COORDINATOR)
+        return parcel
+
+    def stop(self, error: pb.ErrorCode.ValueType) -> None:
+        """Serve no more: whoever waits is told to look elsewhere."""
+        self.state = SlotState.DOWN
+        self._charge_nobody()
+        self._life += 1
+        self._tail = None
+        if self._restart is not None:
+            self._restart.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        waiting, self._open = self._open, {}
+        for open_call in waiting.values():
+            self._settle(open_call, refused(open_call.request, error))
+
+    def _charge(self, group_id: str) -> None:
+        """Report what a group uses now."""
+        group = self.groups.groups.get(group_id)
+        if group is None:
+            self.shell.quotas.discharge(("group", group_id))
+        else:
+            self.shell.quotas.charge(("group", group_id), group.created_by, usage(group))
+
+    def _charge_nobody(self) -> None:
+        """The groups are not served here: they count for nobody."""
+        for group_id in self.groups.groups:
+            self.shell.quotas.discharge(("group", group_id))
+
+    def forgive(self, stall_ms: int) -> None:
+        """The process stood still for so long, until now."""
+        if self.state is SlotState.READY:
+            self.groups.forgive(stall_ms, self.shell.now_ms())
+
+    def expire_offsets(self) -> None:
+        """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
+        if self.state is SlotState.READY:
+            for group_id in list(self.groups.groups):
+                expire = partial(self.groups.expire_offsets, group_id, self.shell.now_ms())
+                self._perform(group_id, self._guarded(expire))
+
+    def end_transaction(self, group_id: str, ended: ProducerEnded) -> None:
+        """A producer's transaction ends; called while the store takes all that ends with it together."""
+        self._perform(group_id, self._guarded(lambda: self.groups.end_transaction(group_id, ended)))
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is deleted; called while the store takes that together with it."""
+        for group_id in list(self.groups.offsets):
+            self._perform(group_id, self._guarded(partial(self.groups.forget_topic, group_id, topic)))
+
+    def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
+        """Decide a request of the principal; its answer comes when it is durable."""
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
+        if self.shell.failpoints.held:
+            return answer
+        self.shell.stalls.settle()
+        self._check_right()
+        if self.state is not SlotState.READY:
+            self._settle(Open(request, answer, loop.time()), refused(request, self._unready_error(request)))
+            return answer
+        call = Call(next(self._calls))
+        self._open[call] = Open(request, answer, loop.time())
+        effects = self._guarded(lambda: self._decide(call, request, client_host, principal))
+        if is_all_well(request, effects):
+            self._deliver(self._life, effects)
+        else:
+            self._perform(group_of(request), effects, changes=may_change_its_group(request))
+        if self.shell.failpoints.armed and self._some_joined(request):
+            self._holds(failpoints.SOME_JOINED)
+        return answer
+
+    def _check_right(self) -> None:
+        """Past its lease the process must not speak for the slot: somebody else may have it by now."""
+        if (self.state is not SlotState.DOWN or self._open) and not self.shell.may_serve():
+            self.stop(pb.NOT_COORDINATOR)
+
+    def _some_joined(self, request: Request) -> bool:
+        """Whether this join is the first of those that an open round waits for."""
+        group = self.groups.groups.get(group_of(request))
+        if not isinstance(request, pb.JoinGroupRequest) or group is None or group.barrier is None:
+            return False
+        return 0 < sum(member.joining is not None for member in group.members) < len(group.members)
+
+    def _unready_error(self, request: Request) -> pb.ErrorCode.ValueType:
+        if self.state is SlotState.DOWN:
+            return pb.NOT_COORDINATOR
+        # As Kafka: a heartbeat is believed while the group is being read, so that nobody leaves it for that.
+        return pb.NONE if isinstance(request, pb.HeartbeatRequest) else pb.COORDINATOR_LOAD_IN_PROGRESS
+
+    def _decide(self, call: Call, request: Request, client_host: str, principal: str) -> Effects:
+        now_ms = self.shell.now_ms()
+        match request:
+            case pb.JoinGroupRequest():
+                joining = Joining(call, request, client_host, self.shell.fresh(), principal)
+                return self.groups.join(joining, now_ms)
+            case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
+                return self.groups.handle(call, request, now_ms)
+            case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
+                return self.groups.commit(call, request, now_ms, principal)
+            case pb.FetchOffsetsRequest():
+                return self.groups.fetch(call, request)
+            case _:
+                return self.groups.administer(call, request, now_ms, principal)
+
+    def _guarded(self, decide: Callable[[], Effects]) -> Effects:
+        """
+        What the core decides. If it breaks, half of a decision may be in its state, and all of what counts is in the
+        log: so that is read anew, and nobody waits for ever.
+        """
+        try:
+            return decide()
+        except Exception as broken:  # noqa: BLE001  whatever it is, the state is not to be trusted
+            self.shell.broken(broken)
+            self._drop(f"a decision broke off ({type(broken).__name__})")
+            return Effects()
+
+    def _perform(self, group_id: str, effects: Effects, *, changes: bool = True) -> None:
+        if self.state is not SlotState.READY:
+            return  # dropped by this very decision
+        if effects.records:
+            self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
+            self._tail.add_done_callback(
+                partial(self._written, self._life, asyncio.get_running_loop().time())
+            )
+            self._length += len(effects.records)
+        if changes:
+            self._charge(group_id)
+            self._schedule(group_id)
+        life = self._life
+        if self._tail is None or is_durable(self._tail):
+            self._deliver(life, effects)
+        else:
+            self._tail.add_done_callback(lambda _: self._deliver(life, effects))
+        if changes:
+            self.shell.changed(group_id)
+
+    def _written(self, life: int, since_s: float, append: "asyncio.Future[None]") -> None:
+        self._appended(life, append)
+        self.shell.observers.appended(append.get_loop().time() - since_s)
+
+    def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
+        error = None if append.cancelled() else append.exception()
+        if life != self._life:
+            return
+        if error is None:
+            # Here, and not where it grows: what is written together with other things must not be in a snapshot before.
+            if self._length > self._length_max and self.state is SlotState.READY:
+                self._compact()
+        elif isinstance(error, SlotLost):
+            # Somebody else serves it; to claim it back would take it from them.
+            self.stop(pb.NOT_COORDINATOR)
+            self.shell.report(f"slot {self.number}: {error}; out of service")
+        else:
+            self._drop(str(error))
+
+    def _drop(self, why: str) -> None:
+        """Believe nothing that is in memory any more."""
+        self.stop(pb.NOT_COORDINATOR)
+        self.shell.report(f"slot {self.number}: {why}; reading it anew")
+        self.state = SlotState.CATCH_UP
+        self._restart = asyncio.ensure_future(self._read_anew())
+
+    async def _read_anew(self) -> None:
+        """At once; if that fails too, whoever sees to the slots says so, and tries again and again."""
+        with contextlib.suppress(StoreError):
+            await self.start()
+
+    def _deliver(self, life: int, effects: Effects) -> None:
+        """Let the answers and notices of a decision out, unless the slot was dropped since: everybody was told then."""
+        self._check_right()
+        if life == self._life and not self._holds_before(effects):
+            self._answer(effects.replies)
+            self._answer((call, None) for call in effects.superseded)
+            self._notify(effects.notices)
+            for group_id, member_id in effects.gone:
+                self.shell.gone(group_id, member_id)
+            for change in effects.rounds:
+                self.shell.observers.round_changed(change)
+
+    def _answer(self, replies: Iterable[tuple[Call, Message | None]]) -> None:
+        for number, (call, reply) in enumerate(replies):
+            if number and isinstance(reply, pb.SyncGroupResponse) and self._holds(failpoints.SOME_ANSWERED):
+                return
+            open_call = self._open.pop(call, None)
+            if open_call is not None:
+                self._settle(open_call, reply)
+
+    def _settle(self, open_call: Open, reply: Message | None) -> None:
+        """Give an answer, unless whoever asked has given up."""
+        request, answer, since_s = open_call
+        if not answer.done():
+            answer.set_result(reply)
+            self.shell.observers.answered(request, error_of(reply), answer.get_loop().time() - since_s)
+
+    def _notify(self, notices: Sequence[pb.RebalanceNotice]) -> None:
+        for number, notice in enumerate(notices):
+            if self.shell.failpoints.held or (number and self._holds(failpoints.SOME_TOLD)):
+                return
+            self.shell.notify(notice)
+        if notices:
+            self._holds(failpoints.NOTIFIED)
+
+    def _holds(self, failpoint: str) -> bool:
+        return self.shell.failpoints.reach(failpoint)
+
+    def _holds_before(self, effects: Effects) -> bool:
+        """Whether nothing more leaves, from this answer on."""
+        assigns = any(isinstance(reply, pb.SyncGroupResponse) for _, reply in effects.replies)
+        if assigns and effects.records and self._holds(failpoints.ASSIGNMENT_WRITTEN):
+            return True
+        return self.shell.failpoints.held
+
+    def _schedule(self, group_id: str) -> None:
+        """Wake up when the group next has something to do."""
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()
+        at_ms = self.groups.wake_at_ms(group_id)
+        if at_ms is not None:
+            delay_s = max(at_ms - self.shell.now_ms(), 0) / 1000
+            self._timers[group_id] = asyncio.get_running_loop().call_later(delay_s, self._wake, group_id)
+
+    def _wake(self, group_id: str) -> None:
+        self.shell.stalls.settle()
+        self._check_right()
+        if self.state is not SlotState.READY or self.shell.failpoints.held:
+            return
+        pass_time = partial(self.groups.pass_time, group_id, self.shell.now_ms())
+        self._perform(group_id, self._guarded(pass_time))
+
+
+def is_durable(append: "asyncio.Future[None]") -> bool:
+    """Whether it is known to be written. One that failed is done too, a moment before this process hears of it."""
+    return append.done() and not append.cancelled() and append.exception() is None
+
+
+def may_change_its_group(request: Request) -> bool:
+    """Whether the group may be another afterwards; a commit makes one at most, and not in a generation's name."""
+    if isinstance(request, Committing):
+        return request.generation_id < 0
+    return not isinstance(request, Reading)
+
+
+def is_all_well(request: Request, effects: Effects) -> bool:
+    """
+    Whether this is the answer to a heartbeat that nothing is new.
+
+    It waits for no write: it says no more than that the member is in the generation that it was told, which was
+    durable before it was told. So a slow disk delays commits, and nobody's heartbeat.
+    """
+    return isinstance(request, pb.HeartbeatRequest) and not any(
+        getattr(reply, "error_code", pb.NONE) for _, reply in effects.replies
+    )

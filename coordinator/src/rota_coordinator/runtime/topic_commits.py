@@ -1,0 +1,122 @@
+"""
+What the log has to say about a commit before its group hears of it: are its topics there, is its transaction open.
+
+As in Kafka, an unknown topic is refused whoever asks, and the rest of the request goes on without it. That holds for
+offsets that an administrator sets as well.
+"""
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from google.protobuf.message import Message
+
+from rota_coordinator.core.group.answers import Request, refused
+from rota_coordinator.runtime.slot import Answer, Committing, SlotState
+from rota_coordinator.runtime.topic_log import TopicLog
+from rota_proto.coordinator.v1 import admin_pb2 as admin
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+
+Submit = Callable[[Request, str, str], Answer]
+# Requests that store offsets.
+Storing = Committing | admin.AlterOffsetsRequest
+
+
+class TopicCommits:
+    """Stands between callers who commit and their groups."""
+
+    def __init__(self, log: TopicLog, submit: Submit) -> None:
+        self._log = log
+        self._submit = submit
+
+    def submit(self, request: Storing, client_host: str, principal: str) -> Answer:
+        """Hand a principal's commit to its group, or what may be handed on of it."""
+        error = self._error(request)
+        if error:
+            return answered(refused(request, error))
+        refusals: dict[str, pb.ErrorCode.ValueType] = {}
+        for topic in request.topics:
+            topic_id = self._log.core.topic_id(topic.name)
+            if topic_id is None:
+                refusals[topic.name] = pb.UNKNOWN_TOPIC_OR_PARTITION
+            elif not topic.topic_id:
+                # So that the offset is known to be of this topic, and not of a later one of its name.
+                topic.topic_id = topic_id
+            elif topic.topic_id != topic_id:
+                # The topic was deleted and made again while its reader read on.
+                refusals[topic.name] = pb.UNKNOWN_TOPIC_ID
+        if not refusals:
+            return self._submit(request, client_host, principal)
+        left = without(request, refusals)
+        if not left.topics:
+            return answered(completed(request, refusals, None))
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._submit(left, client_host, principal).add_done_callback(
+            partial(complete, request, refusals, answer)
+        )
+        return answer
+
+    def _error(self, request: Storing) -> pb.ErrorCode.ValueType:
+        if self._log.state is not SlotState.READY:
+            return pb.COORDINATOR_LOAD_IN_PROGRESS
+        # Without a group's name it is nobody's; the groups say so themselves.
+        if isinstance(request, pb.TxnCommitOffsetsRequest) and request.group_id:
+            return self._log.core.txn_offsets_error(request)
+        return pb.NONE
+
+
+def answered(reply: Message) -> Answer:
+    """An answer that is there already."""
+    answer: Answer = asyncio.get_running_loop().create_future()
+    answer.set_result(reply)
+    return answer
+
+
+Stored = pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse | admin.AlterOffsetsResponse
+RESPONSES: Mapping[type[Storing], type[Stored]] = {
+    pb.CommitOffsetsRequest: pb.CommitOffsetsResponse,
+    pb.TxnCommitOffsetsRequest: pb.TxnCommitOffsetsResponse,
+    admin.AlterOffsetsRequest: admin.AlterOffsetsResponse,
+}
+Refusals = Mapping[str, pb.ErrorCode.ValueType]
+
+
+def without(request: Storing, refusals: Refusals) -> Storing:
+    """The same request about the other topics."""
+    left = copy.copy(request)
+    del left.topics[:]
+    left.topics.extend(topic for topic in request.topics if topic.name not in refusals)
+    return left
+
+
+def complete(request: Storing, refusals: Refusals, answer: Answer, part: Answer) -> None:
+    """The group has answered for the topics that are there."""
+    if answer.done():
+        return
+    error = None if part.cancelled() else part.exception()
+    if error is not None:
+        answer.set_exception(error)
+        return
+    reply = part.result()
+    answer.set_result(None if reply is None else completed(request, refusals, reply))
+
+
+def completed(request: Storing, refusals: Refusals, reply: Message | None) -> Message:
+    """The answer for all topics, in the order of the request."""
+    if isinstance(reply, admin.AlterOffsetsResponse) and reply.error_code:
+        return reply
+    whole = RESPONSES[type(request)]()
+    if isinstance(reply, Stored):
+        whole.error_code = reply.error_code
+        rest = iter(reply.topics)
+    else:
+        rest = iter(())
+    for topic in request.topics:
+        if topic.name not in refusals:
+            whole.topics.append(next(rest))
+            continue
+        refused_ones = whole.topics.add(name=topic.name).partitions
+        for partition in topic.partitions:
+            refused_ones.add(index=partition.index, error_code=refusals[topic.name])
+    return whole

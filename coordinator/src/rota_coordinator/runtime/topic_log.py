@@ -1,0 +1,380 @@
+"""
+The embedded log at this process: the core's decisions, performed.
+
+Called by `log_server` with requests, by the loop's timers with time. What one decision changes is written together, the
+offsets of groups included; its answer leaves when that is in the file, and flushed if it promises so. If writing fails
+nobody knows what is there, so nothing is served until the file was read again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
+
+from rota_coordinator.core.instants import WallClock, WallMs
+from rota_coordinator.core.log.charges import LogCharges
+from rota_coordinator.core.log.config import LogConfig
+from rota_coordinator.core.log.effects import Effects
+from rota_coordinator.core.log.log import Log
+from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.retention import new_start
+from rota_coordinator.core.quotas import Quotas
+from rota_coordinator.runtime.overload import Refusal
+from rota_coordinator.runtime.ownership import Complaints
+from rota_coordinator.runtime.slot import Slot, SlotState
+from rota_coordinator.store.port import LOG_SLOT, LogStore, StoreError, StoreTakenOver
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record
+from rota_proto.log.v1 import log_pb2
+
+Reply = TypeVar("Reply")
+# The log of events is compacted when so many of them, and most of all, say nothing any more.
+COMPACT_ABOVE = 10_000
+# How many batches of a partition are looked at before some of them go.
+RETAINED_AT_ONCE = 1_000
+# When an ending has to wait for its group.
+AGAIN_S = 0.1
+
+
+class Groups(Protocol):
+    """Where the groups are that take part in transactions."""
+
+    def slot(self, group_id: str) -> Slot:
+        """The slot of a group."""
+        ...
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        """All of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogShell:
+    """What the log needs of the process."""
+
+    store: LogStore
+    config: LogConfig
+    now_ms: Callable[[], WallMs]
+    fresh: Callable[[], bytes]  # a topic id that no topic has had
+    report: Callable[[str], None]
+    broken: Callable[[Exception], None]  # the core met what nobody thought of
+    # As far ahead as at the last call of `now_ms`.
+    wall: WallClock = field(default_factory=WallClock)
+    quotas: Quotas = field(default_factory=Quotas)
+
+
+@dataclass(slots=True)
+class TopicLog:
+    """The shell around the log."""
+
+    shell: LogShell
+    groups: Groups
+    state: SlotState = SlotState.DOWN
+    epoch: int = 0
+    core: Log = field(init=False)
+    # Of each log that somebody waits for: set when more of it may be read.
+    _news: dict[int, set[asyncio.Event]] = field(default_factory=dict)
+    _timer: asyncio.TimerHandle | None = None
+    # The last write; answers that tell of what was decided wait for it.
+    _tail: "asyncio.Future[None] | None" = None
+    _length: int = 0
+    _length_max: int = COMPACT_ABOVE
+    _life: int = 0
+    _complaints: Complaints = field(init=False)
+    _charges: LogCharges = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.core = Log(self.shell.config, self.shell.wall)
+        self._complaints = Complaints(self.shell.report)
+        self._charges = LogCharges(self.shell.quotas)
+
+    async def start(self) -> None:
+        """Own the log, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
+        life = self._life
+        self.state = SlotState.CATCH_UP
+        store = self.shell.store
+        core = Log(self.shell.config, self.shell.wall)
+        try:
+            epoch, _ = await store.claim(LOG_SLOT)
+            records = await store.load(LOG_SLOT)
+            for record in records:
+                core.replay(record.log_event)
+            ends: dict[int, int] = {}
+            async for headers in store.headers():
+                for log_id, header in headers:
+                    core.replay_batch(log_id, header)
+                    ends.setdefault(log_id, header.next_offset)
+            sizes = await store.sizes()
+        except StoreError:
+            if life == self._life:
+                self.state = SlotState.DOWN
+            raise
+        if life != self._life:
+            return
+        core.loaded(self.shell.now_ms())
+        self.epoch, self.core, self.state = epoch, core, SlotState.READY
+        self._charges.load(core.topics(), sizes)
+        self._measure(len(records))
+        self._schedule()
+        self._sweep(ends)
+
+    def _sweep(self, ends: Mapping[int, int]) -> None:
+        """Drop what a crash left of rows that were to go; `ends` says where the first row of each log does."""
+        starts = {partition.log_id: partition.start for partition in self.core.partitions()}
+        for log_id, end in ends.items():
+            if log_id not in starts or end <= starts[log_id]:
+                self._drop_rows(log_id, starts.get(log_id))
+
+    async def turn(self) -> None:
+        """See to it that the log is served."""
+        if self.state is SlotState.DOWN:
+            try:
+                await self.start()
+                self._complaints.well("the log")
+            except StoreTakenOver:
+                raise  # ends the process, as for a slot
+            except StoreError as error:
+                self._complaints.about("the log", error)
+
+    def missing(self) -> str:
+        """What is not there yet; empty when the log is served."""
+        return "" if self.state is SlotState.READY else "the log is not served yet"
+
+    async def finish(self) -> None:
+        """Serve no more, but let what was decided become durable."""
+        tail = self._tail
+        if tail is not None:
+            await asyncio.wait({tail})
+        self.stop()
+
+    def stop(self) -> None:
+        """Serve no more: whoever waits is told."""
+        self.state = SlotState.DOWN
+        self._life += 1
+        self._tail = None
+        self._charges.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for events in self._news.values():
+            for event in events:
+                event.set()
+
+    def check(self) -> None:
+        """Raises Refusal while nothing can be asked."""
+        if self.state is not SlotState.READY:
+            raise Refusal("UNAVAILABLE", "the log is being read; ask again in a moment")
+
+    async def decide(self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True) -> Reply:
+        """What the core decides, once it is written."""
+        reply, written = self.decided(decide, flush=flush)
+        if written is not None:
+            await self.wait(written)
+        return reply
+
+    def decided(
+        self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True
+    ) -> "tuple[Reply, asyncio.Future[None] | None]":
+        """What the core decides, and the write that has to be waited for."""
+        self.check()
+        effects = Effects()
+        try:
+            reply = decide(self.core, effects)
+        except Exception as broken:
+            self.shell.broken(broken)
+            self._drop(f"a decision broke off ({type(broken).__name__})")
+            raise Refusal("UNAVAILABLE", "the log has to be read anew; ask again in a moment") from broken
+        try:
+            self._perform(effects, flush=flush)
+        except StoreError as broken:
+            self._drop(str(broken))
+            raise Refusal("UNAVAILABLE", f"nothing was written: {broken}") from broken
+        return reply, self._tail
+
+    async def wait(self, written: "asyncio.Future[None]") -> None:
+        """Until it is in the file. Raises Refusal when nobody knows whether it is."""
+        try:
+            await asyncio.shield(written)
+        except StoreError as error:
+            raise Refusal("UNAVAILABLE", f"whether it was written is not known: {error}") from error
+
+    def may_end(self, groups: Iterable[str]) -> bool:
+        """Whether these groups can take part in the end of a transaction now."""
+        return all(self.groups.slot(group_id).state is SlotState.READY for group_id in groups)
+
+    def refusal_of(self, transactional_id: str) -> pb.ErrorCode.ValueType:
+        """Why one of the transaction's groups does not want it committed; NONE if none of them says so."""
+        for member in self.core.memberships(transactional_id):
+            asked = pb.TxnCommitOffsetsRequest(
+                group_id=member.group_id,
+                generation_id=member.generation_id,
+                member_id=member.member_id,
+            )
+            if member.HasField("group_instance_id"):
+                asked.group_instance_id = member.group_instance_id
+            error = self.groups.slot(member.group_id).groups.membership_error(asked)
+            if error:
+                return error
+        return pb.NONE
+
+    def listen(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
+        """Set the event when there is more to read in one of these logs, or when one is deleted."""
+        for log_id in log_ids:
+            self._news.setdefault(log_id, set()).add(event)
+
+    def forget(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
+        """Do not, any more."""
+        for log_id in log_ids:
+            waiting = self._news.get(log_id, set())
+            waiting.discard(event)
+            if not waiting:
+                self._news.pop(log_id, None)
+
+    def _perform(self, effects: Effects, *, flush: bool) -> None:
+        records = [Record(log_event=event) for event in effects.events]
+        if records or effects.rows or effects.endings:
+            self._tail = self._put(records, effects, flush=flush)
+            self._tail.add_done_callback(partial(self._written, self._life, effects))
+        self._charge(effects)
+        for log_id in effects.dropped:
+            self._drop_rows(log_id, None)
+        if records:
+            self._schedule()
+            self._length += len(records)
+        if self._length > self._length_max:
+            self._compact()
+
+    def _charge(self, effects: Effects) -> None:
+        """Charge the creators of topics for what is decided."""
+        for event in effects.events:
+            if event.HasField("topic_made"):
+                topic = self.core.topic(event.topic_made.name)
+                assert topic is not None, "a request creates a topic or deletes it"
+                self._charges.made(topic, {})
+            elif event.HasField("topic_gone"):
+                self._charges.gone(event.topic_gone.name)
+        self._charges.dropping(effects.dropped)
+        self._charges.appended(effects.rows)
+
+    def _put(self, records: Sequence[Record], effects: Effects, *, flush: bool) -> "asyncio.Future[None]":
+        """Have all of it written together; done when it is."""
+        store = self.shell.store
+        if not records and not effects.endings:
+            return store.append_rows(self.epoch, effects.rows, flush=flush)
+        with store.together():
+            for event in effects.events:
+                if event.HasField("topic_gone"):
+                    self._forget_offsets(event.topic_gone.name)
+            for ending in effects.endings:
+                ended = ProducerEnded(producer_id=ending.producer_id, committed=ending.committed)
+                self.groups.slot(ending.group_id).end_transaction(ending.group_id, ended)
+            if not self.may_end(ending.group_id for ending in effects.endings):
+                raise StoreError("a group could not take part in the end of its transaction")
+            if effects.rows:
+                # A transaction's records are as good as its end.
+                store.append_rows(self.epoch, effects.rows, flush=True)
+            return store.append(LOG_SLOT, self.epoch, records)
+
+    def _written(self, life: int, effects: Effects, write: "asyncio.Future[None]") -> None:
+        error = None if write.cancelled() else write.exception()
+        if life != self._life:
+            return
+        if error is not None:
+            self._drop(str(error))
+            return
+        self.core.written(effects.rows)
+        # Whoever waits for records of a topic that is gone has to hear of it, too.
+        for log_id in {*effects.dropped, *(row.log_id for row in effects.rows)}:
+            for event in self._news.get(log_id, ()):
+                event.set()
+
+    def _forget_offsets(self, topic: str) -> None:
+        """Of a topic that is deleted in the same write."""
+        for slot in self.groups.slots:
+            slot.forget_topic(topic)
+
+    def _drop(self, why: str) -> None:
+        """Believe nothing that is in memory any more; whoever sees to the process reads it anew."""
+        self.stop()
+        self.shell.report(f"the log: {why}; reading it anew")
+
+    def _drop_rows(self, log_id: int, before_offset: int | None) -> None:
+        dropped = self.shell.store.drop_rows(log_id, before_offset)
+        dropped.add_done_callback(self._dropped)
+        dropped.add_done_callback(partial(self._freed, self._life, log_id))
+
+    def _freed(self, life: int, log_id: int, work: "asyncio.Future[int]") -> None:
+        """Rows are out of the file; what was under way when the log was read anew counts until it is read again."""
+        if life == self._life and not work.cancelled() and work.exception() is None:
+            self._charges.dropped(log_id, work.result())
+
+    def _dropped(self, work: "asyncio.Future[int] | asyncio.Future[None]") -> None:
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, StoreTakenOver):
+            self._drop(str(error))
+        elif error is not None:
+            self.shell.report(f"the log: {error}; what is too old stays until the next look")
+
+    def _measure(self, length: int) -> None:
+        self._length = length
+        self._length_max = COMPACT_ABOVE + 4 * length
+
+    def _compact(self) -> None:
+        snapshot = [Record(log_event=event) for event in self.core.snapshot()]
+        self._measure(len(snapshot))
+        self.shell.store.compact(LOG_SLOT, self.epoch, snapshot).add_done_callback(self._dropped)
+
+    def _schedule(self) -> None:
+        """Wake up when a transaction has been open for too long."""
+        if self._timer is not None:
+            self._timer.cancel()
+        now_ms = self.shell.now_ms()
+        at_ms = self.core.wake_at_ms()
+        if at_ms is not None:
+            delay_s = max((at_ms - now_ms) / 1000, 0)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        if self.state is not SlotState.READY:
+            return
+        if not all(slot.state is SlotState.READY for slot in self.groups.slots):
+            self._timer = asyncio.get_running_loop().call_later(AGAIN_S, self._wake)
+            return
+        # What goes wrong was said, and the log is read anew: then it is due again.
+        with suppress(Refusal):
+            self.decided(lambda core, effects: core.expire(self.shell.now_ms(), effects))
+        if self.state is SlotState.READY:
+            # Nothing may have been due, because the wall clock was set back meanwhile.
+            self._schedule()
+
+    async def retain(self) -> None:
+        """Look once for what is too old, or too much, to be kept."""
+        for partition in list(self.core.partitions()):
+            while self.state is SlotState.READY and await self._retain(partition):
+                pass
+
+    async def _retain(self, partition: Partition) -> bool:
+        """Whether something went, and more may have to."""
+        if partition.retention_ms < 0 and partition.retention_bytes < 0:
+            return False
+        store, log_id = self.shell.store, partition.log_id
+        oldest, size = await store.oldest(log_id, RETAINED_AT_ONCE), await store.size(log_id)
+        start = new_start(partition, oldest, size, self.shell.now_ms())
+        if start <= partition.start:
+            return False
+        asked = log_pb2.DeleteRecordsRequest.Partition(
+            topic=partition.topic, index=partition.index, before_offset=start
+        )
+        await self.delete_records(log_pb2.DeleteRecordsRequest(partitions=[asked]))
+        return True
+
+    async def delete_records(self, request: log_pb2.DeleteRecordsRequest) -> log_pb2.DeleteRecordsResponse:
+        """The starts move at once; the rows go when there is time."""
+        reply = await self.decide(lambda core, effects: core.delete_records(request, effects))
+        for asked, answered in zip(request.partitions, reply.partitions, strict=True):
+            found = self.core.partition(asked.topic, asked.index)
+            if not answered.error_code and isinstance(found, Partition):
+                self._drop_rows(found.log_id, found.start)
+        return reply

@@ -1,0 +1,100 @@
+"""From the options to who may speak to this coordinator, and how. Called by whoever starts the server."""
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from rota_coordinator.core.quotas import Quota
+from rota_coordinator.options import quota_of
+from rota_coordinator.runtime.router import Service
+from rota_coordinator.security.access_control import Door, RejectionLog
+from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
+from rota_coordinator.security.connections import Closing, Connections
+from rota_coordinator.security.guard import ConnectionGuard
+from rota_coordinator.security.policy import AllowAll, Granted, GroupPolicy
+from rota_coordinator.security.sockets import AcceptedSockets, raise_descriptor_limit
+from rota_coordinator.security.tls import Certificates, Files
+from rota_coordinator.security.tokens_file import TokensFile
+
+# What was taken away from a principal still works for so long.
+LOOK_AGAIN_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Everything the flags say about it."""
+
+    authenticator: Authenticator
+    policy: GroupPolicy
+    credentials: grpc.ServerCredentials | None
+    tokens: TokensFile | None
+    connections: Connections
+    report: Callable[[str], None]
+    # Of principals for which the tokens file names no other.
+    quota: Quota
+
+    def quota_of(self, principal: str) -> Quota:
+        """How much the principal may use."""
+        return self.quota if self.tokens is None else self.tokens.quota_of(principal, self.quota)
+
+    def door(self, service: Service) -> Door:
+        """The way to the service."""
+        return Door(service, self.authenticator, self.policy, self.report, self.connections)
+
+    def listen(self, server: grpc.aio.Server, address: str) -> int:
+        """Open the server's port, and say which it is."""
+        if self.credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, self.credentials)
+
+    def guard(self, door: Door, port: int) -> ConnectionGuard:
+        """Guard the connections of the port that the server listens on."""
+        closed = RejectionLog(self.report, "connections were closed")
+        clock = asyncio.get_running_loop().time
+
+        def report(closing: Closing) -> None:
+            closed.add(closing.peer, closing.reason, clock())
+
+        guard = ConnectionGuard(self.connections, AcceptedSockets(port), report)
+        door.disconnect = guard.disconnect
+        return guard
+
+    async def keep(self, door: Door, port: int) -> None:
+        """Guard the port and follow the tokens file until cancelled."""
+        await asyncio.gather(self.guard(door, port).run(), self.keep_current())
+
+    async def keep_current(self) -> None:
+        """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            if self.tokens is not None:
+                self.tokens.look()
+
+
+def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Security:
+    """What the options ask for; raises `SecurityError` when a file is not as it should be."""
+    raise_descriptor_limit()
+    connections = Connections(options.limits)
+    credentials = None
+    if options.tls_cert:
+        client_ca = Path(options.tls_client_ca) if options.tls_client_ca else None
+        files = Files(Path(options.tls_cert), Path(options.tls_key), client_ca)
+        credentials = Certificates(files, report).credentials()
+    if options.tokens_file:
+        tokens = TokensFile(Path(options.tokens_file), report)
+        return Security(
+            Static(tokens),
+            Granted(tokens.grants_of),
+            credentials,
+            tokens,
+            connections,
+            report,
+            quota_of(options),
+        )
+    authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
+    return Security(authenticator, AllowAll(), credentials, None, connections, report, quota_of(options))

@@ -1,0 +1,64 @@
+"""Whether a plan is one. Asked by the leader about strategies that are not ours, before anybody is told."""
+
+from collections.abc import Mapping
+
+from rota_sidecar.core.assignors.claims import NOBODY, resolve
+from rota_sidecar.core.assignors.index import call_roll
+from rota_sidecar.core.assignors.model import Group, Plan
+
+
+def problem(group: Group, plan: Plan, cooperative: bool) -> str:
+    """What is wrong with a plan, in one sentence; empty when nothing is."""
+    missing = group.members.keys() - plan.keys()
+    if missing:
+        return f"the plan leaves out {min(missing)}: give every member an entry, if need be an empty one"
+    unknown = plan.keys() - group.members.keys()
+    if unknown:
+        return f"the plan names {min(unknown)}, who is no member of the group: give to members only"
+    owners: dict[tuple[str, int], str] = {}
+    for member in sorted(plan):
+        wrong = _lists_problem(group, member, plan, owners)
+        if wrong:
+            return wrong
+    return _held_problem(group, owners) if cooperative else ""
+
+
+def _lists_problem(group: Group, member: str, plan: Plan, owners: dict[tuple[str, int], str]) -> str:
+    takes = frozenset(group.members[member].topics)
+    for topic, numbers in plan[member].items():
+        if topic not in group.topics:
+            return (
+                f"the plan gives {member} partitions of {topic}, which does not exist: look into group.topics"
+            )
+        if topic not in takes:
+            return (
+                f"the plan gives {member} partitions of {topic}, which it does not take: give to subscribers"
+            )
+        for number in numbers:
+            if not 0 <= number < group.topics[topic].partitions:
+                return f"the plan gives {member} {topic}-{number}, which does not exist: count from 0"
+            if (topic, number) in owners:
+                other = owners[topic, number]
+                return f"the plan gives {topic}-{number} to {other} and to {member}: give each partition once"
+            owners[topic, number] = member
+    return ""
+
+
+def _held_problem(group: Group, owners: Mapping[tuple[str, int], str]) -> str:
+    roll = call_roll(group)
+    claims = resolve(roll)
+    holders = {flat: member for member in range(len(roll.ids)) for flat in claims.flat_numbers(member)}
+    holders.update(claims.held)
+    for (topic, number), member in owners.items():
+        holder = holders.get(roll.table.offsets[roll.table.index[topic]] + number)
+        if holder == NOBODY:
+            return (
+                f"the plan gives {member} {topic}-{number}, which two members claim for the same generation: "
+                "leave it out for a round"
+            )
+        if holder is not None and roll.ids[holder] != member:
+            return (
+                f"the plan gives {member} {topic}-{number}, which {roll.ids[holder]} still has: leave it out for a "
+                "round, or say cooperative = False"
+            )
+    return ""

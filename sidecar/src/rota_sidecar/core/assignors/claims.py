@@ -1,0 +1,231 @@
+"""
+Who has what: the claims that count, those that are disputed, and what nobody has.
+
+The newest generation wins a dispute, whatever the order of members; where two are equally new nobody has the
+partition. Claims on what does not exist, and repeated ones, are nothing.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, compress, repeat
+from operator import add, mul
+
+from rota_sidecar.core.assignors.index import Roll, Table
+from rota_sidecar.core.assignors.lists import Layout, Layouts, Lists
+from rota_sidecar.core.assignors.model import NO_GENERATION
+
+NOBODY = -1
+_FLIP = bytes((1, 0)) + bytes(254)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a layout means in this group, for each of its numbers. Nothing, if some of its topics take no part."""
+
+    marks: Sequence[bytearray]
+    topics: Sequence[int]
+    known: bool
+
+
+@dataclass(slots=True)
+class Claims:
+    """What counts, by member; and what nobody has, by topic."""
+
+    roll: Roll
+    # Those who have exactly what they say. Everybody else stands in `flats`, with what counts of it.
+    lists: list[Lists | None]
+    readings: Mapping[Layout, Reading]
+    flats: dict[int, list[int]] = field(default_factory=dict)
+    free: list[Sequence[int]] = field(default_factory=list)
+    # By flat number: who has a partition that is free to be given, but not before they give it up.
+    held: dict[int, int] = field(default_factory=dict)
+
+    def count(self, member: int) -> int:
+        """How many it has."""
+        lists = self.lists[member]
+        return len(self.flats.get(member, ())) if lists is None else len(lists.numbers)
+
+    def topics(self, member: int) -> Iterable[int]:
+        """The topic of each that it has."""
+        lists = self.lists[member]
+        if lists is not None:
+            return self.readings[lists.layout].topics
+        return map(self.roll.table.topic_of, self.flats.get(member, ()))
+
+    def flat_numbers(self, member: int) -> list[int]:
+        """What it has, ascending."""
+        lists = self.lists[member]
+        if lists is None:
+            return self.flats.get(member, [])
+        offsets = map(self.roll.table.offsets.__getitem__, self.readings[lists.layout].topics)
+        return sorted(map(add, lists.numbers, offsets))
+
+    def keys(self, member: int) -> Iterable[int]:
+        """What it has as partition * (number of topics) + topic, which is the order in which partitions are kept."""
+        table, width = self.roll.table, len(self.roll.table.names)
+        lists = self.lists[member]
+        if lists is not None:
+            return map(add, map(mul, lists.numbers, repeat(width)), self.readings[lists.layout].topics)
+        flats = self.flats.get(member, ())
+        topics = map(table.topic_of, flats)
+        return (
+            (flat - table.offsets[topic]) * width + topic for flat, topic in zip(flats, topics, strict=True)
+        )
+
+
+def resolve(roll: Roll) -> Claims:
+    """Read what all members say."""
+    return _Resolver(roll).resolve()
+
+
+class _Resolver:
+    def __init__(self, roll: Roll) -> None:
+        self._roll = roll
+        self._layouts = Layouts()
+        self._marks = [bytearray(size) for size in roll.table.sizes]
+        self._readings: dict[Layout, Reading] = {}
+        # The layouts whose topics a kind takes all.
+        self._sound: dict[tuple[int, Layout], bool] = {}
+        self._kinds = [frozenset(kind) for kind in roll.kinds]
+
+    def resolve(self) -> Claims:
+        lists, odd = self._mark()
+        claims = Claims(self._roll, lists, self._readings)
+        said = sum(len(each.numbers) for each in lists if each is not None) + sum(map(len, odd.values()))
+        if said + sum(mark.count(0) for mark in self._marks) != self._roll.table.total:
+            self._settle(claims, odd)
+        for member, flats in odd.items():
+            self._keep_what_it_takes(claims, member, flats)
+        for flat in claims.held:
+            topic = self._roll.table.topic_of(flat)
+            self._marks[topic][flat - self._roll.table.offsets[topic]] = 0
+        claims.free = list(map(_free, self._roll.table.offsets, self._marks))
+        return claims
+
+    def _mark(self) -> tuple[list[Lists | None], dict[int, list[int]]]:
+        """Set a mark for everything that is claimed. Those of whom not everything counts come back apart."""
+        found: list[Lists | None] = []
+        odd = {}
+        for member, subscriber in enumerate(self._roll.subscribers):
+            lists = self._layouts.lists(subscriber.owned) if subscriber.owned else None
+            if lists is not None and not self._marked(member, lists):
+                odd[member] = self._mark_what_exists(lists)
+                lists = None
+            found.append(lists)
+        return found, odd
+
+    def _marked(self, member: int, lists: Lists) -> bool:
+        reading = self._reading(lists.layout)
+        if not (reading.known and lists.non_negative and self._takes_all(member, lists.layout, reading)):
+            return False
+        try:
+            # What this loop takes is most of what a steady group takes.
+            for mark, number in zip(reading.marks, lists.numbers):  # noqa: B905
+                mark[number] = 1
+        except IndexError:
+            return False
+        return True
+
+    def _takes_all(self, member: int, layout: Layout, reading: Reading) -> bool:
+        kind = self._roll.kind_of[member]
+        if len(self._kinds[kind]) == len(self._marks):
+            return True
+        if (kind, layout) not in self._sound:
+            self._sound[kind, layout] = self._kinds[kind].issuperset(reading.topics)
+        return self._sound[kind, layout]
+
+    def _reading(self, layout: Layout) -> Reading:
+        found = self._readings.get(layout)
+        if found is None:
+            found = self._readings[layout] = _read(layout, self._roll.table, self._marks)
+        return found
+
+    def _mark_what_exists(self, lists: Lists) -> list[int]:
+        table, flats, begin = self._roll.table, set[int](), 0
+        for name, count in zip(lists.layout.names, lists.layout.counts, strict=True):
+            topic = table.index.get(name)
+            if topic is not None:
+                for number in lists.numbers[begin : begin + count]:
+                    if 0 <= number < table.sizes[topic]:
+                        flats.add(table.offsets[topic] + number)
+                        self._marks[topic][number] = 1
+            begin += count
+        return sorted(flats)
+
+    def _keep_what_it_takes(self, claims: Claims, member: int, flats: Sequence[int]) -> None:
+        takes, topic_of = self._kinds[self._roll.kind_of[member]], self._roll.table.topic_of
+        claims.flats[member] = []
+        for flat in flats:
+            if topic_of(flat) in takes:
+                claims.flats[member].append(flat)
+            else:
+                claims.held[flat] = member
+
+    def _settle(self, claims: Claims, odd: dict[int, list[int]]) -> None:
+        """Find what several claim, and say who has it."""
+
+        def said(member: int) -> list[int]:
+            return odd[member] if member in odd else claims.flat_numbers(member)
+
+        members = range(len(self._roll.ids))
+        for member in members:
+            once = set(said(member))
+            if len(once) != len(said(member)):
+                odd[member], claims.lists[member] = sorted(once), None
+        disputed = _disputed(map(said, members), self._roll.table.total)
+        claimants: dict[int, list[int]] = {flat: [] for flat in disputed}
+        for member in members:
+            for flat in disputed.intersection(said(member)):
+                claimants[flat].append(member)
+        for member, lost in self._losses(claims, claimants).items():
+            odd[member] = [flat for flat in said(member) if flat not in lost]
+            claims.lists[member] = None
+
+    def _losses(self, claims: Claims, claimants: Mapping[int, Sequence[int]]) -> Mapping[int, set[int]]:
+        """What each claims and has not; what nobody has because of that is held back."""
+        losses: dict[int, set[int]] = defaultdict(set)
+        for flat, several in claimants.items():
+            holder = self._newest(several)
+            if holder == NOBODY:
+                claims.held[flat] = NOBODY
+            for member in several:
+                if member != holder:
+                    losses[member].add(flat)
+        return losses
+
+    def _newest(self, members: Sequence[int]) -> int:
+        ages = [max(self._roll.subscribers[member].generation, NO_GENERATION) for member in members]
+        newest = max(ages)
+        return members[ages.index(newest)] if ages.count(newest) == 1 else NOBODY
+
+
+def _read(layout: Layout, table: Table, marks: Sequence[bytearray]) -> Reading:
+    topics: Sequence[int] = list(map(table.index.get, layout.names, repeat(NOBODY)))
+    if NOBODY in topics:
+        return Reading((), (), known=False)
+    if len(topics) != layout.size:
+        topics = list(chain.from_iterable(map(repeat, topics, layout.counts)))
+    return Reading(tuple(map(marks.__getitem__, topics)), array("i", topics), known=True)
+
+
+def _disputed(claims: Iterable[Iterable[int]], total: int) -> set[int]:
+    """What is in more than one of them."""
+    seen, found = bytearray(total), set()
+    for flats in claims:
+        for flat in flats:
+            if seen[flat]:
+                found.add(flat)
+            seen[flat] = 1
+    return found
+
+
+def _free(offset: int, mark: bytearray) -> Sequence[int]:
+    everything = range(offset, offset + len(mark))
+    match mark.count(0):
+        case 0:
+            return ()
+        case count if count == len(mark):
+            return everything
+    return array("i", compress(everything, mark.translate(_FLIP)))

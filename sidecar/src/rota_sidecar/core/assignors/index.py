@@ -1,0 +1,154 @@
+"""
+Who may take what, in numbers: members and topics by their place in sorted order, partitions in one row.
+
+Subscriptions that are equal are one kind, topics with the same subscribers one class. All topics of a class are in
+balance together, so a class is balanced as if it were one big topic. That is why the work depends on how many
+different subscriptions there are, and hardly on how many partitions.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import sub
+
+from rota_sidecar.core.assignors.model import Group, Subscriber
+from rota_sidecar.core.assignors.racks import Racks, matters, racks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Some topics in sorted order: members that have a partition of each of the same ones share it."""
+
+    names: tuple[str, ...]
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    smallest: int
+    # Distance of neighbouring offsets, where it is the same for all; else 0.
+    stride: int
+
+
+class Table:
+    """The topics that take part. Partition p of topic t has the flat number offsets[t] + p."""
+
+    __slots__ = ("_singles", "index", "latest", "names", "offsets", "sizes", "total")
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.names = tuple(sorted(sizes))
+        self.sizes = tuple(sizes[name] for name in self.names)
+        self.offsets = tuple(accumulate(self.sizes, initial=0))
+        self.total = self.offsets[-1]
+        self.index = {name: number for number, name in enumerate(self.names)}
+        # Of the member whose partitions were looked at last: its topics, if it has one partition of each.
+        self.latest: Topics | None = None
+        self._singles: list[tuple[int]] = []
+
+    @property
+    def singles(self) -> Sequence[tuple[int]]:
+        """By its number each partition as the only one of its topic; members share these."""
+        if not self._singles:
+            self._singles = [(number,) for number in range(max(self.sizes, default=0))]
+        return self._singles
+
+    def topics(self, numbers: Sequence[int]) -> "Topics":
+        """Topics by their numbers."""
+        sizes = tuple(map(self.sizes.__getitem__, numbers))
+        names = tuple(map(self.names.__getitem__, numbers))
+        offsets = tuple(map(self.offsets.__getitem__, numbers))
+        strides = set(map(sub, offsets[1:], offsets))
+        return Topics(names, offsets, sizes, min(sizes), strides.pop() if len(strides) == 1 else 0)
+
+    def topic_of(self, flat: int) -> int:
+        return bisect_right(self.offsets, flat) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicClass:
+    """Topics that the same members take."""
+
+    topics: Sequence[int]
+    members: Sequence[int]
+    # Where in `members` one stands.
+    places: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A group, in numbers."""
+
+    table: Table
+    # In the order of their ids, or in another one.
+    ids: Sequence[str]
+    subscribers: Sequence[Subscriber]
+    # Of each member which kind it is; of each kind its topics.
+    kind_of: Sequence[int]
+    kinds: Sequence[Sequence[int]]
+    classes: Sequence[TopicClass]
+    class_of: Sequence[int]
+    # Of each topic the racks of each partition; nothing where it does not matter to anybody.
+    racks: Sequence[Sequence[Racks]] = ()
+
+
+def call_roll(group: Group, order: Sequence[str] | None = None) -> Roll:
+    """Topics that nobody takes, that do not exist or that have no partitions do not take part."""
+    ids = sorted(group.members) if order is None else order
+    subscribers = [group.members[name] for name in ids]
+    kind_of, subscriptions = _kinds(subscribers, group)
+    taken = frozenset().union(*subscriptions)
+    table = Table({name: group.topics[name].partitions for name in taken})
+    kinds = [sorted(table.index[name] for name in subscription) for subscription in subscriptions]
+    classes, class_of = _classes(len(table.names), kinds, kind_of)
+    racks = _racks(table, subscribers, group)
+    return Roll(table, ids, subscribers, kind_of, kinds, classes, class_of, racks)
+
+
+def _racks(table: Table, subscribers: Sequence[Subscriber], group: Group) -> Sequence[Sequence[Racks]]:
+    wanted = {subscriber.rack for subscriber in subscribers if subscriber.rack}
+    if not wanted:
+        return ()
+    racks = [racks_of(group.topics[name]) for name in table.names]
+    return racks if matters(wanted, chain.from_iterable(racks)) else ()
+
+
+def _kinds(subscribers: Sequence[Subscriber], group: Group) -> tuple[list[int], list[frozenset[str]]]:
+    """Of each member the number of its kind, and each kind's topics that exist."""
+    existing = frozenset(name for name, topic in group.topics.items() if topic.partitions > 0)
+    # A list of names that many members share is looked at once; so is one that says the same again.
+    by_identity: dict[int, int] = {}
+    by_names: dict[tuple[str, ...], int] = {}
+    by_topics: dict[frozenset[str], int] = {}
+    kind_of = []
+    for subscriber in subscribers:
+        kind = by_identity.get(id(subscriber.topics))
+        if kind is None:
+            names = tuple(subscriber.topics)
+            kind = by_names.get(names)
+            if kind is None:
+                kind = by_topics.setdefault(existing.intersection(names), len(by_topics))
+                by_names[names] = kind
+            by_identity[id(subscriber.topics)] = kind
+        kind_of.append(kind)
+    return kind_of, list(by_topics)
+
+
+def _classes(
+    topics: int, kinds: Sequence[Sequence[int]], kind_of: Sequence[int]
+) -> tuple[list[TopicClass], list[int]]:
+    takers: list[list[int]] = [[] for _ in range(topics)]
+    for kind, wanted in enumerate(kinds):
+        for topic in wanted:
+            takers[topic].append(kind)
+    members_of: list[list[int]] = [[] for _ in kinds]
+    for member, kind in enumerate(kind_of):
+        members_of[kind].append(member)
+    by_takers: dict[tuple[int, ...], list[int]] = {}
+    for topic, taking in enumerate(takers):
+        by_takers.setdefault(tuple(taking), []).append(topic)
+    classes, class_of = [], [0] * topics
+    for number, (taking_kinds, of_class) in enumerate(by_takers.items()):
+        members = sorted(member for kind in taking_kinds for member in members_of[kind])
+        places = {member: place for place, member in enumerate(members)}
+        classes.append(TopicClass(of_class, members, places))
+        for topic in of_class:
+            class_of[topic] = number
+    return classes, class_of

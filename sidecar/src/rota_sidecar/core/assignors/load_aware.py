@@ -1,0 +1,214 @@
+"""
+`load-aware-sticky`: members have equally much to do, measured by what arrives, and little moves for it.
+
+What arrives in a partition is told by who has it, or gave it up last. A partition that nobody measured counts as the mean of the others;
+one that is idle counts a hundredth of it, because it costs something all the same. What nobody has is always given
+out, the heaviest first. What somebody has moves only away from who has most to do, to who has least of those who could
+take it, and only within a budget. Racks play no part.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain
+
+from rota_sidecar.core.assignors.balance import balance
+from rota_sidecar.core.assignors.claims import Claims, resolve
+from rota_sidecar.core.assignors.dealing import Moves
+from rota_sidecar.core.assignors.index import Roll, call_roll
+from rota_sidecar.core.assignors.model import Group, Plan, Subscriber
+from rota_sidecar.core.assignors.sticky import plan
+
+# Members whose loads differ by less than this part of the mean load are left alone: rates are never exact.
+HYSTERESIS_PERCENT = 5
+IDLE_PERCENT = 1
+# Weights are whole numbers, so that the order of sums changes nothing.
+_UNITS = 1024
+
+
+class LoadAwareSticky:
+    """Cooperative: what moves is given up in one round, and given away in the next."""
+
+    name = "load-aware-sticky"
+    cooperative = True
+
+    def __init__(self, max_moved_percent: int = 100) -> None:
+        if not 0 <= max_moved_percent <= 100:
+            raise ValueError(
+                f"max_moved_percent is {max_moved_percent}: say how many of all partitions may move in a round, "
+                "0 to 100"
+            )
+        self._max_moved_percent = max_moved_percent
+
+    def assign(self, group: Group) -> Plan:
+        claims = resolve(replace(call_roll(group), racks=()))
+        # Rounded up: small groups are balanced too, unless nothing may move.
+        budget = -(-claims.roll.table.total * self._max_moved_percent // 100)
+        return plan(claims, self._moves(claims, budget), self.cooperative)
+
+    def _moves(self, claims: Claims, budget: int) -> Moves:
+        known = _known_weights(claims.roll)
+        if not known:
+            moves = balance(claims)
+            if sum(map(len, moves.given_up.values())) <= budget:
+                return moves
+        scales = _Scales(claims, known)
+        scales.give_what_is_free()
+        scales.relieve(budget)
+        return scales.moves
+
+
+def _known_weights(roll: Roll) -> dict[int, int]:
+    """By flat number. What two members measured counts as the larger one says."""
+    found: dict[int, int] = {}
+    for subscriber in roll.subscribers:
+        for name, number, rate in _measured(subscriber):
+            topic = roll.table.index.get(name)
+            if topic is not None and rate >= 0 and 0 <= number < roll.table.sizes[topic]:
+                flat = roll.table.offsets[topic] + number
+                found[flat] = max(found.get(flat, 0), round(rate * _UNITS))
+    return found
+
+
+def _measured(subscriber: Subscriber) -> Iterator[tuple[str, int, float]]:
+    for name, rates in subscriber.rates.items():
+        # Rates that did not fit in are not there.
+        for number, rate in zip(subscriber.owned.get(name, ()), rates, strict=False):
+            yield name, number, rate
+    for name, by_number in subscriber.former.items():
+        for number, rate in by_number.items():
+            yield name, number, rate
+
+
+class _Scales:
+    """What members have to do, while partitions are given and moved."""
+
+    def __init__(self, claims: Claims, known: Mapping[int, int]) -> None:
+        self.moves = Moves()
+        self._claims = claims
+        self._roll = claims.roll
+        self._mean = max(sum(known.values()) // len(known), 1) if known else _UNITS
+        idle = max(self._mean * IDLE_PERCENT // 100, 1)
+        self._weights = {flat: max(weight, idle) for flat, weight in known.items()}
+        members = range(len(self._roll.ids))
+        self._counts = [claims.count(member) for member in members]
+        self._loads = [sum(map(self._weight, claims.flat_numbers(member))) for member in members]
+        # Of those who have too much: what could move, by class, in the order of weights.
+        self._movable: dict[int, list[tuple[int, list[tuple[int, int]]]]] = {}
+        # The lightest of each class, until something moves.
+        self._receivers: dict[int, int] = {}
+
+    def _weight(self, flat: int) -> int:
+        return self._weights.get(flat, self._mean)
+
+    def give_what_is_free(self) -> None:
+        """The heaviest first, each to who has least to do."""
+        given: dict[int, array[int]] = {}
+        rings: list[list[tuple[int, int, int]]] = []
+        for each in self._roll.classes:
+            ring = [(self._loads[member], self._counts[member], member) for member in each.members]
+            heapify(ring)
+            rings.append(ring)
+        free = list(chain.from_iterable(self._claims.free))
+        free.sort(key=lambda flat: (-self._weight(flat), flat))
+        for flat in free:
+            member = self._lightest(rings[self._class_of(flat)])
+            given.setdefault(member, array("i")).append(flat)
+            self._loads[member] += self._weight(flat)
+            self._counts[member] += 1
+        for member, flats in given.items():
+            self.moves.given[member].append(sorted(flats))
+
+    def _lightest(self, ring: list[tuple[int, int, int]]) -> int:
+        while True:
+            load, count, member = ring[0]
+            now = self._loads[member], self._counts[member]
+            if (load, count) == now:
+                return member
+            heapreplace(ring, (*now, member))
+
+    def _class_of(self, flat: int) -> int:
+        return self._roll.class_of[self._roll.table.topic_of(flat)]
+
+    def relieve(self, budget: int) -> None:
+        """Move from who has most, until everybody is near enough to everybody else, or enough has moved."""
+        total = sum(self._loads)
+        least_gap = total * HYSTERESIS_PERCENT // (100 * max(len(self._loads), 1))
+        moved = 1
+        while moved:
+            moved = self._pass(budget, least_gap)
+            budget -= moved
+
+    def _pass(self, budget: int, least_gap: int) -> int:
+        """Once from the heaviest to the lightest member; says how much moved."""
+        heaviest = [(-load, member) for member, load in enumerate(self._loads)]
+        heapify(heaviest)
+        moved = 0
+        while heaviest and moved < budget:
+            load, member = heappop(heaviest)
+            if -load != self._loads[member]:
+                continue
+            receiver = self._relieve_one(member, least_gap)
+            if receiver is not None:
+                moved += 1
+                heappush(heaviest, (-self._loads[member], member))
+                heappush(heaviest, (-self._loads[receiver], receiver))
+        return moved
+
+    def _relieve_one(self, member: int, least_gap: int) -> int | None:
+        """Make the one move that brings a member and the lightest other nearest to each other."""
+        best: tuple[int, list[tuple[int, int]], int, int] | None = None
+        for number, movable in self._movable_of(member):
+            receiver = self._receiver(number)
+            gap = self._loads[member] - self._loads[receiver]
+            if gap <= least_gap:
+                continue
+            for place in _nearest(movable, gap):
+                weight = movable[place][0]
+                relief = min(weight, gap - weight)
+                if relief > 0 and (best is None or relief > best[0]):
+                    best = relief, movable, place, receiver
+        if best is None:
+            return None
+        _, movable, place, receiver = best
+        self._move(*movable.pop(place), member, receiver)
+        return receiver
+
+    def _receiver(self, number: int) -> int:
+        """Who has least of those who take a class."""
+        found = self._receivers.get(number)
+        if found is None:
+            # The first of them: members stand in the order of their ids.
+            found = self._receivers[number] = min(
+                self._roll.classes[number].members, key=self._loads.__getitem__
+            )
+        return found
+
+    def _move(self, weight: int, flat: int, member: int, receiver: int) -> None:
+        self.moves.given_up[member].add(flat)
+        self.moves.given[receiver].append([flat])
+        self._loads[member] -= weight
+        self._loads[receiver] += weight
+        self._receivers.clear()
+
+    def _movable_of(self, member: int) -> Sequence[tuple[int, list[tuple[int, int]]]]:
+        found = self._movable.get(member)
+        if found is None:
+            by_class: dict[int, list[tuple[int, int]]] = {}
+            for flat in self._claims.flat_numbers(member):
+                by_class.setdefault(self._class_of(flat), []).append((self._weight(flat), flat))
+            found = self._movable[member] = sorted(
+                (number, sorted(each)) for number, each in by_class.items()
+            )
+        return found
+
+
+def _nearest(movable: Sequence[tuple[int, int]], gap: int) -> Iterable[int]:
+    """Where the weights are that come nearest to half of a gap, from below and from above."""
+    above = bisect_left(movable, (gap // 2, -1))
+    if above < len(movable):
+        yield above
+    if above:
+        yield bisect_left(movable, (movable[above - 1][0], -1))

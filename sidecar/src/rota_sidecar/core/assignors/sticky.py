@@ -1,0 +1,57 @@
+"""
+Members keep what they have, as far as balance allows: Kafka's `sticky` and `cooperative-sticky`, and ours by load.
+
+Balance comes first: nobody has two more than somebody else who could take one of them. Among balanced plans the one is
+taken in which members keep most.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+from rota_sidecar.core.assignors.balance import balance
+from rota_sidecar.core.assignors.claims import Claims, resolve
+from rota_sidecar.core.assignors.dealing import Moves, in_order
+from rota_sidecar.core.assignors.index import call_roll
+from rota_sidecar.core.assignors.model import Group, Plan
+from rota_sidecar.core.assignors.share import Share
+
+
+class Sticky:
+    """Everybody gives up everything, and gets most of it back."""
+
+    name = "sticky"
+    cooperative = False
+
+    def assign(self, group: Group) -> Plan:
+        claims = resolve(call_roll(group))
+        return plan(claims, balance(claims), self.cooperative)
+
+
+class CooperativeSticky(Sticky):
+    """Everybody keeps what stays; what moves is given up in one round, and given away in the next."""
+
+    name = "cooperative-sticky"
+    cooperative = True
+
+
+def plan(claims: Claims, moves: Moves, cooperative: bool) -> Plan:
+    """Everybody's partitions after the moves; what somebody still has is held back if it is cooperative."""
+    roll = claims.roll
+    held = dict(claims.held)
+    for member, given_up in moves.given_up.items():
+        held.update(dict.fromkeys(given_up, member))
+    found: dict[str, Mapping[str, Sequence[int]]] = {}
+    for member, name in enumerate(roll.ids):
+        if claims.lists[member] is not None and member not in moves.given and member not in moves.given_up:
+            found[name] = roll.subscribers[member].owned
+            continue
+        given = moves.given.get(member, [])
+        if cooperative and held:
+            given = [[flat for flat in part if held.get(flat, member) == member] for part in given]
+        kept: Sequence[int] = claims.flat_numbers(member)
+        lost = moves.given_up.get(member)
+        if lost:
+            kept = [flat for flat in kept if flat not in lost]
+        flats = in_order([kept, *given])
+        found[name] = Share(roll.table, flats if isinstance(flats, range) else array("i", flats))
+    return found

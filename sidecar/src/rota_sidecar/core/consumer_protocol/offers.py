@@ -1,0 +1,152 @@
+"""
+What a member offers under each strategy, and how the leader reads it.
+
+Strategies differ in where claims stand: `sticky` has them in user data, whose bytes are Kafka's; `range` and
+`roundrobin` have none; all others send what they own, and from which generation.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rota_sidecar.core.assignors.model import NO_GENERATION, Subscriber
+from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.subscription import (
+    Subscription,
+    decode_subscription,
+    encode_subscription,
+)
+from rota_sidecar.core.consumer_protocol.user_data import (
+    NO_INCARNATION,
+    UNKNOWN_RATE,
+    MemberData,
+    decode_member_data,
+    decode_sticky_data,
+    encode_member_data,
+    encode_sticky_data,
+)
+from rota_sidecar.core.consumer_protocol.wire import Malformed
+
+STICKY = "sticky"
+WITHOUT_CLAIMS = frozenset({"range", "roundrobin"})
+
+Owned = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a member knows about itself when it joins."""
+
+    topics: Sequence[str]
+    owned: Owned = field(default_factory=dict)
+    generation: int = NO_GENERATION
+    incarnation: int = NO_INCARNATION
+    # Records a second by topic and partition, where it has measured them; also of some that it gave up since.
+    rates: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    rack: str = ""
+
+
+def metadata_for(strategy: str, offer: Offer) -> bytes:
+    """The subscription that goes into JoinGroup beside the strategy's name."""
+    topics = sorted(offer.topics)
+    if strategy == STICKY:
+        claims = encode_sticky_data(_in_order(offer.owned), offer.generation)
+        return encode_subscription(Subscription(topics, claims, rack=offer.rack))
+    if strategy in WITHOUT_CLAIMS:
+        data = encode_member_data(MemberData(offer.generation, offer.incarnation))
+        return encode_subscription(Subscription(topics, data, {}, offer.generation, offer.rack))
+    owned = _in_order(offer.owned)
+    rates, former = _rates(owned, offer.rates), _former(topics, offer)
+    data = encode_member_data(MemberData(offer.generation, offer.incarnation, rates, former))
+    return encode_subscription(Subscription(topics, data, owned, offer.generation, offer.rack))
+
+
+def subscriber_of(
+    strategy: str, metadata: bytes, instance_id: str | None, alike: Alike | None = None
+) -> Subscriber:
+    """
+    The leader's reading of one member. Raises Malformed.
+
+    Who reads many gives them all the same `alike`, a new one at first: what they have in common is read once then.
+    """
+    found = decode_subscription(metadata, alike)
+    if strategy == STICKY:
+        owned, generation = decode_sticky_data(found.user_data, alike)
+        return Subscriber(found.topics, owned, generation, instance_id, found.rack)
+    if strategy in WITHOUT_CLAIMS:
+        return Subscriber(found.topics, instance_id=instance_id, rack=found.rack)
+    data = decode_member_data(found.user_data)
+    generation = found.generation if found.generation >= 0 else data.generation
+    owned, rates = _with_rates(found.owned, data.rates) if data.rates else (found.owned, {})
+    return Subscriber(
+        found.topics,
+        owned,
+        max(generation, NO_GENERATION),
+        instance_id,
+        found.rack,
+        rates,
+        _by_topic(found.topics, data.former),
+    )
+
+
+def known_of(strategy: str, metadata: bytes, alike: Alike | None = None) -> MemberData:
+    """What a member of ours says about the generation that it was in last. Raises Malformed."""
+    if strategy == STICKY:
+        return MemberData()
+    return decode_member_data(decode_subscription(metadata, alike).user_data)
+
+
+def topics_of(metadata: Iterable[bytes]) -> frozenset[str]:
+    """The topics that these members subscribe to; a member that cannot be read subscribes to none."""
+    alike, found = Alike(), dict[int, Sequence[str]]()
+    for each in metadata:
+        try:
+            topics = decode_subscription(each, alike).topics
+        except Malformed:
+            continue
+        # Members that subscribe to the same topics share one list.
+        found[id(topics)] = topics
+    return frozenset(topic for topics in found.values() for topic in topics)
+
+
+def _in_order(owned: Owned) -> Owned:
+    return {topic: array("i", sorted(owned[topic])) for topic in sorted(owned)}
+
+
+def _rates(owned: Owned, rates: Mapping[str, Mapping[int, float]]) -> Sequence[float]:
+    return [
+        rates.get(topic, {}).get(number, UNKNOWN_RATE)
+        for topic, numbers in owned.items()
+        for number in numbers
+    ]
+
+
+def _former(topics: Sequence[str], offer: Offer) -> Sequence[tuple[int, int, float]]:
+    return [
+        (place, number, rate)
+        for place, topic in enumerate(topics)
+        for number, rate in offer.rates.get(topic, {}).items()
+        if number not in offer.owned.get(topic, ())
+    ]
+
+
+def _by_topic(
+    topics: Sequence[str], former: Sequence[tuple[int, int, float]]
+) -> Mapping[str, Mapping[int, float]]:
+    found: dict[str, dict[int, float]] = {}
+    for place, number, rate in former:
+        if place < len(topics):
+            found.setdefault(topics[place], {})[number] = rate
+    return found
+
+
+def _with_rates(owned: Owned, rates: Sequence[float]) -> tuple[Owned, Mapping[str, Sequence[float]]]:
+    """Claims in the order in which their rates were sent, and as many rates for each topic as there are."""
+    in_order = _in_order(owned)
+    by_topic, begin = {}, 0
+    for topic, numbers in in_order.items():
+        if begin >= len(rates):
+            break
+        by_topic[topic] = rates[begin : begin + len(numbers)]
+        begin += len(numbers)
+    return in_order, by_topic

@@ -1,0 +1,77 @@
+"""
+What many members have in common is read once: their topics, and which partitions of which topics come in which order.
+
+Two thousand members that each have one partition of each of five hundred topics differ in a number every dozen bytes.
+Where a blob looks like one that was read before but for its numbers, only those are read.
+"""
+
+import struct
+from array import array
+from collections.abc import Sequence
+
+from rota_sidecar.core.assignors.lists import Layout, Layouts, Lists
+
+# How many shapes are tried before a blob is read topic by topic.
+_SHAPES_MAX = 4
+_TEXTS_MAX = 16
+
+
+class _Shape:
+    """The bytes of a layout: which of them are numbers, and what the others are."""
+
+    def __init__(self, layout: Layout, section: bytes) -> None:
+        self.layout = layout
+        self.size = len(section)
+        fields, fixed = [">4x"], bytearray(b"\xff" * 4)
+        for name, count in zip(layout.names, layout.counts, strict=True):
+            head = 2 + len(name.encode()) + 4
+            fields.append(f"{head}x{count}i")
+            fixed += b"\xff" * head + bytes(4 * count)
+        self._numbers = struct.Struct("".join(fields))
+        self._fixed = int.from_bytes(fixed, "big")
+        self._looks = int.from_bytes(section, "big") & self._fixed
+
+    def read(self, data: bytes, begin: int) -> Lists | None:
+        """The lists, if they look like this."""
+        section = data[begin : begin + self.size]
+        if len(section) < self.size or int.from_bytes(section, "big") & self._fixed != self._looks:
+            return None
+        return Lists(self.layout, array("i", self._numbers.unpack(section)), section)
+
+
+class Alike:
+    """What is known from the members that were read before."""
+
+    def __init__(self) -> None:
+        self._texts: list[tuple[bytes, list[str]]] = []
+        self._layouts = Layouts()
+        self._seen: set[Layout] = set()
+        self._shapes: dict[bytes, list[_Shape]] = {}
+
+    def texts(self, data: bytes, begin: int) -> tuple[bytes, list[str]] | None:
+        """A list of texts that stood in another blob too, and its bytes."""
+        return next((known for known in self._texts if data.startswith(known[0], begin)), None)
+
+    def remember_texts(self, section: bytes, texts: list[str]) -> None:
+        self._texts = [(section, texts), *self._texts[: _TEXTS_MAX - 1]]
+
+    def lists(self, data: bytes, begin: int) -> tuple[int, Lists] | None:
+        """Lists that look like those of another member, and how many bytes they have."""
+        for shape in self._shapes.get(data[begin : begin + 4], ()):
+            found = shape.read(data, begin)
+            if found is not None:
+                return shape.size, found
+        return None
+
+    def remember_lists(self, section: bytes, names: Sequence[str], lists: "Sequence[array[int]]") -> Lists:
+        """What was read topic by topic, as lists."""
+        layout = self._layouts.of(tuple(names), tuple(map(len, lists)))
+        if layout in self._seen and layout.size:
+            shapes = self._shapes.setdefault(section[:4], [])
+            shapes.insert(0, _Shape(layout, section))
+            del shapes[_SHAPES_MAX:]
+        self._seen.add(layout)
+        numbers = array("i")
+        for each in lists:
+            numbers += each
+        return Lists(layout, numbers, section)

@@ -1,0 +1,177 @@
+"""
+What members and leaders add to Kafka's words for each other: incarnations, arrival rates, and `sticky`'s claims.
+
+Ours has at most 256 bytes, and a member's begins as `cooperative-sticky` has it, so that Kafka's own leaders read the
+generation. A leader's says what the plan was made for, so that a member that is handed its assignment again without a
+round knows whether it still holds.
+Bytes that others wrote never fail: what is known of them is taken.
+"""
+
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from rota_sidecar.core.consumer_protocol import wire
+from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.subscription import NO_GENERATION
+
+USER_DATA_BYTES_MAX = 256
+NO_INCARNATION = -1
+UNKNOWN_RATE = -1.0
+
+_MARK = b"rota"
+_VERSION = 1
+_GENERATION = struct.Struct(">i")
+_OURS = struct.Struct(">4sBq")
+_STAYS, _COMES_AGAIN = b"\x00", b"\x01"
+_FINGERPRINT_BYTES = 8
+_NO_FINGERPRINT = bytes(_FINGERPRINT_BYTES)
+# Of a partition that is not owned any more: the place of its topic among those subscribed to, its number, its rate.
+_FORMER = struct.Struct(">HiB")
+_PLACES_MAX = 2**16
+# After a byte that counts them.
+RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size - 1
+
+# A rate is one byte: unknown, none, or a power of 2^(1/8), from one record in two minutes to 25 million a second.
+_UNKNOWN, _NONE, _LOWEST = 0, 1, 2
+_STEPS_IN_AN_OCTAVE = 8
+_OCTAVES_BELOW_ONE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class MemberData:
+    """What a member of ours says beside its subscription."""
+
+    generation: int = NO_GENERATION
+    incarnation: int = NO_INCARNATION
+    # Records a second, of the owned partitions by topic and number; UNKNOWN_RATE where it has not measured yet.
+    rates: Sequence[float] = ()
+    # The same of partitions that it gave up, so that who is given them next is chosen by it: the place of the topic
+    # in the subscription, the number, the rate.
+    former: Sequence[tuple[int, int, float]] = ()
+
+
+def encode_member_data(data: MemberData) -> bytes:
+    """At most 256 bytes: rates for which there is no room are left out, those of former partitions first."""
+    rates = bytes(map(_byte_of, data.rates[:RATES_MAX])).rstrip(bytes((_UNKNOWN,)))
+    room = (RATES_MAX - len(rates)) // _FORMER.size
+    heaviest = sorted((each for each in data.former if each[0] < _PLACES_MAX), key=lambda each: -each[2])
+    former = [_FORMER.pack(place, number, _byte_of(rate)) for place, number, rate in heaviest[:room]]
+    said = bytes((len(rates),)) + rates + b"".join(former) if rates or former else b""
+    return _GENERATION.pack(data.generation) + _OURS.pack(_MARK, _VERSION, data.incarnation) + said
+
+
+def decode_member_data(data: bytes) -> MemberData:
+    """What a member of ours wrote, or what `cooperative-sticky` of another client did."""
+    if len(data) < _GENERATION.size:
+        return MemberData()
+    (generation,) = _GENERATION.unpack_from(data)
+    ours = data[_GENERATION.size :]
+    incarnation = _incarnation_in(ours)
+    said = ours[_OURS.size :]
+    if incarnation == NO_INCARNATION or not said:
+        return MemberData(generation, incarnation)
+    end = 1 + said[0]
+    whole = (len(said) - end) // _FORMER.size * _FORMER.size
+    former = _FORMER.iter_unpack(said[end : end + max(whole, 0)])
+    return MemberData(
+        generation,
+        incarnation,
+        tuple(map(_rate_of, said[1:end])),
+        tuple((place, number, _rate_of(rate)) for place, number, rate in former),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentData:
+    """
+    What a leader of ours adds to an assignment. What other leaders do not say is empty.
+
+    The coordinator keeps it with the assignment, so that a restart of the member cannot lose it.
+    """
+
+    incarnation: int = NO_INCARNATION
+    # The member has to give something up and come again. A member that restarts just then holds nothing that it could
+    # give up, and what it held before would stay with nobody.
+    comes_again: bool = False
+    # Fingerprint of the topics that the member subscribed to when the plan was made.
+    subscribed: bytes = b""
+    # In the leader's own assignment: fingerprint of the group's topics with their numbers of partitions.
+    planned: bytes = b""
+
+
+def encode_assignment_data(data: AssignmentData) -> bytes:
+    """At most 256 bytes."""
+    begin = _OURS.pack(_MARK, _VERSION, data.incarnation)
+    subscribed = data.subscribed or _NO_FINGERPRINT
+    return begin + (_COMES_AGAIN if data.comes_again else _STAYS) + subscribed + data.planned
+
+
+def decode_assignment_data(data: bytes) -> AssignmentData:
+    """Nothing in the words of others. A newer version begins as this one does."""
+    incarnation = _incarnation_in(data)
+    if incarnation == NO_INCARNATION:
+        return AssignmentData()
+    said = data[_OURS.size :]
+    prints = [said[begin : begin + _FINGERPRINT_BYTES] for begin in (1, 1 + _FINGERPRINT_BYTES)]
+    subscribed, planned = (
+        each if len(each) == _FINGERPRINT_BYTES and each != _NO_FINGERPRINT else b"" for each in prints
+    )
+    return AssignmentData(incarnation, said[:1] == _COMES_AGAIN, subscribed, planned)
+
+
+def _incarnation_in(data: bytes) -> int:
+    if len(data) < _OURS.size:
+        return NO_INCARNATION
+    mark, version, incarnation = _OURS.unpack_from(data)
+    return int(incarnation) if mark == _MARK and version >= _VERSION else NO_INCARNATION
+
+
+def fingerprint_of_topics(topics: Iterable[str]) -> bytes:
+    """The same for the same names in any order."""
+    return blake2b("\n".join(sorted(topics)).encode(), digest_size=_FINGERPRINT_BYTES).digest()
+
+
+def fingerprint_of_plan(partitions: Mapping[str, int]) -> bytes:
+    """The same for the same topics with the same numbers of partitions; 0 is a topic that does not exist."""
+    return fingerprint_of_topics(f"{topic} {count}" for topic, count in partitions.items())
+
+
+def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> bytes:
+    """Version 1 of what Kafka's `sticky` sends; nothing from a member that never had an assignment."""
+    if generation == NO_GENERATION and not owned:
+        return b""
+    return wire.partitions(owned) + _GENERATION.pack(generation)
+
+
+def decode_sticky_data(data: bytes, alike: Alike | None = None) -> tuple[Mapping[str, Sequence[int]], int]:
+    """Claims and their generation, of version 1 or 0; nothing is claimed by bytes that are neither."""
+    reader = wire.Reader(data, "user data", alike)
+    try:
+        owned = reader.partitions()
+        generation = reader.int32() if reader.left else NO_GENERATION
+    except wire.Malformed:
+        return {}, NO_GENERATION
+    return (owned, generation) if not reader.left else ({}, NO_GENERATION)
+
+
+def _byte_of(rate: float) -> int:
+    if math.isnan(rate) or rate < 0:
+        return _UNKNOWN
+    if rate == 0:
+        return _NONE
+    steps = 255 - _LOWEST
+    if math.isinf(rate):
+        return _LOWEST + steps
+    step = round((math.log2(rate) + _OCTAVES_BELOW_ONE) * _STEPS_IN_AN_OCTAVE)
+    return _LOWEST + min(max(step, 0), steps)
+
+
+def _rate_of(byte: int) -> float:
+    if byte == _UNKNOWN:
+        return UNKNOWN_RATE
+    if byte == _NONE:
+        return 0.0
+    return float(2 ** ((byte - _LOWEST) / _STEPS_IN_AN_OCTAVE - _OCTAVES_BELOW_ONE))

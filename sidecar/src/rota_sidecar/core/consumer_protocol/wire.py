@@ -1,0 +1,241 @@
+"""
+The elements of Kafka's messages: numbers, texts, and partitions by topic.
+
+`subscription`, `assignment` and `user_data` are written in them. Numbers of partitions go in and out as one array for
+each topic, never one by one: a leader reads a million of them.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+
+from rota_sidecar.core.assignors.lists import Lists
+from rota_sidecar.core.assignors.range import Pieces
+from rota_sidecar.core.assignors.share import Share
+from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+
+TEXT_BYTES_MAX = 32_767
+INT32_MAX = 2**31 - 1
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_ONE = struct.Struct(">ii")
+_NO_TOPICS = _INT32.pack(0)
+_SWAPPED = sys.byteorder == "little"
+
+
+class Malformed(ValueError):
+    """Bytes that are not what they should be; says in a sentence why."""
+
+
+class Reader:
+    """Takes one element after the other from bytes that somebody else wrote."""
+
+    def __init__(self, data: bytes, what: str, alike: Alike | None = None) -> None:
+        self._data = data
+        self._what = what
+        self._alike = alike
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes are still there."""
+        return len(self._data) - self._at
+
+    def malformed(self, why: str) -> Malformed:
+        return Malformed(
+            f"{self._what} of {len(self._data)} bytes is no Kafka consumer protocol: {why} at byte {self._at}"
+        )
+
+    def int16(self) -> int:
+        return int(_INT16.unpack(self._take(2))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self._take(4))[0])
+
+    def text(self) -> str:
+        found = self.nullable_text()
+        if found is None:
+            raise self.malformed("a text is missing")
+        return found
+
+    def nullable_text(self) -> str | None:
+        length = self.int16()
+        if length == -1:
+            return None
+        try:
+            return str(self._take(length), "utf-8")
+        except UnicodeDecodeError:
+            raise self.malformed("a text that is not UTF-8") from None
+
+    def blob(self) -> bytes:
+        """Bytes; what is null is empty."""
+        length = self.int32()
+        return b"" if length == -1 else self._take(length)
+
+    def count(self) -> int:
+        """How many elements follow; each has a byte at least."""
+        found = self.int32()
+        if not 0 <= found <= self.left:
+            raise self.malformed(f"a list of {found} elements, with {self.left} bytes left,")
+        return found
+
+    def texts(self) -> list[str]:
+        known = self._alike.texts(self._data, self._at) if self._alike else None
+        if known is not None:
+            self._at += len(known[0])
+            return known[1]
+        begin = self._at
+        found = [self.text() for _ in range(self.count())]
+        if self._alike:
+            self._alike.remember_texts(self._data[begin : self._at], found)
+        return found
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        """Numbers by topic. What a topic has in several places is put together."""
+        if self._data.startswith(_NO_TOPICS, self._at):
+            self._at += len(_NO_TOPICS)
+            return {}
+        known = self._alike.lists(self._data, self._at) if self._alike else None
+        if known is not None:
+            self._at += known[0]
+            return known[1]
+        begin, found = self._at, self._partitions_one_by_one()
+        section = self._data[begin : self._at]
+        # What came in several places, or without numbers, is not written as it was read.
+        if self._alike and _INT32.unpack_from(section)[0] == len(found) and all(found.values()):
+            return self._alike.remember_lists(section, list(found), list(found.values()))
+        return found
+
+    def _partitions_one_by_one(self) -> "dict[str, array[int]]":
+        found: dict[str, array[int]] = {}
+        for _ in range(self.count()):
+            topic = self.text()
+            numbers = array("i")
+            numbers.frombytes(self._take(4 * self.count()))
+            if _SWAPPED:
+                numbers.byteswap()
+            if topic in found:
+                found[topic].extend(numbers)
+            else:
+                found[topic] = numbers
+        return found
+
+    def _take(self, length: int) -> bytes:
+        begin, end = self._at, self._at + length
+        if length < 0 or end > len(self._data):
+            raise self.malformed(f"{length} bytes are to follow, {self.left} do")
+        self._at = end
+        return self._data[begin:end]
+
+
+def int16(value: int) -> bytes:
+    return _INT16.pack(value)
+
+
+def int32(value: int) -> bytes:
+    return _INT32.pack(value)
+
+
+def text(value: str) -> bytes:
+    encoded = value.encode()
+    if len(encoded) > TEXT_BYTES_MAX:
+        raise Malformed(f"{value[:20]}… has {len(encoded)} bytes, Kafka allows {TEXT_BYTES_MAX}: shorten it")
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def nullable_text(value: str) -> bytes:
+    """A text; what is empty is null."""
+    return text(value) if value else _INT16.pack(-1)
+
+
+def blob(value: bytes) -> bytes:
+    """Bytes; what is empty is null."""
+    return _INT32.pack(len(value)) + value if value else _INT32.pack(-1)
+
+
+def texts(values: Sequence[str]) -> bytes:
+    return _INT32.pack(len(values)) + b"".join(map(text, values))
+
+
+class Heads:
+    """Names as they stand before the partitions of a topic: written once for all members of a round."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, bytes] = {}
+        # By identity; the names are kept, so that no others get theirs.
+        self._by_names: dict[int, tuple[Sequence[str], list[bytes]]] = {}
+        self._singles: list[bytes] = []
+
+    def of(self, name: str) -> bytes:
+        return self._by_name.get(name) or self._by_name.setdefault(name, text(name))
+
+    def all_of(self, names: Sequence[str]) -> list[bytes]:
+        """Of names that are asked for again and again as the same object."""
+        found = self._by_names.get(id(names))
+        if found is None:
+            found = self._by_names[id(names)] = names, list(map(self.of, names))
+        return found[1]
+
+    def singles(self, most: int) -> Sequence[bytes]:
+        """By its number each partition as the only one of its topic."""
+        self._singles += [_ONE.pack(1, number) for number in range(len(self._singles), most + 1)]
+        return self._singles
+
+
+def partitions(by_topic: Mapping[str, Sequence[int]], heads: Heads | None = None) -> bytes:
+    """Numbers by topic; a topic without any is left out. `heads` remembers names that are written often."""
+    heads = Heads() if heads is None else heads
+    match by_topic:
+        case Lists() if by_topic.written:
+            return by_topic.written
+        case Pieces():
+            return _pieces(by_topic, heads)
+        case Share() if (single := by_topic.one_of_each()) is not None:
+            names, numbers = single
+            parts = [_INT32.pack(len(names))] * (2 * len(names) + 1)
+            parts[1::2] = heads.all_of(names)
+            parts[2::2] = map(heads.singles(max(numbers)).__getitem__, numbers)
+            return b"".join(parts)
+        case _:
+            return _one_by_one(by_topic, heads)
+
+
+def _pieces(pieces: Pieces, heads: Heads) -> bytes:
+    parts, count = [b""], 0
+    for names, numbers in pieces.alike():
+        # What a member has of these topics is the same: it stands between their names, and behind the last.
+        body = _body(numbers)
+        parts += [body.join(heads.all_of(names)), body]
+        count += len(names)
+    parts[0] = _INT32.pack(count)
+    return b"".join(parts)
+
+
+def _one_by_one(by_topic: Mapping[str, Sequence[int]], heads: Heads) -> bytes:
+    parts, topic = [b""], ""
+    try:
+        for topic, numbers in by_topic.items():
+            body = _body(numbers)
+            if body:
+                parts.append(heads.of(topic) + body)
+    except (OverflowError, struct.error):
+        raise Malformed(f"{topic} has a partition above {INT32_MAX}, which Kafka cannot name") from None
+    parts[0] = _INT32.pack(len(parts) - 1)
+    return b"".join(parts)
+
+
+def _body(numbers: Sequence[int]) -> bytes:
+    if not len(numbers):
+        return b""
+    if len(numbers) == 1:
+        return _ONE.pack(1, numbers[0])
+    return _INT32.pack(len(numbers)) + _swapped(array("i", numbers))
+
+
+def _swapped(numbers: "array[int]") -> bytes:
+    # It is a copy already: `array` of an array is one.
+    if _SWAPPED:
+        numbers.byteswap()
+    return numbers.tobytes()

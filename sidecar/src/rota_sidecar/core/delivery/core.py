@@ -1,0 +1,350 @@
+"""
+What deliveries are made of, and the steps from which their behaviour is put together.
+
+Used by the modules beside it, each of which knows one side of that behaviour; nobody else gets to see it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
+from rota_sidecar.core.delivery.errors import Error, sentence_of
+from rota_sidecar.core.delivery.partition import Book, LookingUp, Place, Said, Subject, Terms, Wish
+from rota_sidecar.core.ledger.ledger import Ledger
+from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
+
+BACKOFF_MS = 100
+BACKOFF_MAX_MS = 10_000
+
+
+class Traits(NamedTuple):
+    """How an application works. Before the first one came it is taken for a usual one."""
+
+    commits_itself: bool = False
+    reads_itself: bool = False
+    takes_many: bool = True
+
+
+class Told(NamedTuple):
+    """An event that the application has not acknowledged."""
+
+    kind: do.Kind
+    partitions: frozenset[Partition]
+    since_ms: int
+
+
+@dataclass(slots=True)
+class Application:
+    """Who is attached."""
+
+    session: int
+    # Records that it still takes.
+    credit: int = 0
+    unacknowledged: dict[int, Told] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The member is one, or was never told to leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """It was told to leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """It has left."""
+
+    reason: str
+
+
+Membership = Within | Leaving | Away
+
+
+@dataclass(slots=True)
+class Revocation:
+    """Partitions that are to be let go together."""
+
+    partitions: set[Partition]
+    # From then on nobody is waited for but the coordinator; and then not even that one.
+    hurry_ms: int
+    last_ms: int
+
+
+class Sent(NamedTuple):
+    """Of a commit under way: one partition."""
+
+    place: Place
+    book: Book | None
+    offset: Offset
+    wishes: tuple[Wish, ...]
+
+
+class Commit(NamedTuple):
+    """The commit under way. There is one at a time, so that none overtakes another."""
+
+    request: int
+    sent: Mapping[Partition, Sent]
+
+
+@dataclass(slots=True)
+class Draining:
+    """Nothing is handed out any more."""
+
+    deadline_ms: int
+    said: bool = False
+
+
+@dataclass(slots=True)
+class Ask:
+    """A question, and what is known of its answer."""
+
+    waits_for: set[Partition]
+    errors: dict[Partition, Error] = field(default_factory=dict)
+    offsets: dict[Partition, int] = field(default_factory=dict)
+    # With a seek: the records of its partitions in books up to this one are void.
+    ledger: int = 0
+
+
+class Timer(Enum):
+    """What is waited for; all but the first few for one partition."""
+
+    COMMIT = auto()
+    PROGRESS = auto()
+    RATE = auto()
+    DRAIN = auto()
+    # For one revocation.
+    LET_GO = auto()
+    BEGIN = auto()
+    READ = auto()
+    RETRY = auto()
+    LETTERS = auto()
+    COMMIT_AGAIN = auto()
+
+
+TimerKey = tuple[Timer, Partition | int | None]
+
+
+class Core:
+    """Deliveries. `now_ms` is the time of the event that is looked at, `actions` what it has led to so far."""
+
+    def __init__(self, config: DeliveryConfig) -> None:
+        self.config = config
+        self.now_ms = 0
+        self.actions: list[do.Action] = []
+        self.membership: Membership = Within()
+        self.draining: Draining | None = None
+        self.application: Application | None = None
+        self.traits = Traits()
+        self.terms = self._terms()
+        # Of the last assignment.
+        self.tenure: Tenure | None = None
+        self.places: dict[Partition, Place] = {}
+        self.books: dict[int, Place] = {}
+        # What a hung application held when its partitions went.
+        self.retired: dict[int, tuple[Partition, Ledger]] = {}
+        self.revocations: dict[int, Revocation] = {}
+        self.asks: dict[int, Ask] = {}
+        # Dead letters under way, each with its book and offset.
+        self.letters: dict[int, tuple[int, int]] = {}
+        self.under_way: Commit | None = None
+        # To be committed as soon as the one under way is answered, and at the end of the interval.
+        self.due: dict[Partition, None] = {}
+        self.changed: dict[Partition, None] = {}
+        # Who may have something to hand out, in turn; and who wants to do that alone.
+        self.turns: dict[Partition, Place] = {}
+        self.loners: dict[Partition, Place] = {}
+        # Since when records wait, and nobody is there for whom.
+        self.unattended_ms: int | None = None
+        self.in_hand = 0
+        self.lanes = 0
+        self.tokens = 0.0
+        self.tokens_ms = 0
+        # All partitions ever held, and what was known to be committed.
+        self.seen: dict[str, set[Partition]] = {}
+        self.remembered: dict[Partition, int] = {}
+        # Places that something happened to, and has to be done something about.
+        self.touched: dict[Partition, Place] = {}
+        self.timers: dict[TimerKey, int] = {}
+        self._numbers = 0
+        self._problems: dict[str, list[Partition]] = {}
+        self._errors: dict[Said, list[Partition]] = {}
+
+    def number(self) -> int:
+        """One that nothing had before."""
+        self._numbers += 1
+        return self._numbers
+
+    # What things are kept under
+
+    def set_terms(self) -> None:
+        """Settings or the application are others: books under other terms are replaced when nobody works on them."""
+        self.terms = self._terms()
+        self.touch_all()
+
+    def _terms(self) -> Terms:
+        config, traits = self.config, self.traits
+        rules = replace(
+            config.rules,
+            takes_many=config.rules.takes_many and traits.takes_many,
+            has_dead_letters=bool(config.dead_letter_topic),
+        )
+        return Terms(rules, self.commits_by_itself and not traits.reads_itself)
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether verdicts are committed without being asked to."""
+        mode = self.config.commit_mode
+        return mode in (CommitMode.PERIODIC, CommitMode.SYNC) and not self.traits.commits_itself
+
+    def is_committing(self, place: Place) -> bool:
+        """Whether a commit of it waits for its answer."""
+        sent = None if self.under_way is None else self.under_way.sent.get(place.partition)
+        return sent is not None and sent.place is place
+
+    # Places and books
+
+    def touch(self, place: Place) -> None:
+        """Look at it before the step ends."""
+        self.touched[place.partition] = place
+
+    def touch_all(self) -> None:
+        """Look at all of them."""
+        self.touched.update(self.places)
+
+    def add_book(self, place: Place, book: Book) -> None:
+        """Its records stand there from now on."""
+        self.books[book.number] = place
+
+    def drop_book(self, place: Place) -> None:
+        """Nothing that is said of these records matters any more."""
+        book = place.book
+        if book is None:
+            return
+        del self.books[book.number]
+        self.stop_fetching(book)
+        self.in_hand -= book.in_hand
+        self.lanes -= book.lanes
+        self.take_turn_from(place)
+        for timer in (Timer.READ, Timer.RETRY, Timer.LETTERS):
+            self.timers.pop((timer, place.partition), None)
+
+    def stop_fetching(self, book: Book) -> None:
+        """Nobody needs what may come."""
+        if book.fetches_at is not None:
+            book.fetches_at = None
+            self.actions.append(do.StopFetching(book.number))
+
+    def take_turn_from(self, place: Place) -> None:
+        """It hands out nothing."""
+        self.turns.pop(place.partition, None)
+        self.loners.pop(place.partition, None)
+
+    def recount(self, book: Book) -> None:
+        """After whatever changed what is in hand."""
+        in_hand, lanes = book.ledger.in_hand, book.ledger.lanes_busy
+        self.in_hand += in_hand - book.in_hand
+        self.lanes += lanes - book.lanes
+        book.in_hand, book.lanes = in_hand, lanes
+
+    def give_up_look_up(self, place: Place, error: Error = pb.NONE) -> None:
+        """Whoever waited for an end of the log has got it, or something else that is as good, or an error."""
+        if isinstance(place.state, LookingUp):
+            self.answer(place.state.ask, place.partition, error)
+
+    def remove(self, place: Place) -> None:
+        """It is the member's no longer."""
+        partition, book = place.partition, place.book
+        if book is not None and book.in_hand and not isinstance(self.membership, Within):
+            self.retired[book.number] = partition, book.ledger
+        self.drop_book(place)
+        for wish in place.wishes:
+            self.answer(wish.ask, partition, pb.ILLEGAL_GENERATION)
+        self.give_up_look_up(place, pb.ILLEGAL_GENERATION)
+        for which in (self.due, self.changed, self.touched):
+            which.pop(partition, None)
+        for timer in (Timer.BEGIN, Timer.COMMIT_AGAIN):
+            self.timers.pop((timer, partition), None)
+        del self.places[partition]
+
+    # Time
+
+    def retry_at(self, timer: Timer, partition: Partition, attempt: int) -> int:
+        """When to try again, after a longer and longer time."""
+        at_ms = self.now_ms + min(BACKOFF_MS << min(attempt, 16), BACKOFF_MAX_MS)
+        self.timers[timer, partition] = at_ms
+        return at_ms
+
+    def watch_progress(self) -> None:
+        """From now on something may take too long; it does so after the processing timeout at the earliest."""
+        due_ms = self.now_ms + self.config.processing_timeout_ms
+        self.timers.setdefault((Timer.PROGRESS, None), due_ms)
+
+    # Answers
+
+    def answer(
+        self, request: int | None, partition: Partition, error: Error = pb.NONE, offset: int | None = None
+    ) -> None:
+        """For this partition it is known how it went; None = nobody asked."""
+        if request is None or (ask := self.asks.get(request)) is None:
+            return
+        ask.waits_for.discard(partition)
+        ask.errors[partition] = error
+        if offset is not None:
+            ask.offsets[partition] = offset
+        self.answer_if_known(request)
+
+    def answer_if_known(self, request: int) -> None:
+        """Answer once, when it is known of all partitions."""
+        ask = self.asks[request]
+        if not ask.waits_for:
+            del self.asks[request]
+            said = sentence_of(ask.errors)
+            self.actions.append(
+                do.Answer(request, pb.NONE, ask.errors, ask.offsets, sentence=said, ledger=ask.ledger)
+            )
+
+    # Saying what is wrong
+
+    def complain(
+        self, place: Place, subject: Subject, sentence: str, kind: do.ErrorKind | None = None
+    ) -> None:
+        """Say it, unless that was the last thing said; with a kind the application is told as well."""
+        said = Said(sentence, kind)
+        if place.said.get(subject) == said:
+            return
+        place.said[subject] = said
+        self._problems.setdefault(sentence, []).append(place.partition)
+        if place.acknowledged:
+            self._tell_error(place, said)
+
+    def tell_errors(self, place: Place) -> None:
+        """Tell the application, which has just acknowledged the partition, of all errors that it still has."""
+        for said in place.said.values():
+            self._tell_error(place, said)
+
+    def _tell_error(self, place: Place, said: Said) -> None:
+        if said.kind is not None:
+            self._errors.setdefault(said, []).append(place.partition)
+
+    def complain_of_all(self, sentence: str) -> None:
+        """Say what is wrong with everything."""
+        self._problems[sentence] = sorted(self.places)
+
+    def say_problems(self) -> None:
+        """One sentence for all partitions that it is true of."""
+        for (message, kind), partitions in self._errors.items():
+            assert kind is not None
+            self.actions.append(do.PartitionError(self.number(), kind, partitions, message))
+        self._errors.clear()
+        for sentence, partitions in self._problems.items():
+            self.actions.append(do.Problem(sentence, partitions))
+        self._problems.clear()

@@ -1,0 +1,251 @@
+"""
+Deliveries: what happens next between a member, its partitions' records and the application.
+
+Called by the sidecar's shell, which feeds events, performs the actions in order, and sends a Tick when the alarm says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from rota_sidecar.core.delivery import (
+    attaching,
+    commits,
+    dead_letters,
+    dispatch,
+    draining,
+    initial_position,
+    progress,
+    reading,
+    requests,
+    revocation,
+    verdicts,
+    views,
+)
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.actions import Action
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.core.delivery.core import Core, Timer
+from rota_sidecar.core.delivery.partition import (
+    Book,
+    Finding,
+    LettingGo,
+    LookingUp,
+    Place,
+    Running,
+    Stopped,
+    Subject,
+)
+from rota_sidecar.core.delivery.views import PartitionView
+from rota_sidecar.core.member.partitions import Partition, Tenure
+
+
+class Delivery:
+    """All partitions that one application has."""
+
+    def __init__(self, config: DeliveryConfig) -> None:
+        self._core = Core(config)
+
+    @property
+    def config(self) -> DeliveryConfig:
+        """As it is now."""
+        return self._core.config
+
+    @property
+    def alarm(self) -> int | None:
+        """When it wants a Tick; in the past: now. Ask after every step."""
+        return min(self._core.timers.values(), default=None)
+
+    @property
+    def held(self) -> Mapping[Partition, Tenure]:
+        """What is assigned; what is on its way to others is among it until it is gone."""
+        return {partition: place.tenure for partition, place in self._core.places.items()}
+
+    @property
+    def paused(self) -> frozenset[Partition]:
+        """What was paused by the application."""
+        return views.paused(self._core)
+
+    @property
+    def positions(self) -> Mapping[Partition, int]:
+        """The next offset that each partition hands out, where that is known."""
+        return views.positions(self._core)
+
+    @property
+    def in_hand(self) -> int:
+        """How many records the application has."""
+        return self._core.in_hand
+
+    @property
+    def readiness(self) -> str:
+        """Why it is out of the group: one sentence; empty while it is not."""
+        return progress.readiness(self._core)
+
+    @property
+    def partitions(self) -> Mapping[Partition, PartitionView]:
+        """Everything that there is to see."""
+        return views.partitions(self._core)
+
+    def step(self, event: on.Event, now_ms: int) -> Sequence[Action]:
+        """What is to be done about the event. `now_ms` never falls."""
+        core = self._core
+        core.now_ms, core.actions = now_ms, []
+        _handle(core, event)
+        _go_on(core)
+        return core.actions
+
+
+def _handle(core: Core, event: on.Event) -> None:
+    match event:
+        case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.Stood():
+            _hear_member(core, event)
+        case on.Committed() | on.Found() | on.LookedUp() | on.Read() | on.ReadFailed() | on.LetterWritten():
+            _resume(core, event)
+        case on.Attached() | on.Detached() | on.Acknowledged() | on.Credit() | on.Judged() | on.Reported():
+            _hear_application(core, event)
+        case on.CommitAsked() | on.SeekAsked() | on.PauseAsked() | on.ResumeAsked():
+            requests.heed(core, event)
+        case on.Configure() | on.Drain() | on.Undrain() | on.ResetOffsets():
+            _obey(core, event)
+        case on.Tick():
+            _tick(core)
+        case _:
+            assert_never(event)
+
+
+def _hear_member(core: Core, event: on.FromMember) -> None:
+    match event:
+        case on.Assigned():
+            commits.member_is_in(core)
+            initial_position.assigned(core, event)
+            attaching.tell_assigned(core, event.tenure)
+        case on.Revoke():
+            commits.member_is_in(core)
+            revocation.revoke(core, event)
+        case on.Revoked():
+            revocation.revoked(core, event)
+        case on.Lost():
+            revocation.lost(core, event)
+        case on.Stood():
+            progress.stood(core)
+        case _:
+            assert_never(event)
+
+
+def _resume(core: Core, event: on.Outcome) -> None:
+    match event:
+        case on.Committed():
+            commits.committed(core, event)
+        case on.Found():
+            initial_position.found(core, event)
+        case on.LookedUp():
+            initial_position.looked_up(core, event)
+        case on.Read():
+            reading.read(core, event)
+        case on.ReadFailed():
+            reading.failed(core, event)
+        case on.LetterWritten():
+            dead_letters.written(core, event)
+        case _:
+            assert_never(event)
+
+
+def _hear_application(core: Core, event: on.FromApplication) -> None:
+    match event:
+        case on.Attached():
+            attaching.attached(core, event)
+        case on.Detached():
+            attaching.detached(core, event)
+        case on.Acknowledged():
+            attaching.acknowledged(core, event)
+        case on.Credit():
+            dispatch.credit(core, event.records)
+        case on.Judged():
+            verdicts.judged(core, event)
+        case on.Reported():
+            verdicts.reported(core, event)
+        case _:
+            assert_never(event)
+
+
+def _obey(core: Core, order: on.Order) -> None:
+    match order:
+        case on.Configure():
+            core.config = order.config
+            core.set_terms()
+            initial_position.begin_anew(core)
+            progress.check(core)
+        case on.Drain():
+            draining.drain(core, order)
+        case on.Undrain():
+            draining.undrain(core)
+        case on.ResetOffsets():
+            requests.reset(core, order)
+        case _:
+            assert_never(order)
+
+
+def _tick(core: Core) -> None:
+    for key in [key for key, at_ms in core.timers.items() if at_ms <= core.now_ms]:
+        del core.timers[key]
+        match key:
+            case (Timer.COMMIT, _):
+                commits.interval_over(core)
+            case (Timer.PROGRESS, _):
+                progress.check(core)
+            case (Timer.LET_GO, int(number)):
+                revocation.time_passes(core, number)
+            case (_, Partition() as partition) if partition in core.places:
+                core.touch(core.places[partition])
+            case _:
+                # What is done at the end of every step.
+                continue
+
+
+def _go_on(core: Core) -> None:
+    """Do what the event has made possible, until nothing is left to be done."""
+    while True:
+        places, core.touched = list(core.touched.values()), {}
+        for place in places:
+            _look_at(core, place)
+        initial_position.ask(core, places)
+        commits.send(core)
+        dispatch.hand_out(core)
+        if not core.touched:
+            break
+    revocation.give_up(core)
+    draining.say_when_done(core)
+    progress.note_unattended(core)
+    progress.come_back(core)
+    core.say_problems()
+
+
+def _look_at(core: Core, place: Place) -> None:
+    """Something happened to it."""
+    match place.state:
+        case Running(book):
+            _go_on_with(core, place, book)
+        case LettingGo(book=Book() as book) | Stopped(book=Book() as book):
+            dead_letters.write(core, place, book)
+        case LettingGo() | Stopped() | Finding() | LookingUp():
+            pass
+    commits.consider(core, place)
+
+
+def _go_on_with(core: Core, place: Place, book: Book) -> None:
+    dead_letters.write(core, place, book)
+    if book.is_replaceable and book.terms != core.terms:
+        initial_position.renew(core, place, book)
+    elif book.is_idle and book.expired and not book.ledger.waiting:
+        initial_position.expire(core, place, book)
+    else:
+        reading.give_up_poison(core, place, book)
+        reading.fetch_if_room(core, place, book)
+        dispatch.queue(core, place, book)
+        _say_if_stopped(core, place, book)
+
+
+def _say_if_stopped(core: Core, place: Place, book: Book) -> None:
+    if book.ledger.stopped:
+        core.complain(place, Subject.RECORD, book.ledger.stopped)
+    else:
+        place.said.pop(Subject.RECORD, None)

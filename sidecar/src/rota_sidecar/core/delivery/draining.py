@@ -1,0 +1,42 @@
+"""Before the pod goes: nothing more is handed out, what has verdicts is committed, and it is said when that is done."""
+
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import commits
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.delivery.core import Core, Draining, Timer
+
+
+def drain(core: Core, event: on.Drain) -> None:
+    """Begin; or say once more when it is done, with another deadline."""
+    core.draining = Draining(event.deadline_ms)
+    core.timers[Timer.DRAIN, None] = event.deadline_ms
+    core.touch_all()
+
+
+def undrain(core: Core) -> None:
+    """Go on as before; a drain under way is answered with what is in hand."""
+    if core.draining is not None and not core.draining.said:
+        core.actions.append(do.Drained(core.in_hand))
+    core.draining = None
+    core.timers.pop((Timer.DRAIN, None), None)
+    core.touch_all()
+
+
+def say_when_done(core: Core) -> None:
+    """Once for each time that it was told: when nothing is in hand or to be committed, or when time is up."""
+    draining = core.draining
+    if draining is None or draining.said:
+        return
+    if core.now_ms >= draining.deadline_ms or _is_done(core):
+        draining.said = True
+        core.timers.pop((Timer.DRAIN, None), None)
+        core.actions.append(do.Drained(core.in_hand))
+
+
+def _is_done(core: Core) -> bool:
+    if core.in_hand:
+        return False
+    return all(
+        (place.book is None or place.book.is_replaceable) and commits.has_settled(core, place)
+        for place in core.places.values()
+    )

@@ -1,0 +1,201 @@
+"""One partition in one tenure: what is being done about it, and the book in which its records stand."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from rota_sidecar.core.delivery.actions import ErrorKind
+from rota_sidecar.core.delivery.events import AskedOffset, Bounds, Unreadable
+from rota_sidecar.core.ledger.commit_points import Point
+from rota_sidecar.core.ledger.ledger import Ledger
+from rota_sidecar.core.ledger.rules import Rules
+from rota_sidecar.core.member.partitions import Partition, Tenure
+
+
+class Terms(NamedTuple):
+    """What a book is kept under; under other terms there is another book."""
+
+    rules: Rules
+    # Whether commits carry marks: not where somebody else commits, and not where somebody else reads.
+    marks: bool
+
+
+class Book:
+    """A ledger, and what is under way around it."""
+
+    def __init__(self, number: int, ledger: Ledger, terms: Terms, *, begins: bool) -> None:
+        self.number = number
+        self.ledger = ledger
+        self.terms = terms
+        # Nobody knows yet that the partition begins here: that is committed at once.
+        self.begins = begins
+        # Why nothing can be read on from where it stands: a sentence, or nothing.
+        self.expired = ""
+        # Why what lies at the position cannot be read by any reader: a sentence, or nothing.
+        self.unreadable = ""
+        # The same as it lies there, to become a dead letter when all before it is done.
+        self.poison: Unreadable | None = None
+        # The fetch under way, by its offset.
+        self.fetches_at: int | None = None
+        self.fetch_attempts = 0
+        self.fetch_retry_ms = 0
+        self.dead_letter_topic = ""
+        # Being written; and whether others could not be, and go again.
+        self.letters: set[int] = set()
+        self.letters_wait = False
+        self.letter_attempts = 0
+        self.letter_retry_ms = 0
+        # As they were counted last.
+        self.in_hand = 0
+        self.lanes = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of it is waited for."""
+        return not self.in_hand and not self.letters and not self.letters_wait
+
+    @property
+    def is_replaceable(self) -> bool:
+        """
+        No record of it is in flight, and no dead letter is being written.
+
+        A dead letter that could not be written is not waited for: its record is not committed, and the next owner, or
+        the next book, writes it.
+        """
+        return not self.in_hand and not self.letters
+
+
+class Edge(Enum):
+    """The ends of a partition's log."""
+
+    START = auto()
+    END = auto()
+
+
+@dataclass(slots=True)
+class Finding:
+    """What is committed is being looked up; or will be."""
+
+    request: int | None = None
+    attempt: int = 0
+    retry_ms: int = 0
+
+
+@dataclass(slots=True)
+class LookingUp:
+    """An end of the log is being looked up, to begin there; or will be."""
+
+    edge: Edge
+    # Whose wish that is; else it is committed at once.
+    ask: int | None = None
+    request: int | None = None
+    attempt: int = 0
+    retry_ms: int = 0
+
+
+@dataclass(slots=True)
+class Running:
+    """It is read, handed out and committed."""
+
+    book: Book
+
+
+@dataclass(slots=True)
+class Stopped:
+    """Nobody knows where to begin, or to read on; what is done before that is committed."""
+
+    sentence: str
+    book: Book | None = None
+
+
+@dataclass(slots=True)
+class LettingGo:
+    """It was revoked: nothing is handed out any more, what is in hand is finished, and committed."""
+
+    book: Book | None
+    # What the application was told, until it has acknowledged that.
+    event_id: int | None = None
+    # Time is up: what is in hand is not waited for.
+    hurried: bool = False
+    # The last commit was refused, and will be again.
+    refused: bool = False
+    # The member was told; nothing is committed any more.
+    given_up: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Nobody in front of the coordinator is waited for."""
+        return self.hurried or (self.event_id is None and (self.book is None or self.book.is_replaceable))
+
+
+State = Finding | LookingUp | Running | Stopped | LettingGo
+
+
+class Subject(Enum):
+    """What can be wrong with a partition: of each, something is said once as long as it lasts."""
+
+    BEGINNING = auto()
+    READING = auto()
+    RECORD = auto()
+    LETTERS = auto()
+    COMMITTING = auto()
+
+
+class Said(NamedTuple):
+    """What is wrong with a partition, as long as it lasts; `kind` where the application is told as well."""
+
+    sentence: str
+    kind: ErrorKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A commit that somebody asked for; None = as far as verdicts go."""
+
+    ask: int
+    offset: AskedOffset | None
+    # Read on from there, once it is committed.
+    seeks: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A partition that the member has."""
+
+    partition: Partition
+    tenure: Tenure
+    by_hand: bool
+    # It is not known from before, though its topic is.
+    appeared_later: bool
+    state: State = field(default_factory=Finding)
+    # The event in which the application was told of it.
+    told: int | None = None
+    acknowledged: bool = False
+    paused: bool = False
+    # What is committed, exactly; None = nothing is, or nobody knows what.
+    durable: Point | None = None
+    # The same for people to see: what was known last.
+    committed: int | None = None
+    bounds: Bounds | None = None
+    # What an application said that reads by itself: the first record that is not done, and when that one was written.
+    reported: int | None = None
+    reported_ms: int | None = None
+    wishes: deque[Wish] = field(default_factory=deque)
+    commit_attempts: int = 0
+    commit_retry_ms: int = 0
+    said: dict[Subject, Said] = field(default_factory=dict)
+
+    @property
+    def book(self) -> Book | None:
+        """Where its records stand, once it is known where they begin."""
+        match self.state:
+            case Running(book) | Stopped(book=book) | LettingGo(book):
+                return book
+            case Finding() | LookingUp():
+                return None
+
+    @property
+    def running(self) -> Book | None:
+        """The same, while there may be more of it."""
+        return self.state.book if isinstance(self.state, Running) else None

@@ -1,0 +1,47 @@
+"""
+What is done beyond the offset of a commit, as text in its metadata.
+
+Where records are worked through side by side some are done before those that lie in front of them. Whoever takes the
+partition over after a clean stop must not hand them out again, and has nothing but the commit to learn that from.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+
+from rota_sidecar.core.ledger.runs import Run, Runs
+
+# Three bytes are four letters, so that none is left over.
+_GROUP_BITS = 24
+_GROUPS_MAX = 1_000
+# So many offsets from the first one on; of what lies further nothing is said. Coordinators take 4,096 characters.
+SPAN_MAX = _GROUP_BITS * _GROUPS_MAX
+
+# The first offset, and a bit for it and each one behind it.
+PATTERN = rf"[0-9]{{1,19}}:(?:[A-Za-z0-9_-]{{4}}){{1,{_GROUPS_MAX}}}"
+
+
+def write(runs: Sequence[Run]) -> str:
+    """These offsets, in order; nothing for none."""
+    if not runs:
+        return ""
+    base, bits = runs[0].first, 0
+    for run in runs:
+        first, end = run.first - base, min(run.end - base, SPAN_MAX)
+        if first >= SPAN_MAX:
+            break
+        bits |= ((1 << (end - first)) - 1) << first
+    groups = -(-bits.bit_length() // _GROUP_BITS)
+    letters = urlsafe_b64encode(bits.to_bytes(groups * _GROUP_BITS // 8, "little"))
+    return f"{base}:{letters.decode()}"
+
+
+def read(text: str) -> Runs:
+    """What was written."""
+    runs = Runs()
+    if text:
+        base, _, letters = text.partition(":")
+        bits = int.from_bytes(urlsafe_b64decode(letters), "little")
+        for found in re.finditer("1+", f"{bits:b}"[::-1]):
+            runs.add(int(base) + found.start(), int(base) + found.end())
+    return runs

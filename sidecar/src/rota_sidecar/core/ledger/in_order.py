@@ -1,0 +1,130 @@
+"""Records one after the other. Many may be in hand; then the application works through them from the first one on."""
+
+from collections.abc import Collection
+
+from typing_extensions import override
+
+from rota_sidecar.core.ledger.order import Order
+from rota_sidecar.core.ledger.record_buffer import Shelf
+from rota_sidecar.core.ledger.runs import Run, Runs
+
+
+class InOrder(Order):
+    """What goes out lies behind all that is in hand, always. What it costs depends on runs, not on records."""
+
+    def __init__(self, shelf: Shelf, *, takes_many: bool) -> None:
+        self._shelf = shelf
+        self._takes_many = takes_many
+        self._hands = Runs()
+        # To be handed out again.
+        self._back = Runs()
+        self._fresh = 0
+        # Since when the application is at the first in hand: it got it then, or was done with the one before.
+        self._since_ms = 0
+
+    @property
+    @override
+    def in_hand(self) -> int:
+        return self._hands.count
+
+    @property
+    @override
+    def lanes_busy(self) -> int:
+        return 1 if self._hands else 0
+
+    @property
+    @override
+    def held_since_ms(self) -> int | None:
+        return self._since_ms if self._hands else None
+
+    @property
+    @override
+    def fresh(self) -> int:
+        return self._fresh
+
+    @override
+    def is_fresh(self, place: int) -> bool:
+        return place >= self._fresh
+
+    @override
+    def is_ready(self, before: int, lanes_max: int) -> bool:
+        if self._hands and not self._takes_many:
+            return False
+        return lanes_max + self.lanes_busy > 0 and self._next() < before
+
+    def _next(self) -> int:
+        return self._back.first if self._back else self._fresh
+
+    @override
+    def pick(self, before: int, records_max: int, lanes_max: int, now_ms: int) -> list[Run]:
+        if not self.is_ready(before, lanes_max):
+            return []
+        left = records_max if self._takes_many else min(records_max, 1)
+        picked = self._back.lowest(left, before)
+        left -= sum(run.end - run.first for run in picked)
+        end = min(before, self._fresh + left)
+        if end > self._fresh:
+            picked.append(Run(self._fresh, end))
+            self._shelf.hand_out(self._fresh, end)
+            self._fresh = end
+        for run in picked:
+            self._hand(run, now_ms)
+        return picked
+
+    def _hand(self, run: Run, now_ms: int) -> None:
+        if not self._hands:
+            self._since_ms = now_ms
+        self._hands.add(run.first, run.end)
+
+    @override
+    def loner(self, loners: Collection[int], before: int) -> int | None:
+        return (
+            self._back.first
+            if self._back and self._back.first < before and self._back.first in loners
+            else None
+        )
+
+    @override
+    def pick_loner(self, place: int, now_ms: int) -> None:
+        self._back.remove(place, place + 1)
+        self._hand(Run(place, place + 1), now_ms)
+
+    @override
+    def missing(self, first: int, end: int) -> int:
+        return self._hands.missing(first, end)
+
+    @override
+    def leave(self, first: int, end: int, now_ms: int) -> None:
+        if first <= self._hands.first:
+            self._since_ms = now_ms
+        self._hands.remove(first, end)
+
+    @override
+    def call_back(self, place: int) -> None:
+        for run in self._hands.remove(place, self._fresh):
+            self._back.add(run.first, run.end)
+
+    @override
+    def again(self, place: int) -> None:
+        self._back.add(place, place + 1)
+
+    @override
+    def finish(self, first: int, end: int) -> None:
+        return
+
+    @override
+    def pass_over(self, place: int, now_ms: int) -> None:
+        if self._hands.remove(0, place):
+            self._since_ms = now_ms
+        self._back.remove(0, place)
+        if place > self._fresh:
+            self._shelf.hand_out(self._fresh, place)
+            self._fresh = place
+
+    @override
+    def suspects(self) -> list[int]:
+        return [self._hands.first] if self._hands else []
+
+    @override
+    def return_all(self) -> None:
+        self.call_back(0)

@@ -1,0 +1,187 @@
+"""Records side by side: each in its own lane, or those of a key in one, one after the other."""
+
+from collections import deque
+from collections.abc import Collection
+
+from typing_extensions import override
+
+from rota_sidecar.core.ledger.order import Order
+from rota_sidecar.core.ledger.record_buffer import Shelf
+from rota_sidecar.core.ledger.runs import Run, Runs
+
+
+class Lanes(Order):
+    """A record without a key has a lane of its own; `keyed` False: every record."""
+
+    def __init__(self, shelf: Shelf, *, keyed: bool) -> None:
+        self._shelf = shelf
+        self._keyed = keyed
+        # Since when.
+        self._hands: dict[int, int] = {}
+        # The same, the longest first; those that are no longer so are passed over.
+        self._times: deque[tuple[int, int]] = deque()
+        # May go out: once more, or because the one before them in their lane is done.
+        self._ready = Runs()
+        # For each key the records that were come upon and are not done. Only the first one may go out.
+        self._lanes: dict[bytes, deque[int]] = {}
+        # Those of them that were never handed out.
+        self._parked = Runs()
+        # The next one that is come upon.
+        self._ahead = 0
+
+    @property
+    @override
+    def in_hand(self) -> int:
+        return len(self._hands)
+
+    @property
+    @override
+    def lanes_busy(self) -> int:
+        return len(self._hands)
+
+    @property
+    @override
+    def held_since_ms(self) -> int | None:
+        self._forget_times()
+        return self._times[0][0] if self._times else None
+
+    def _forget_times(self) -> None:
+        while self._times and self._hands.get(self._times[0][1]) != self._times[0][0]:
+            self._times.popleft()
+
+    @property
+    @override
+    def fresh(self) -> int:
+        return self._parked.first if self._parked else self._ahead
+
+    @override
+    def is_fresh(self, place: int) -> bool:
+        return place >= self._ahead or self._parked.covers(place, place + 1)
+
+    @override
+    def is_ready(self, before: int, lanes_max: int) -> bool:
+        return lanes_max > 0 and (self._ahead < before or (bool(self._ready) and self._ready.first < before))
+
+    @override
+    def pick(self, before: int, records_max: int, lanes_max: int, now_ms: int) -> list[Run]:
+        left = min(records_max, lanes_max)
+        picked = self._ready.lowest(left, before)
+        for run in picked:
+            if self._parked:
+                for fresh in self._parked.remove(run.first, run.end):
+                    self._shelf.hand_out(fresh.first, fresh.end)
+            left -= run.end - run.first
+        if left > 0 and self._ahead < before:
+            found = (
+                self._come_upon(before, left)
+                if self._keyed
+                else [Run(self._ahead, min(before, self._ahead + left))]
+            )
+            for run in found:
+                self._shelf.hand_out(run.first, run.end)
+                self._ahead = max(self._ahead, run.end)
+            picked += found
+        for first, end in picked:
+            for place in range(first, end):
+                self._hands[place] = now_ms
+                self._times.append((now_ms, place))
+        return picked
+
+    def _come_upon(self, before: int, left: int) -> list[Run]:
+        """Look at records that were never looked at, until so many of them may go."""
+        found: list[Run] = []
+        for place, key in self._shelf.keys(self._ahead, before):
+            self._ahead = place + 1
+            if not self._is_free(place, key):
+                self._parked.add(place, place + 1)
+                continue
+            if found and found[-1].end == place:
+                found[-1] = Run(found[-1].first, place + 1)
+            else:
+                found.append(Run(place, place + 1))
+            left -= 1
+            if not left:
+                break
+        return found
+
+    def _is_free(self, place: int, key: bytes | None) -> bool:
+        if key is None:
+            return True
+        lane = self._lanes.get(key)
+        if lane is None:
+            self._lanes[key] = deque((place,))
+            return True
+        lane.append(place)
+        return False
+
+    @override
+    def loner(self, loners: Collection[int], before: int) -> int | None:
+        return min(
+            (each for each in loners if each < before and self._ready.covers(each, each + 1)), default=None
+        )
+
+    @override
+    def pick_loner(self, place: int, now_ms: int) -> None:
+        self._ready.remove(place, place + 1)
+        self._hands[place] = now_ms
+        self._times.append((now_ms, place))
+
+    @override
+    def missing(self, first: int, end: int) -> int:
+        return next((place for place in range(first, end) if place not in self._hands), end)
+
+    @override
+    def leave(self, first: int, end: int, now_ms: int) -> None:
+        for place in range(first, end):
+            del self._hands[place]
+        self._forget_times()
+
+    @override
+    def call_back(self, place: int) -> None:
+        return
+
+    @override
+    def again(self, place: int) -> None:
+        self._ready.add(place, place + 1)
+
+    @override
+    def finish(self, first: int, end: int) -> None:
+        if not self._keyed:
+            return
+        for place, key in self._shelf.keys(first, end):
+            if key is not None:
+                self._advance(key, place + 1)
+
+    def _advance(self, key: bytes, before: int) -> None:
+        """What lies before that place in the lane is done."""
+        lane = self._lanes[key]
+        while lane and lane[0] < before:
+            lane.popleft()
+        if lane:
+            self._ready.add(lane[0], lane[0] + 1)
+        else:
+            del self._lanes[key]
+
+    @override
+    def pass_over(self, place: int, now_ms: int) -> None:
+        for each in [each for each in self._hands if each < place]:
+            del self._hands[each]
+        self._ready.remove(0, place)
+        for run in self._parked.remove(0, place):
+            self._shelf.hand_out(run.first, run.end)
+        if place > self._ahead:
+            self._shelf.hand_out(self._ahead, place)
+            self._ahead = place
+        for key in [key for key, lane in self._lanes.items() if lane[0] < place]:
+            self._advance(key, place)
+
+    @override
+    def suspects(self) -> list[int]:
+        return sorted(self._hands)
+
+    @override
+    def return_all(self) -> None:
+        for place in self._hands:
+            self._ready.add(place, place + 1)
+        self._hands.clear()
+        self._times.clear()

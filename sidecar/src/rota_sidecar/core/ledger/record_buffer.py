@@ -1,0 +1,200 @@
+"""
+What was read and is not done. Records have *places* here, 0, 1, 2 … in the order in which they were read.
+
+Offsets have gaps (markers, compacted records), places have none: for the rest of the ledger two records that follow each
+other are neighbours.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rota_sidecar.core.ledger.batches import Batch, Piece
+from rota_sidecar.core.ledger.runs import Run, Runs
+
+# Entries that are done are cut off in one go, when there are this many of them and most are done.
+_DONE_KEPT = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    place: int
+    end: int
+    # Of the first record here: a batch that begins before the position counts from there on.
+    offset: int
+    size: int
+    # None when all of it is done: one slow record must not keep everything behind it in memory.
+    batch: Batch | None
+    undone: int
+    # Never handed out so far.
+    fresh: int
+
+    @property
+    def fresh_bytes(self) -> int:
+        return self.size * self.fresh // (self.end - self.place)
+
+    def overlap(self, first: int, end: int) -> int:
+        """How many of these lie here."""
+        return min(end, self.end) - max(first, self.place)
+
+    def piece(self, first: int, end: int) -> Piece:
+        """The records at these places, as far as they lie here. They are not done."""
+        assert self.batch is not None
+        ahead = self.offset - self.place
+        return Piece(self.batch, max(first, self.place) + ahead, min(end, self.end) + ahead)
+
+
+class Shelf:
+    """In the order of offsets; nothing that is done lies at its front."""
+
+    def __init__(self, start: int, done_before: Runs) -> None:
+        """Of what is read from `start` on these offsets were done before, and have no place."""
+        self._done_before = done_before
+        # Where to read on.
+        self.position = start
+        self.buffered_bytes = 0
+        # The place of the first record that is not done; equal to `end` when there is none.
+        self.low = 0
+        # The place of the next one that is read.
+        self.end = 0
+        # Records before it are done, and how many there were is forgotten.
+        self.floor = start
+        self._done = Runs()
+        self._entries: list[_Entry] = []
+        # What is searched, beside the entries. Those before `_head` are done.
+        self._places: list[int] = []
+        self._offsets: list[int] = []
+        self._head = 0
+
+    @property
+    def undone(self) -> int:
+        """How many records are here and not done."""
+        return self.end - self.low - self._done.count
+
+    def add(self, batches: Sequence[Batch], next_offset: int) -> None:
+        """These come next, as far as they do not lie before the position."""
+        for batch in batches:
+            for run in self._done_before.gaps(max(batch.first, self.position), batch.end):
+                self._add(batch, run)
+            self.position = max(self.position, batch.end)
+        self.position = max(self.position, next_offset)
+
+    def _add(self, batch: Batch, run: Run) -> None:
+        count = run.end - run.first
+        size = batch.size * count // batch.count
+        self._entries.append(_Entry(self.end, self.end + count, run.first, size, batch, count, count))
+        self._places.append(self.end)
+        self._offsets.append(run.first)
+        self.end += count
+        self.buffered_bytes += size
+
+    def not_done_before(self, first: int, end: int) -> int:
+        """The lowest of these offsets that no earlier tenure has done, or `end`."""
+        gaps = self._done_before.gaps(max(first, self.position), end)
+        return gaps[0].first if gaps else end
+
+    def offset(self, place: int) -> int:
+        """Of the record at the place; of the next one that is read, as far as that is known."""
+        if place >= self.end:
+            return self.position
+        entry = self._entries[self._index(place)]
+        return entry.offset + place - entry.place
+
+    def place(self, offset: int) -> int:
+        """Of the record with this offset, or else of the next one."""
+        at = bisect_right(self._offsets, offset, lo=self._head) - 1
+        if at < self._head:
+            return self._places[self._head] if self._head < len(self._places) else self.end
+        entry = self._entries[at]
+        return min(entry.place + offset - entry.offset, entry.end)
+
+    def pieces(self, first: int, end: int) -> list[Piece]:
+        """Of the records at these places, none of which is done."""
+        return [entry.piece(first, end) for entry in self._between(first, end)]
+
+    def batch(self, place: int) -> Batch:
+        """In which this record lies, which is not done."""
+        found = self._entries[self._index(place)].batch
+        assert found is not None
+        return found
+
+    def keys(self, first: int, end: int) -> Iterator[tuple[int, bytes | None]]:
+        """Of the records at these places, none of which is done; those that nobody asks for cost nothing."""
+        at = self._index(first)
+        while first < end:
+            entry = self._entries[at]
+            assert entry.batch is not None
+            assert entry.batch.keys is not None
+            ahead = entry.offset - entry.batch.first - entry.place
+            for place in range(first, min(end, entry.end)):
+                yield place, entry.batch.keys[place + ahead]
+            first = entry.end
+            at += 1
+
+    def is_done(self, place: int) -> bool:
+        """Whether this record is."""
+        return place < self.low or self._done.covers(place, place + 1)
+
+    def done_beyond(self) -> list[Run]:
+        """The offsets that are done behind the first one that is not, now or before."""
+        found = Runs()
+        for before in self._done_before:
+            found.add(*before)
+        found.remove(0, self.offset(self.low))
+        for run in self._done:
+            for entry in self._between(run.first, run.end):
+                ahead = entry.offset - entry.place
+                found.add(max(run.first, entry.place) + ahead, min(run.end, entry.end) + ahead)
+        return list(found)
+
+    def hand_out(self, first: int, end: int) -> None:
+        """These are not ahead of the application any more."""
+        for entry in self._between(first, end):
+            self.buffered_bytes -= entry.fresh_bytes
+            entry.fresh -= entry.overlap(first, end)
+            self.buffered_bytes += entry.fresh_bytes
+
+    def undone_before(self, place: int) -> list[Run]:
+        """Which records before this one are not done."""
+        return self._done.gaps(self.low, place)
+
+    def finish(self, first: int, end: int) -> None:
+        """These are done now; none of them was."""
+        for entry in self._between(first, end):
+            entry.undone -= entry.overlap(first, end)
+            if not entry.undone:
+                entry.batch = None
+        if first > self.low:
+            self._done.add(first, end)
+            return
+        self.low = end
+        if self._done and self._done.first == end:
+            self.low = self._done.missing(end, self.end)
+            self._done.remove(end, self.low)
+        self._cut()
+
+    def skip_to(self, offset: int) -> None:
+        """Read on there, if that is further."""
+        self.position = max(self.position, offset)
+
+    def _cut(self) -> None:
+        while self._head < len(self._entries) and self._entries[self._head].end <= self.low:
+            done = self._entries[self._head]
+            self.floor = done.offset + done.end - done.place
+            self._head += 1
+        if self._head >= _DONE_KEPT and 2 * self._head > len(self._entries):
+            for each in (self._entries, self._places, self._offsets):
+                del each[: self._head]
+            self._head = 0
+
+    def _between(self, first: int, end: int) -> Sequence[_Entry]:
+        """In which any of these lie."""
+        if first >= end:
+            return ()
+        at = self._index(first)
+        if end <= self._entries[at].end:
+            return (self._entries[at],)
+        return self._entries[at : self._index(end - 1) + 1]
+
+    def _index(self, place: int) -> int:
+        return bisect_right(self._places, place, lo=self._head) - 1

@@ -1,0 +1,102 @@
+"""Commits and fetches on behalf of others: sent while the generation allows it, refused on the spot otherwise."""
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member import actions as do
+from rota_sidecar.core.member import events as on
+from rota_sidecar.core.member import rounds
+from rota_sidecar.core.member import states as st
+from rota_sidecar.core.member.core import Core
+from rota_sidecar.core.member.offset_calls import CommitCall, FetchCall, hardest
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.core.member.reactions import Api, Error, Reaction, sentence
+
+
+def commit(core: Core, event: on.Commit) -> None:
+    """Commit what belongs to tenures that last; the rest is refused, whoever asks."""
+    refusal = _refusal(core)
+    mine, late = core.holdings.split(event.offsets)
+    if refusal != pb.NONE:
+        core.actions.append(do.Committed(event.request, dict.fromkeys(event.offsets, refusal)))
+        return
+    refused: dict[Partition, Error] = dict.fromkeys(late, pb.ILLEGAL_GENERATION)
+    if not mine:
+        core.actions.append(do.Committed(event.request, refused))
+        return
+    call = core.call()
+    core.offset_calls.begin(call, CommitCall(event.request, core.identity, frozenset(mine), refused))
+    core.actions.append(
+        do.Send(call, core.requests.commit(core.identity, mine), core.config.request_timeout_ms)
+    )
+
+
+def _refusal(core: Core) -> Error:
+    """Why nothing can be committed now; NONE when it can."""
+    if core.offset_calls.are_too_many:
+        return pb.COORDINATOR_LOAD_IN_PROGRESS
+    match core.state:
+        case st.Stable() | st.Revoking():
+            return pb.NONE
+        case st.Joining() | st.Syncing():
+            return pb.REBALANCE_IN_PROGRESS
+        case st.Discover() | st.Rediscover():
+            return pb.NOT_COORDINATOR
+        case st.Down() | st.Stopped():
+            return pb.UNKNOWN_MEMBER_ID
+
+
+def fetch(core: Core, event: on.Fetch) -> None:
+    """Look up what is committed; that needs a coordinator, and no generation."""
+    if core.offset_calls.are_too_many:
+        core.actions.append(do.Fetched(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS))
+    elif not core.is_connected:
+        core.actions.append(do.Fetched(event.request, pb.NOT_COORDINATOR))
+    else:
+        call = core.call()
+        core.offset_calls.begin(call, FetchCall(event.request))
+        core.actions.append(
+            do.Send(call, core.requests.fetch(event.partitions), core.config.request_timeout_ms)
+        )
+
+
+def answered(core: Core, number: int, response: pb.CommitOffsetsResponse | pb.FetchOffsetsResponse) -> None:
+    """Tell who asked, and mind what the answer says about the member."""
+    if isinstance(response, pb.CommitOffsetsResponse):
+        _committed(core, number, response)
+    else:
+        _fetched(core, number, response)
+
+
+def _committed(core: Core, number: int, response: pb.CommitOffsetsResponse) -> None:
+    found = core.offset_calls.committed(number, response)
+    if found is None:
+        return
+    outcome, call = found
+    core.actions.append(outcome)
+    # What was said to who it was before does not concern who it is now.
+    is_current = call.identity.generation == core.identity.generation
+    if is_current and isinstance(core.state, st.Stable | st.Revoking):
+        sent = frozenset(outcome.errors[partition] for partition in call.sent)
+        _mind(core, Api.COMMIT, sent | {response.error_code})
+
+
+def _fetched(core: Core, number: int, response: pb.FetchOffsetsResponse) -> None:
+    outcome = core.offset_calls.fetched(number, response)
+    if outcome is None:
+        return
+    core.actions.append(outcome)
+    if core.is_connected:
+        _mind(core, Api.FETCH, frozenset({response.error_code}))
+
+
+def _mind(core: Core, api: Api, errors: frozenset[Error]) -> None:
+    what, error = hardest(api, errors)
+    match what:
+        case Reaction.NOTHING:
+            return
+        case Reaction.REDISCOVER:
+            core.lose_coordinator(sentence(core.config.group_id, error))
+        case Reaction.REJOIN:
+            if isinstance(core.state, st.Stable):
+                rounds.rejoin(core, "the group rebalances")
+        case other:
+            rounds.give_way(core, other, error, 0)

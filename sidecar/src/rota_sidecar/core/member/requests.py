@@ -1,0 +1,118 @@
+"""The member's requests, in the protocol's words."""
+
+from collections.abc import Mapping, Sequence
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.consumer_protocol.offers import STICKY, Offer, metadata_for
+from rota_sidecar.core.member.config import MemberConfig
+from rota_sidecar.core.member.holdings import Holdings
+from rota_sidecar.core.member.identity import Identity
+from rota_sidecar.core.member.interests import Interests
+from rota_sidecar.core.member.partitions import Offset, Partition, by_topic
+
+PROTOCOL_TYPE = "consumer"
+REASON_LENGTH_MAX = 255
+
+
+class Requests:
+    """Made for one member."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        self._config = config
+
+    def join(
+        self, identity: Identity, interests: Interests, holdings: Holdings, reason: str
+    ) -> pb.JoinGroupRequest:
+        """Come to the next round."""
+        config = self._config
+        return pb.JoinGroupRequest(
+            group_id=config.group_id,
+            member_id=identity.member_id,
+            group_instance_id=config.instance_id,
+            client_id=config.client_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                pb.Protocol(name=each.name, metadata=self._metadata(each.name, interests, holdings))
+                for each in interests.strategies
+            ],
+            reason=reason[:REASON_LENGTH_MAX],
+        )
+
+    def _metadata(self, strategy: str, interests: Interests, holdings: Holdings) -> bytes:
+        # `sticky` claims what it was given last, whatever happened since; Kafka's leaders judge that by its age.
+        sticky = strategy == STICKY
+        offer = Offer(
+            topics=interests.topics,
+            owned=by_topic(holdings.given if sticky else holdings.held.keys()),
+            generation=holdings.given_in if sticky else holdings.known_in,
+            incarnation=holdings.incarnation,
+            rates=holdings.rates,
+            rack=self._config.rack,
+        )
+        return metadata_for(strategy, offer)
+
+    def sync(self, identity: Identity, assignments: Sequence[pb.Assignment]) -> pb.SyncGroupRequest:
+        """Ask for the assignment; the leader brings everybody's."""
+        return pb.SyncGroupRequest(
+            group_id=self._config.group_id,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=self._config.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=identity.strategy,
+            assignments=assignments,
+        )
+
+    def heartbeat(self, identity: Identity) -> pb.HeartbeatRequest:
+        """Still here."""
+        return pb.HeartbeatRequest(
+            group_id=self._config.group_id,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=self._config.instance_id,
+        )
+
+    def leave(self, identity: Identity, reason: str) -> pb.LeaveGroupRequest:
+        """Go, and let the others have everything at once."""
+        leaving = pb.LeavingMember(
+            member_id=identity.member_id,
+            group_instance_id=self._config.instance_id,
+            reason=reason[:REASON_LENGTH_MAX],
+        )
+        return pb.LeaveGroupRequest(group_id=self._config.group_id, members=[leaving])
+
+    def commit(self, identity: Identity, offsets: Mapping[Partition, Offset]) -> pb.CommitOffsetsRequest:
+        """Commit under this generation."""
+        topics = [
+            pb.TopicOffsets(
+                name=topic,
+                partitions=[
+                    pb.PartitionOffset(
+                        index=number,
+                        offset=offset.offset,
+                        leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                    )
+                    for number in numbers
+                    for offset in [offsets[Partition(topic, number)]]
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ]
+        return pb.CommitOffsetsRequest(
+            group_id=self._config.group_id,
+            generation_id=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=self._config.instance_id,
+            topics=topics,
+        )
+
+    def fetch(self, partitions: Sequence[Partition]) -> pb.FetchOffsetsRequest:
+        """Look up what is committed, past transactions that are open."""
+        topics = [
+            pb.TopicPartitions(name=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        return pb.FetchOffsetsRequest(group_id=self._config.group_id, topics=topics, require_stable=True)

@@ -1,0 +1,46 @@
+"""
+Records as they go to the dead-letter topic: as they are, with headers that tell where each came from and why it goes.
+
+The delivery's shell makes them and hands them to the engine's `Letters`.
+"""
+
+from rota_sidecar.core.delivery.actions import WriteLetter
+from rota_sidecar.engines.batch_slicing import Repacking, content_of, part_of
+from rota_sidecar.engines.records import Headers, Letter
+
+PREFIX = "rota-dlq-"
+
+
+def letter_of(due: WriteLetter, group_id: str, repacking: Repacking) -> Letter:
+    """The letter for a record. Raises MalformedPayload."""
+    content = content_of(due.piece.batch)
+    # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
+    place = min(due.piece.first - content.base_offset, content.count - 1)
+    record = part_of(repacking.columns_of(due.piece.batch), place, place + 1)
+    values, keys, times, headers = record
+    timestamp_ms = content.base_timestamp_ms if times is None else times[0]
+    return Letter(
+        topic=due.topic,
+        key=None if keys is None else keys[0],
+        value=None if values is None else values[0],
+        headers=[*_own(() if headers is None else headers[0]), *_origin(due, group_id, timestamp_ms)],
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def _own(headers: Headers) -> Headers:
+    """Without those of an earlier journey: they stand in that letter, and this one says where it lies."""
+    return [(name, value) for name, value in headers if not name.startswith(PREFIX)]
+
+
+def _origin(due: WriteLetter, group_id: str, timestamp_ms: int) -> Headers:
+    told = {
+        "topic": due.partition.topic,
+        "partition": due.partition.number,
+        "offset": due.piece.first,
+        "timestamp": timestamp_ms,
+        "reason": due.reason,
+        "deliveries": due.deliveries,
+        "group": group_id,
+    }
+    return [(PREFIX + name, str(value).encode()) for name, value in told.items()]

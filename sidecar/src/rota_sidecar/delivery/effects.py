@@ -1,0 +1,139 @@
+"""
+What deliveries want done that takes a while: look-ups, dead letters, offsets without a member.
+
+`delivering` sends it on its way, and each outcome comes back as an event.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.delivery.standalone_offsets import ByHand
+from rota_sidecar.engines.port import Refused, Topics, Unreachable
+from rota_sidecar.engines.records import Letter, Letters, Records
+
+LOOK_UP_TIMEOUT_S = 10
+LETTERS_TIMEOUT_S = 30
+OFFSETS_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """All that deliveries need of the outside."""
+
+    records: Records
+    letters: Letters
+    # The record with its origin, as it goes to the dead-letter topic. Raises ValueError when it cannot be read.
+    letter_of: Callable[[do.WriteLetter], Letter]
+    topics: Topics
+    by_hand: ByHand
+
+
+class Errands:
+    """To be made and used on a running loop."""
+
+    def __init__(
+        self, means: Means, tell: Callable[[on.Event], None], broken: Callable[[BaseException], None]
+    ) -> None:
+        self._means = means
+        self._tell = tell
+        self._broken = broken
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._letters: list[do.WriteLetter] = []
+        self._writes = False
+
+    def look_up(self, action: do.LookUp) -> None:
+        """LookedUp follows."""
+        self.begin(self._look_up(action))
+
+    def find(self, action: do.Find) -> None:
+        """Found follows."""
+        self.begin(self._find(action))
+
+    def commit(self, action: do.Commit) -> None:
+        """Committed follows."""
+        self.begin(self._commit(action))
+
+    def write(self, letters: Sequence[do.WriteLetter]) -> None:
+        """LetterWritten follows for each. The ledgers bound how many there are."""
+        self._letters += letters
+        if not self._writes:
+            self._writes = True
+            self.begin(self._write())
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have it done; what goes wrong with it that nobody expected ends the process."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def close(self) -> None:
+        """Let everything be."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken(error)
+
+    async def _look_up(self, action: do.LookUp) -> None:
+        try:
+            bounds = await self._means.records.bounds(action.partitions, LOOK_UP_TIMEOUT_S)
+        except (Unreachable, Refused) as failure:
+            refused = isinstance(failure, Refused)
+            self._tell(on.LookedUp(action.request, {}, str(failure), refused))
+        else:
+            self._tell(on.LookedUp(action.request, bounds))
+
+    async def _find(self, action: do.Find) -> None:
+        try:
+            found = await self._means.by_hand.fetch(sorted(action.partitions), OFFSETS_TIMEOUT_S)
+        except (Unreachable, Refused) as failure:
+            found = error_of(failure), {}
+        self._tell(on.Found(action.request, *found))
+
+    async def _commit(self, action: do.Commit) -> None:
+        try:
+            errors = await self._means.by_hand.commit(action.offsets, OFFSETS_TIMEOUT_S)
+        except (Unreachable, Refused) as failure:
+            errors = dict.fromkeys(action.offsets, error_of(failure))
+        self._tell(on.Committed(action.request, errors))
+
+    async def _write(self) -> None:
+        while self._letters:
+            due, self._letters = self._letters, []
+            ready: list[tuple[do.WriteLetter, Letter]] = []
+            for action in due:
+                try:
+                    ready.append((action, self._means.letter_of(action)))
+                except ValueError as error:
+                    self._tell(on.LetterWritten(action.letter, str(error)))
+            problem = await self._written([letter for _, letter in ready])
+            for action, letter in ready:
+                # One that is not taken must not hold up the others.
+                alone = problem if not problem or len(ready) == 1 else await self._written([letter])
+                self._tell(on.LetterWritten(action.letter, alone))
+        self._writes = False
+
+    async def _written(self, letters: Sequence[Letter]) -> str:
+        """Why they are not; empty when they are."""
+        if not letters:
+            return ""
+        try:
+            await self._means.letters.write(letters, LETTERS_TIMEOUT_S)
+        except (Unreachable, Refused) as failure:
+            return str(failure)
+        return ""
+
+
+def error_of(failure: Unreachable | Refused) -> pb.ErrorCode.ValueType:
+    """The nearest of Kafka's errors: one that is worth another try, or one that is not."""
+    return pb.GROUP_AUTHORIZATION_FAILED if isinstance(failure, Refused) else pb.NOT_COORDINATOR

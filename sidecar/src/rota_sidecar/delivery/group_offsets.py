@@ -1,0 +1,106 @@
+"""
+What deliveries ask of the coordinator through their member: what is committed, and to commit.
+
+Used by `delivering`. Numbers of requests and of tenures are translated here: members come and go, deliveries stay.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member import actions as told_of
+from rota_sidecar.core.member import events as member_on
+from rota_sidecar.core.member.partitions import Partition, Tenure
+from rota_sidecar.core.member.reactions import Error
+from rota_sidecar.delivery.standalone_offsets import stored
+from rota_sidecar.membership.driver import Membership
+
+Fetched = tuple[Error, Mapping[Partition, on.Stored]]
+
+
+class MemberOffsets:
+    """Of one member after the other; each is named by `speak_for`."""
+
+    def __init__(self, tell: Callable[[on.Event], None]) -> None:
+        self._tell = tell
+        self._membership: Membership | None = None
+        self._requests = 0
+        # By the member's numbers: the request of deliveries, or who waits.
+        self._commits: dict[int, do.Commit] = {}
+        self._fetches: dict[int, do.Find | asyncio.Future[Fetched]] = {}
+        self._tenures_before = 0
+        self._last_tenure = 0
+
+    def speak_for(self, membership: Membership) -> None:
+        """Ask this one; what was asked of another one has no answer any more."""
+        self._membership = membership
+        self._tenures_before = self._last_tenure
+        for number in list(self._commits):
+            self._committed(number, {})
+        for number in list(self._fetches):
+            self._fetched(number, pb.NOT_COORDINATOR, {})
+
+    def own_tenure(self) -> int:
+        """The number of a tenure that is not the member's."""
+        self._last_tenure += 1
+        self._tenures_before += 1
+        return self._last_tenure
+
+    def tenure(self, tenure: Tenure) -> Tenure:
+        """As deliveries know it."""
+        self._last_tenure = tenure.number + self._tenures_before
+        return tenure._replace(number=self._last_tenure)
+
+    def commit(self, action: do.Commit) -> None:
+        """Committed follows."""
+        self._requests += 1
+        self._commits[self._requests] = action
+        # One of an earlier member belongs to no tenure of this one.
+        offsets = {
+            partition: offset._replace(tenure=max(0, offset.tenure - self._tenures_before))
+            for partition, offset in action.offsets.items()
+        }
+        self._running.tell(member_on.Commit(self._requests, offsets))
+
+    def find(self, action: do.Find) -> None:
+        """Found follows."""
+        self._fetch(action, sorted(action.partitions))
+
+    async def fetch(self, partitions: Sequence[Partition]) -> Fetched:
+        """What is committed; an error stands for all."""
+        answer: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
+        self._fetch(answer, partitions)
+        return await answer
+
+    def listen(self, told: told_of.Committed | told_of.Fetched) -> None:
+        """The member has an answer."""
+        match told:
+            case told_of.Committed():
+                self._committed(told.request, told.errors)
+            case told_of.Fetched():
+                self._fetched(told.request, told.error, stored(told.topics))
+
+    @property
+    def _running(self) -> Membership:
+        assert self._membership is not None
+        return self._membership
+
+    def _fetch(self, asker: "do.Find | asyncio.Future[Fetched]", partitions: Sequence[Partition]) -> None:
+        self._requests += 1
+        self._fetches[self._requests] = asker
+        self._running.tell(member_on.Fetch(self._requests, partitions))
+
+    def _committed(self, number: int, errors: Mapping[Partition, Error]) -> None:
+        action = self._commits.pop(number, None)
+        if action is not None:
+            unsaid = dict.fromkeys(action.offsets, pb.UNKNOWN_MEMBER_ID)
+            self._tell(on.Committed(action.request, unsaid | dict(errors)))
+
+    def _fetched(self, number: int, error: Error, offsets: Mapping[Partition, on.Stored]) -> None:
+        asker = self._fetches.pop(number, None)
+        if isinstance(asker, do.Find):
+            self._tell(on.Found(asker.request, error, offsets))
+        elif asker is not None and not asker.done():
+            asker.set_result((error, offsets))

@@ -1,0 +1,65 @@
+"""
+Partitions that the application picked itself: to deliveries they come and go as the group's do, only that no member has
+them.
+
+Used by `delivering`, which sees to it that there is no member meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.identity import NO_GENERATION, UNKNOWN_INCARNATION
+from rota_sidecar.core.member.partitions import Partition, Tenure
+from rota_sidecar.membership.driver import happens
+
+# The core gives up before its deadline.
+SLACK_S = 1
+
+
+class HandPicked:
+    """None to begin with."""
+
+    def __init__(self, tell: Callable[[on.Event], None], now_ms: Callable[[], int]) -> None:
+        self._tell = tell
+        self._now_ms = now_ms
+        self._partitions: frozenset[Partition] = frozenset()
+        self._last_revocation = 0
+        self._given_up: dict[int, asyncio.Event] = {}
+
+    @property
+    def partitions(self) -> frozenset[Partition]:
+        """What there is."""
+        return self._partitions
+
+    async def pick(self, partitions: frozenset[Partition], number: Callable[[], int], within_ms: int) -> None:
+        """These and no others, in a tenure of that number; what stays is not touched."""
+        gone, new = self._partitions - partitions, partitions - self._partitions
+        if gone:
+            await self._let_go(gone, within_ms)
+        self._partitions = partitions
+        if new:
+            tenure = Tenure(number(), "", NO_GENERATION, UNKNOWN_INCARNATION)
+            self._tell(on.Assigned(tenure, new, by_hand=True))
+
+    def is_given_up(self, revocation: int) -> bool:
+        """Whether that was one of these."""
+        event = self._given_up.get(revocation)
+        if event is not None:
+            event.set()
+        return event is not None
+
+    async def _let_go(self, gone: frozenset[Partition], within_ms: int) -> None:
+        # The member's own numbers are above zero.
+        self._last_revocation -= 1
+        revocation = self._last_revocation
+        given_up = self._given_up[revocation] = asyncio.Event()
+        try:
+            self._tell(on.Revoke(revocation, gone, self._now_ms() + within_ms))
+            await happens(given_up, within_ms / 1000 + SLACK_S)
+        finally:
+            del self._given_up[revocation]
+        if given_up.is_set():
+            self._tell(on.Revoked(gone))
+        else:
+            self._tell(on.Lost(gone, "the application did not let go in time"))

@@ -1,0 +1,119 @@
+"""
+Whether there is to be a member: as long as somebody subscribes, and deliveries do not stand by.
+
+Used by `delivering`. Deliveries stand by when the application hangs; then the member leaves until they say otherwise.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rota_sidecar.core.member import events as on
+from rota_sidecar.core.member.config import Subscription
+from rota_sidecar.membership.driver import Membership
+
+# To commit what is done, and to say goodbye: whoever stands by does not wait for its application any more.
+STANDING_TIMEOUT_MS = 3_000
+DOWN = "Down"
+
+
+class Presence:
+    """Of one member after the other; each is named by `speak_for`."""
+
+    def __init__(
+        self,
+        begin: Callable[[Coroutine[Any, Any, None]], None],
+        stood: Callable[[], None],
+        leave_timeout_ms: int,
+    ) -> None:
+        self._begin = begin
+        self._stood = stood
+        self._leave_timeout_ms = leave_timeout_ms
+        self._membership: Membership | None = None
+        # What the application wants, if it ever said so.
+        self.subscription: Subscription | None = None
+        self._is_wanted = False
+        self._stands_by = False
+        # It may not begin yet: a static member whose name is still to come.
+        self._is_held = False
+        # It is no member, and has said so to its group.
+        self._is_down = True
+        self._went_down = asyncio.Event()
+
+    def speak_for(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
+        """This is the member from now on; whether it is to be started."""
+        self._membership = membership
+        self._is_wanted, self._is_held = is_wanted, is_held
+        begins = is_wanted and not is_held and not self._stands_by
+        self._be_down(is_down=not begins)
+        if self._stands_by:
+            self._stood()
+        return begins
+
+    def hear_of(self, state: str) -> None:
+        """The member is in another state."""
+        if state == DOWN:
+            self._begin(self._rest(self._running))
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether deliveries have it stay away."""
+        return self._stands_by
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody subscribes."""
+        return self._is_wanted
+
+    def stand_by(self, reason: str) -> None:
+        """Leave, at once, and stay away."""
+        self._stands_by = True
+        if self._is_down:
+            self._stood()
+        else:
+            self._running.tell(on.End(STANDING_TIMEOUT_MS, reason, final=False))
+
+    def come_back(self) -> None:
+        """Be a member again, if somebody still subscribes."""
+        self._stands_by = False
+        self._look()
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want other topics."""
+        self._is_wanted = True
+        self.subscription = subscription
+        self._running.tell(on.Subscribe(subscription))
+        self._look()
+
+    async def unsubscribe(self, reason: str) -> None:
+        """Want nothing; returns when it is no member."""
+        self._is_wanted = False
+        if not self._is_down:
+            self._running.tell(on.End(self._leave_timeout_ms, reason, final=False))
+            await self._went_down.wait()
+
+    @property
+    def _running(self) -> Membership:
+        assert self._membership is not None
+        return self._membership
+
+    async def _rest(self, membership: Membership) -> None:
+        await membership.rested.wait()
+        if membership is not self._membership:
+            return
+        self._be_down(is_down=True)
+        if self._stands_by:
+            self._stood()
+        self._look()
+
+    def _look(self) -> None:
+        if self._is_wanted and not self._stands_by and not self._is_held and self._is_down:
+            self._be_down(is_down=False)
+            self._running.tell(on.Start())
+
+    def _be_down(self, *, is_down: bool) -> None:
+        self._is_down = is_down
+        if is_down:
+            self._went_down.set()
+        else:
+            self._went_down.clear()

@@ -1,0 +1,87 @@
+"""
+Records that wait a little for others: each message to the application costs about the same, however much is in it.
+
+`adapters` puts it before an engine's reader where that is wanted. What waits is bounded: once there is much of it,
+nothing is gained by waiting on. A record that comes behind those of its partition that wait may wait twice: their
+partition is not read meanwhile, because to ask for what may join them would cost what waiting is to spare.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+
+from typing_extensions import override
+
+from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.engines.records import At, Hear, Records, Wanted
+
+# As much as makes a message worth its while.
+ENOUGH_BYTES = 64 << 10
+
+
+class Lingering(Records):
+    """To be made and used on a running loop. `make` makes the reader, given who hears it."""
+
+    def __init__(self, make: Callable[[Hear], Records], hear: Hear, linger_s: float) -> None:
+        self._hear = hear
+        self._linger_s = linger_s
+        # By their ledgers: each has one fetch under way.
+        self._waiting: dict[int, Read] = {}
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._records = make(self._heard)
+
+    @override
+    def fetch(self, wanted: Wanted) -> None:
+        self._forget(wanted.ledger)
+        self._records.fetch(wanted)
+
+    @override
+    def stop(self, ledger: int) -> None:
+        self._forget(ledger)
+        self._records.stop(ledger)
+
+    @override
+    async def bounds(self, partitions: Collection[Partition], within_s: float) -> Mapping[Partition, Bounds]:
+        return await self._records.bounds(partitions, within_s)
+
+    @override
+    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, At]:
+        return await self._records.at_times(times, within_s)
+
+    @override
+    async def close(self) -> None:
+        self._waiting.clear()
+        self._stop_timer()
+        await self._records.close()
+
+    def _heard(self, heard: Read | ReadFailed) -> None:
+        if isinstance(heard, ReadFailed):
+            self._hear(heard)
+            return
+        self._waiting[heard.ledger] = heard
+        self._bytes += _size(heard)
+        if self._bytes >= ENOUGH_BYTES:
+            self._tell_all()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._stop_timer()
+        waiting, self._waiting, self._bytes = self._waiting, {}, 0
+        for read in waiting.values():
+            self._hear(read)
+
+    def _forget(self, ledger: int) -> None:
+        read = self._waiting.pop(ledger, None)
+        if read is not None:
+            self._bytes -= _size(read)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _size(read: Read) -> int:
+    return sum(batch.size for batch in read.batches)

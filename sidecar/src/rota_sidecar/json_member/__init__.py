@@ -1,0 +1,1 @@
+"""The member as JSON lines on stdin and stdout, without deliveries."""

@@ -1,5 +1,0 @@
-"""
-What an application has in its hands of one partition, and how far it is done: the core behind every commit.
-
-Called by `rota_sidecar.delivery`, which holds one ledger for each partition and tenure. Pure.
-"""

@@ -1,0 +1,1 @@
+"""One sidecar over time: the member and its replacements, drain, readiness."""

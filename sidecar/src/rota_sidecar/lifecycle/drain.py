@@ -1,0 +1,146 @@
+"""
+Drains before the process ends: the application finishes what it has, and receives nothing more.
+
+Ordered by SIGTERM, on the drain socket and by Fleet; `drain_orders` decides how long. Used by `serving`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, Source, Then
+
+# The part of the drain time that is kept for leaving the group, and its limit.
+LEAVING_PART = 3
+LEAVING_MAX_MS = 5_000
+# Of the time that is left: for revoking, and again for LeaveGroup; the rest is for closing connections.
+REVOKING_SHARE = 0.4
+
+
+class Drains(Protocol):
+    """Deliveries, as far as they drain; `rota_sidecar.delivery.driver` has them."""
+
+    async def drain(self, within_ms: int) -> int:
+        """How many records are left in hand when none is, or when time is up."""
+        ...
+
+    def undrain(self) -> None:
+        """Go on."""
+        ...
+
+
+class Draining:
+    """Whether the sidecar drains. To be made and used on a running loop."""
+
+    def __init__(self, deliveries: Drains, timeout_ms: int, tell: Callable[[str, str], None]) -> None:
+        self._deliveries = deliveries
+        self._leaving_ms = min(timeout_ms // LEAVING_PART, LEAVING_MAX_MS)
+        self._timeout_ms = timeout_ms - self._leaving_ms
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._orders = DrainOrders()
+        self._timer: asyncio.TimerHandle | None = None
+        # Nothing was in hand when the last drain ended.
+        self._is_drained = False
+        self._changed = asyncio.Event()
+        self._for_good: asyncio.Task[int] | None = None
+        self._hurrying: asyncio.Task[int] | None = None
+        # Called with the reason when an order expires that ends in Then.LEAVE.
+        self.leave: Callable[[str], None] = lambda reason: None
+
+    @property
+    def why(self) -> str:
+        """State, reason and end of the drain, in one sentence; empty when the sidecar does not drain."""
+        reason = self._orders.reason(self._now_ms())
+        return reason and f"{'drained' if self._is_drained else 'draining'}: {reason}"
+
+    @property
+    def is_scaled_away(self) -> bool:
+        """Whether the group is to go on without it: then a static member leaves too."""
+        return self._orders.leaves_for_good
+
+    async def finish(self) -> int:
+        """Drain, for good; how many records are left in the application's hands when that is done."""
+        if self._for_good is None:
+            self._give(Source.SIGNAL, DrainOrder(None))
+            self._for_good = asyncio.ensure_future(self._drain(self._timeout_ms))
+        return await asyncio.shield(self._for_good)
+
+    def revoke_within_ms(self, left_ms: float) -> int:
+        """The time limit for revoking when the process is to end within `left_ms`, or when that time is over."""
+        return int(max(left_ms, self._leaving_ms) * REVOKING_SHARE)
+
+    def hurry(self) -> None:
+        """Wait for nobody any more."""
+        self._timeout_ms = 0
+        if self._for_good is not None and not self._for_good.done() and self._hurrying is None:
+            # The one that is under way learns of this one's end.
+            self._hurrying = asyncio.ensure_future(self._deliveries.drain(0))
+
+    async def expire_in(self, source: Source, within_ms: int, then: Then = Then.RESUME) -> int:
+        """Drain for `within_ms` in place of the source's earlier order; return how many records are left in hand."""
+        if within_ms <= 0 and not self._orders.has(source):
+            return 0
+        self._give(source, DrainOrder(self._now_ms() + max(0, within_ms), then))
+        if within_ms <= 0:
+            self._expire()
+            return 0
+        if self._for_good is not None:
+            return await asyncio.shield(self._for_good)
+        return await self._drain(min(within_ms, self._timeout_ms))
+
+    async def drained(self) -> bool:
+        """Wait until the sidecar is drained, for at most the time that a drain takes."""
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                while not self._is_drained:
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _drain(self, within_ms: int) -> int:
+        left = await self._deliveries.drain(within_ms)
+        # A drain may have expired meanwhile.
+        self._is_drained = not left and bool(self.why)
+        self._note_change()
+        said = (
+            f"{left} records are still in the application's hands, and will come again" if left else "drained"
+        )
+        self._tell("drained", said)
+        return left
+
+    def _give(self, source: Source, order: DrainOrder) -> None:
+        if self._orders.give(source, order):
+            reason = self._orders.reason(self._now_ms())
+            self._tell("draining", f"drains: nothing more is handed out; {reason}")
+        self._set_timer()
+
+    def _expire(self) -> None:
+        match self._orders.expire(self._now_ms()):
+            case Then.RESUME:
+                self._is_drained = False
+                self._tell("undrained", "the order to drain has expired: the member resumes")
+                self._deliveries.undrain()
+            case Then.LEAVE:
+                self.leave("the order to drain has expired, and the member leaves as the order says")
+                return
+            case None:
+                pass
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        expiry_ms = self._orders.next_expiry_ms
+        self._timer = (
+            # A timer may fire within its resolution before its time.
+            None if expiry_ms is None else self._loop.call_at(expiry_ms / 1000 + 0.001, self._expire)
+        )
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)

@@ -1,0 +1,110 @@
+"""
+The member of a sidecar that delivers: one after the other, when it is given another instance name.
+
+Run by `serving`.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rota_sidecar import wiring
+from rota_sidecar.core.member import events as on
+from rota_sidecar.core.member.actions import Ended, Problem
+from rota_sidecar.core.member.config import Strategy
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.membership.driver import Membership
+from rota_sidecar.observability.counters import Counts, Heartbeats
+from rota_sidecar.wiring import Strategies
+
+
+class Members:
+    """To be made and used on a running loop."""
+
+    def __init__(
+        self, options: argparse.Namespace, strategies: Strategies, delivering: Delivering, counts: Counts
+    ) -> None:
+        self._options = options
+        self._strategies = strategies
+        self._delivering = delivering
+        self._counts = counts
+        self._membership: Membership | None = None
+        self._is_wanted = bool(options.topics or options.topic_pattern)
+        self._ending: on.End | None = None
+        self._is_renamed = False
+
+    @property
+    def now(self) -> Membership:
+        """The present one."""
+        assert self._membership is not None
+        return self._membership
+
+    @property
+    def instance_name(self) -> str:
+        """Of a static member; empty for one that is not, or does not know it yet."""
+        return str(self._options.group_instance_id)
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether it waits for Fleet to give it a name."""
+        return bool(self._options.static and not self._options.group_instance_id)
+
+    async def run(self) -> Ended:
+        """Be members until that has ended. Raises StateFileError, and what nobody expected."""
+        while True:
+            self._is_renamed = False
+            ended = await self._be()
+            if ended.failed or not self._is_renamed or self._ending is not None:
+                return ended
+
+    def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
+        """Revoke everything within this time, leave the group, and end."""
+        self._ending = on.End(within_ms, reason, leave_static=leave_static)
+        self.now.tell(self._ending)
+
+    def be_called(self, name: str) -> None:
+        """Be the static member of this name from now on."""
+        if name == self.instance_name:
+            return
+        self._options.group_instance_id = name
+        self._is_renamed = True
+        # Who held the old name does not come back under it.
+        self.now.tell(on.End(self._options.leave_timeout_ms, f"is {name} now", leave_static=True))
+
+    def offer(self, strategies: tuple[Strategy, ...]) -> None:
+        """Offer these from now on, the preferred one first."""
+        self._options.assignors = ",".join(each.name for each in strategies)
+        self.now.tell(on.OfferStrategies(strategies))
+
+    def measured(self, rates: Mapping[Partition, float]) -> None:
+        """So many records a second arrive in what it has."""
+        by_topic: dict[str, dict[int, float]] = {}
+        for partition, rate in rates.items():
+            by_topic.setdefault(partition.topic, {})[partition.number] = rate
+        self.now.tell(on.RatesMeasured(by_topic))
+
+    async def _be(self) -> Ended:
+        options, delivering = self._options, self._delivering
+        state_file = wiring.open_state(options)
+        try:
+            remembered, forgotten = (None, "") if state_file is None else state_file.read()
+            offers = wiring.offers_of(self._strategies)
+            engine = wiring.engine_for(options, self._strategies, delivering.heard, state_file)
+            counted = replace(engine, coordination=Heartbeats(engine.coordination, self._counts))
+            subscription = delivering.presence.subscription
+            membership = Membership(
+                wiring.member_for(options, offers, subscription), counted, delivering.listen
+            )
+            first = self._membership is None
+            self._membership = membership
+            is_wanted = self._is_wanted if first else delivering.presence.is_wanted
+            begins = delivering.speak_for(membership, is_wanted=is_wanted, is_held=self.is_nameless)
+            if forgotten:
+                delivering.listen(Problem(forgotten))
+            if self._ending is not None:
+                membership.tell(self._ending)
+            return await membership.run(remembered, begins=begins)
+        finally:
+            if state_file is not None:
+                state_file.close()

@@ -1,0 +1,384 @@
+"""
+The shell around a member: it owns the clock, the timer, chance and every task, and performs what the core decides.
+
+Put together by `program`. Whoever uses the member (membership-only mode, later the ledger) feeds it events with `tell`
+and is told what happens through the listener, on the event loop and in order.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.member import actions as do
+from rota_sidecar.core.member import events as on
+from rota_sidecar.core.member.actions import Action
+from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.liveness import Alarm
+from rota_sidecar.core.member.member import Member
+from rota_sidecar.core.member.states import Down
+from rota_sidecar.engines.port import Coordination, Disconnected, Heard, Refused, Topics, Unreachable
+from rota_sidecar.membership.leader import Leader
+from rota_sidecar.membership.state_file import StateFile, StateFileError
+
+TOPICS_TIMEOUT_S = 30
+# After a failure topics are looked at sooner, the first time so soon.
+TOPICS_RETRY_S = 0.2
+# Look-ups of members that were started together drift apart by this much of their time.
+TOPICS_SPREAD = 0.2
+KEEPING_TIMEOUT_S = 5
+# What could not be kept is tried again: by then there may be room.
+KEEPING_AGAIN_S = 2
+KEPT = "--state-folder holds who this member is again"
+PROTOCOL_TIMEOUT_S = 10
+CLASSIC = "classic"
+# Far more than there are calls under way at a time.
+EVENTS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The member is in another state; by its name."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignProtocol:
+    """Another protocol runs the group now, which members of the classic one cannot share for long."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Who the member is could not be kept for a while, and is kept again."""
+
+
+Told = (
+    do.Joined
+    | do.Assign
+    | do.Revoke
+    | do.Revoked
+    | do.Lose
+    | do.Committed
+    | do.Fetched
+    | do.Problem
+    | do.Ended
+    | StateChanged
+    | ForeignProtocol
+    | Kept
+)
+Listener = Callable[[Told], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """All that a membership needs of the outside."""
+
+    coordination: Coordination
+    topics: Topics
+    leader: Leader
+    # Numbers from 0 up to 1, drawn anew each time.
+    chance: Callable[[], float]
+    topics_refresh_s: float
+    # None: nothing is remembered.
+    state_file: StateFile | None = None
+    # What the engine takes the group for, where it may be something else than a group of Kafka's classic protocol.
+    protocol_of_group: Callable[[float], Awaitable[str]] | None = None
+
+
+class Membership:
+    """One member, from its start until it has ended. To be made and used on a running loop."""
+
+    def __init__(self, member: Member, engine: Engine, listener: Listener) -> None:
+        self._member = member
+        self._engine = engine
+        self._listener = listener
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._began_s = loop.time()
+        self._events: asyncio.Queue[on.Event] = asyncio.Queue(EVENTS_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._search: asyncio.Task[None] | None = None
+        self._alarm: Alarm | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._state = ""
+        self._look = asyncio.Event()
+        self._watched = member.watched
+        self._keeper = Keeper(engine.state_file, listener)
+        self._ended: asyncio.Future[do.Ended] = loop.create_future()
+        # Set while it is no member, and has said goodbye: whoever starts it before cuts its own goodbye off.
+        self.rested = asyncio.Event()
+
+    @property
+    def member(self) -> Member:
+        """For looking at; only `tell` changes it."""
+        return self._member
+
+    def now_ms(self) -> int:
+        """The member's time: since it was made, by the machine's steady clock."""
+        return int((self._loop.time() - self._began_s) * 1000)
+
+    async def run(self, remembered: Remembered | None, *, begins: bool = True) -> do.Ended:
+        """Be a member until that has ended, at once or when told to start; raises what nobody expected."""
+        self._do(self._look_at_events())
+        self._do(self._keeper.keep())
+        self._do(self._look_at_topics())
+        if begins:
+            self.tell(on.Start(remembered))
+        try:
+            ended = await asyncio.shield(self._ended)
+            await self._keeper.flush()
+            return ended
+        finally:
+            await self._close()
+
+    def tell(self, event: on.Event) -> None:
+        """Something happened; it is looked at after all that happened before."""
+        try:
+            self._events.put_nowait(event)
+        except asyncio.QueueFull:
+            self._break(RuntimeError(f"{EVENTS_MAX} events wait for the member: the loop stands still"))
+
+    def hear(self, heard: Heard) -> None:
+        """What the coordinator's connection says by itself."""
+        match heard:
+            case pb.RebalanceNotice():
+                self.tell(on.Noticed(heard.member_id, heard.generation_id))
+            case pb.GoAway():
+                self.tell(on.CoordinatorGone(f"the coordinator hands group {heard.group_id} over"))
+            case Disconnected():
+                self.tell(on.CoordinatorGone(heard.reason))
+
+    async def _look_at_events(self) -> None:
+        while True:
+            event = await self._events.get()
+            if not self._ended.done():
+                self._step(event)
+
+    def _step(self, event: on.Event) -> None:
+        for action in self._member.step(event, self.now_ms()):
+            self._perform(action)
+        state = type(self._member.state).__name__
+        if state != self._state:
+            self._state = state
+            self._listener(StateChanged(state))
+        if isinstance(self._member.state, Down) and self._member.state.goodbye is None:
+            self.rested.set()
+        else:
+            self.rested.clear()
+        self._set_timer()
+        if self._member.watched != self._watched:
+            self._watched = self._member.watched
+            self._look.set()
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case do.Find() | do.Send() | do.Lead():
+                self._call(action)
+            case do.Remember():
+                self._keeper.wants(action.remembered)
+            case do.Forget():
+                self._keeper.wants(None)
+            case _:
+                self._listener(action)
+                self._mind(action)
+
+    def _call(self, action: do.Find | do.Send | do.Lead) -> None:
+        match action:
+            case do.Find():
+                self._search = self._do(self._find(action, self._search))
+            case do.Send():
+                self._do(self._send(action))
+            case do.Lead():
+                self._do(self._lead(action))
+
+    def _mind(self, told: Told) -> None:
+        """What concerns the shell too."""
+        match told:
+            case do.Joined(leader="") if self._engine.protocol_of_group is not None:
+                self._do(self._look_at_protocol(self._engine.protocol_of_group))
+            case do.Ended() if not self._ended.done():
+                self._ended.set_result(told)
+            case _:
+                pass
+
+    async def _find(self, action: do.Find, before: "asyncio.Task[None] | None") -> None:
+        if before is not None and not before.done():
+            # Nobody waits for it any more, and it must not close what this one opens.
+            before.cancel()
+            await asyncio.wait([before])
+        try:
+            error = await self._engine.coordination.find(action.within_ms / 1000)
+        except (Unreachable, Refused) as failure:
+            self._failed(action.call, failure)
+        else:
+            self.tell(on.Found(action.call, error))
+
+    async def _send(self, action: do.Send) -> None:
+        try:
+            response = await self._engine.coordination.ask(action.request, action.within_ms / 1000)
+        except (Unreachable, Refused) as failure:
+            self._failed(action.call, failure)
+        else:
+            self.tell(on.Answered(action.call, response))
+
+    async def _lead(self, action: do.Lead) -> None:
+        within_s = action.within_ms / 1000
+        try:
+            async with asyncio.timeout(within_s):
+                led = await self._engine.leader.lead(action)
+        except TimeoutError:
+            late = f"the strategy {action.strategy} made no plan within {within_s:g} s: choose another, or mend it"
+            self._failed(action.call, Unreachable(late))
+        except (Unreachable, Refused) as failure:
+            self._failed(action.call, failure)
+        else:
+            self.tell(led)
+
+    async def _look_at_protocol(self, ask: Callable[[float], Awaitable[str]]) -> None:
+        """A round without a leader is one that the engine decided itself, or that was resumed after a crash."""
+        try:
+            protocol = await ask(PROTOCOL_TIMEOUT_S)
+        except (Unreachable, Refused) as failure:
+            self._complain(f"the protocol of the group cannot be looked at: {failure}")
+            return
+        if protocol not in ("", CLASSIC):
+            self._listener(ForeignProtocol(protocol))
+
+    def _failed(self, call: int, failure: Unreachable | Refused) -> None:
+        self.tell(on.Failed(call, str(failure), refused=isinstance(failure, Refused)))
+
+    async def _look_at_topics(self) -> None:
+        """See what topics there are: when others are of interest, and again and again."""
+        said, retry_s = "", TOPICS_RETRY_S
+        while True:
+            self._look.clear()
+            watched = self._member.watched
+            pause_s = self._engine.topics_refresh_s
+            try:
+                found = await self._engine.topics.describe(watched, TOPICS_TIMEOUT_S)
+            except (Unreachable, Refused) as failure:
+                if str(failure) != said:
+                    said = str(failure)
+                    self._complain(f"topics cannot be looked at: {said}")
+                pause_s, retry_s = min(retry_s, pause_s), retry_s * 2
+            else:
+                said, retry_s = "", TOPICS_RETRY_S
+                if watched == self._member.watched:
+                    self.tell(on.TopicsSeen({name: topic.partitions for name, topic in found.items()}))
+            pause_s *= 1 - TOPICS_SPREAD / 2 + TOPICS_SPREAD * self._engine.chance()
+            await happens(self._look, pause_s)
+
+    def _set_timer(self) -> None:
+        alarm = self._member.alarm
+        if alarm == self._alarm and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._alarm, self._timer = alarm, None
+        if alarm is not None:
+            at_ms = ceil(alarm.at_ms + alarm.spread_ms * self._engine.chance())
+            self._timer = self._loop.call_at(self._began_s + at_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.tell(on.Tick())
+
+    def _complain(self, sentence: str) -> None:
+        self._listener(do.Problem(sentence))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Have it done; what goes wrong with it that nobody expected ends the membership."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._engine.coordination.close()
+        await self._engine.topics.close()
+
+
+async def happens(event: asyncio.Event, within_s: float | None) -> None:
+    """Return when it is set, or when the time is over."""
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+class Keeper:
+    """Writes down who the member is, away from the loop: a slow disk holds up no heartbeat. The last word counts."""
+
+    def __init__(self, file: StateFile | None, listener: Listener) -> None:
+        self._file = file
+        self._listener = listener
+        self._said = ""
+        self._wanted: Remembered | None = None
+        self._is_new = asyncio.Event()
+        self._is_tried = asyncio.Event()
+        self._is_tried.set()
+
+    def wants(self, remembered: Remembered | None) -> None:
+        """Keep that; None: nothing."""
+        self._wanted = remembered
+        self._is_new.set()
+        self._is_tried.clear()
+
+    async def keep(self) -> None:
+        """For ever."""
+        again_s = None
+        while True:
+            await happens(self._is_new, again_s)
+            self._is_new.clear()
+            if self._file is not None:
+                again_s = None if await self._is_put(self._file, self._wanted) else KEEPING_AGAIN_S
+            if not self._is_new.is_set():
+                self._is_tried.set()
+
+    async def _is_put(self, file: StateFile, wanted: Remembered | None) -> bool:
+        try:
+            await asyncio.to_thread(put, file, wanted)
+        except StateFileError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                self._listener(do.Problem(self._said))
+            return False
+        # A full disk lets everybody remove a file, which says nothing about room.
+        if self._said and wanted is not None:
+            self._said = ""
+            self._listener(Kept())
+        return True
+
+    async def flush(self) -> None:
+        """Return when the last word is kept, or cannot be, or when that takes too long."""
+        await happens(self._is_tried, KEEPING_TIMEOUT_S)
+
+
+def put(file: StateFile, wanted: Remembered | None) -> None:
+    """Write it, or remove it."""
+    if wanted is None:
+        file.remove()
+    else:
+        file.write(wanted)

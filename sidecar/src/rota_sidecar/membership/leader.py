@@ -1,0 +1,178 @@
+"""
+The leader's work in a round: read what the members said, look at the topics, plan, and write everybody's assignment.
+
+Called by the membership's shell when the core says `Lead`. `plan_for` decides; what it needs is gathered here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.assignors.built_in import NAMES
+from rota_sidecar.core.assignors.checking import problem
+from rota_sidecar.core.assignors.lists import Lists
+from rota_sidecar.core.assignors.model import Assignor, Group, Plan, Subscriber, Topic
+from rota_sidecar.core.assignors.share import Share
+from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
+from rota_sidecar.core.consumer_protocol.offers import known_of, subscriber_of
+from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.user_data import (
+    NO_INCARNATION,
+    AssignmentData,
+    encode_assignment_data,
+    fingerprint_of_plan,
+    fingerprint_of_topics,
+)
+from rota_sidecar.core.consumer_protocol.wire import Heads, Malformed
+from rota_sidecar.core.member.actions import Lead
+from rota_sidecar.core.member.events import Led
+from rota_sidecar.engines.port import Coordination, Refused, Topics
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What the members of a round said, in words."""
+
+    subscribers: Mapping[str, Subscriber]
+    # By generation, the incarnation that it had, as those know it who were in it last.
+    incarnations: Mapping[int, int]
+    # Those whose words nobody can read: they get nothing.
+    unreadable: Sequence[str]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All that somebody subscribes to."""
+        # Members that say the same share one list: each is looked at once.
+        lists = {id(each.topics): each.topics for each in self.subscribers.values()}
+        return frozenset(topic for topics in lists.values() for topic in topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """What a leader needs: the engine, the strategies by name, and the time of day in case a number has to be minted."""
+
+    group_id: str
+    coordination: Coordination
+    topics: Topics
+    strategies: Mapping[str, Assignor]
+    wall_ms: Callable[[], int]
+
+    async def lead(self, order: Lead) -> Led:
+        """The outcome. Raises Unreachable when the engine does not answer, and Refused for a strategy that fails."""
+        within_s = order.within_ms / 1000
+        members = read(order)
+        for member_id in members.unreadable:
+            LOG.warning(
+                "member %s of group %s subscribes in bytes that cannot be read, and gets nothing: see which client it is",
+                member_id,
+                self.group_id,
+            )
+        topics = await self.topics.describe(members.topics, within_s)
+        minted = await self.coordination.incarnation(within_s)
+        incarnation = minted if minted is not None else incarnation_for(order, members, self.wall_ms())
+        strategy = self.strategies.get(order.strategy)
+        if strategy is None:
+            raise Refused(
+                f"group {self.group_id} chose the strategy {order.strategy}, which this member leads by no more"
+            )
+        # A plan for a big group takes a while, and one's own strategy as long as it likes.
+        return await asyncio.to_thread(led, order, members, topics, strategy, incarnation)
+
+
+def read(order: Lead) -> Members:
+    """The members' words."""
+    subscribers: dict[str, Subscriber] = {}
+    unreadable: list[str] = []
+    incarnations: dict[int, int] = {}
+    alike = Alike()
+    for member in order.members:
+        instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
+        try:
+            subscribers[member.member_id] = subscriber_of(order.strategy, member.metadata, instance_id, alike)
+            known = known_of(order.strategy, member.metadata, alike)
+            incarnations[known.generation] = max(
+                incarnations.get(known.generation, NO_INCARNATION), known.incarnation
+            )
+        except Malformed:
+            subscribers[member.member_id] = Subscriber(topics=(), instance_id=instance_id)
+            unreadable.append(member.member_id)
+    return Members(subscribers, incarnations, unreadable)
+
+
+def incarnation_for(order: Lead, members: Members, wall_ms: int) -> int:
+    """
+    On an engine that has none: the one of the last generation, if somebody was in it; else a new one, above all.
+
+    (incarnation, generation) has to rise although a deleted group counts its generations from the beginning, and
+    although whoever led the last generation may have minted a number that nobody here has heard of.
+    """
+    last = members.incarnations.get(order.generation - 1, NO_INCARNATION)
+    if last != NO_INCARNATION:
+        return last
+    return max(*members.incarnations.values(), NO_INCARNATION, wall_ms - 1) + 1
+
+
+def led(
+    order: Lead, members: Members, topics: Mapping[str, Topic], strategy: Assignor, incarnation: int
+) -> Led:
+    """Plan, and write it down. Raises Refused."""
+    plan = plan_for(members, topics, strategy)
+    planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
+    givers = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
+    heads = Heads()
+    # Members that say the same share one list: each is read once.
+    prints: dict[int, bytes] = {}
+    assignments = []
+    for member_id, each in members.subscribers.items():
+        key = id(each.topics)
+        data = AssignmentData(
+            incarnation,
+            member_id in givers,
+            prints.get(key) or prints.setdefault(key, fingerprint_of_topics(each.topics)),
+            fingerprint_of_plan(planned) if member_id == order.member_id else b"",
+        )
+        written = encode_assignment(Assignment(plan[member_id], encode_assignment_data(data)), heads)
+        assignments.append(pb.Assignment(member_id=member_id, assignment=written))
+    return Led(order.call, assignments, planned)
+
+
+def holders_of_withheld(members: Members, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:
+    """Who has to give up partitions that the plan gives to nobody yet."""
+    if sum(map(count, plan.values())) == sum(planned.values()):
+        return frozenset()
+    return frozenset(
+        member_id
+        for member_id, each in members.subscribers.items()
+        if plan[member_id] is not each.owned
+        and any(not set(plan[member_id].get(topic, ())) >= set(owned) for topic, owned in each.owned.items())
+    )
+
+
+def count(parts: Mapping[str, Sequence[int]]) -> int:
+    """How many partitions; our own strategies know it without opening their lists."""
+    match parts:
+        case Lists():
+            return parts.layout.size
+        case Share():
+            return len(parts.flats)
+        case _:
+            return sum(map(len, parts.values()))
+
+
+def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:
+    """The strategy's plan, if it is one. Raises Refused."""
+    group = Group(members.subscribers, topics)
+    try:
+        plan = strategy.assign(group)
+    except Exception as error:
+        raise Refused(
+            f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): mend it, or choose another"
+        ) from error
+    wrong = "" if strategy.name in NAMES else problem(group, plan, strategy.cooperative)
+    if wrong:
+        raise Refused(f"the strategy {strategy.name} made no plan that can be used: {wrong}")
+    return plan

@@ -1,0 +1,228 @@
+"""
+Who this member is, kept outside of the process: a sidecar that crashes comes back as the same member.
+
+`program` opens it before the member starts, and the membership's shell writes it whenever the core says so. The folder
+belongs to one sidecar at a time; the kernel drops its lock when the process ends, however that ends.
+"""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from rota_sidecar.config.private_socket import private
+from rota_sidecar.core.member.identity import NO_GENERATION, Remembered, Wanted
+
+FILE = "member.json"
+LOCK = "member.lock"
+VERSION = 1
+# Some ten thousand topics and their partitions.
+BYTES_MAX = 8 << 20
+INT32_MAX = 2**31 - 1
+PRIVATE = 0o600
+PRIVATE_FOLDER = 0o700
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+Kind = TypeVar("Kind")
+
+
+class StateFileError(Exception):
+    """The folder cannot be used; one sentence."""
+
+
+class NoRoom(StateFileError):
+    """The folder cannot be made for now, because its disk is full."""
+
+
+class _Unusable(Exception):
+    """What is in the file is nothing to go on from."""
+
+
+class Owner(NamedTuple):
+    """Whose membership it is; that of anybody else is of no use."""
+
+    group_id: str
+    instance_id: str | None
+
+
+class StateFile:
+    """The file in a folder that nobody else uses while this exists. Raises StateFileError."""
+
+    def __init__(self, folder: Path, owner: Owner) -> None:
+        self._folder = folder
+        self._owner = owner
+        # None while the disk has no room for the folder: no reason not to work. Whoever writes tries again, and is told.
+        self._lock: int | None = None
+        with suppress(NoRoom):
+            self._lock = _locked(folder)
+
+    def read(self) -> tuple[Remembered | None, str]:
+        """What was kept, if anything; and a sentence when something was there that is of no use, and was put aside."""
+        if self._lock is None:
+            return None, ""
+        try:
+            data = self._content()
+            return (None if data is None else _parsed(data, self._owner)), ""
+        except (_Unusable, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return None, self._put_aside(reason or "unreadable")
+
+    def write(self, remembered: Remembered) -> None:
+        """Keep it, whole or not at all, also if the machine stops. Raises StateFileError."""
+        if self._lock is None:
+            self._lock = _locked(self._folder)
+        fresh = self._folder / f"{FILE}.new"
+        try:
+            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+            with os.fdopen(file, "wb") as writer:
+                writer.write(_written(remembered, self._owner))
+                writer.flush()
+                os.fsync(writer.fileno())
+            fresh.replace(self._folder / FILE)
+            self._sync_folder()
+        except OSError as error:
+            # The half of it that was written takes room from others.
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise StateFileError(_unwritable(self._folder, error)) from None
+
+    def remove(self) -> None:
+        """Keep nothing. Raises StateFileError."""
+        if self._lock is None:
+            return
+        try:
+            (self._folder / FILE).unlink(missing_ok=True)
+            self._sync_folder()
+        except OSError as error:
+            raise StateFileError(_unwritable(self._folder, error)) from None
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _content(self) -> bytes | None:
+        try:
+            with (self._folder / FILE).open("rb") as file:
+                data = file.read(BYTES_MAX + 1)
+        except FileNotFoundError:
+            return None
+        if len(data) > BYTES_MAX:
+            raise _Unusable(f"it is larger than {BYTES_MAX} bytes")
+        return data
+
+    def _put_aside(self, reason: str) -> str:
+        file, aside = self._folder / FILE, self._folder / f"{FILE}.aside"
+        sentence = f"{file} tells nothing about this member ({reason}), which therefore joins as a new one"
+        try:
+            file.replace(aside)
+        except OSError as error:
+            return f"{sentence}; the file cannot be moved out of the way ({error.strerror}): remove it"
+        return f"{sentence}; what it held is in {aside.name} now"
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _locked(folder: Path) -> int:
+    """The lock on the folder, which is made if need be. Raises StateFileError."""
+    try:
+        # `mode` does not apply to the parents that are made as well: the mask does.
+        with private():
+            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    except OSError as error:
+        unusable = f"--state-folder {folder} cannot be used ({error.strerror})"
+        if error.errno in FULL:
+            raise NoRoom(
+                f"{unusable}: make room there; until then a restart of this sidecar waits for its session to end"
+            ) from None
+        raise StateFileError(f"{unusable}: give a folder that this user may write") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise StateFileError(
+            f"--state-folder {folder} is in use by another sidecar: give each one a folder of its own"
+        ) from None
+    return lock
+
+
+def _unwritable(folder: Path, error: OSError) -> str:
+    return (
+        f"{folder / FILE} cannot be written ({error.strerror}), so that a restart of this sidecar would wait for "
+        "its session to end: make room there, and let this user write"
+    )
+
+
+def _written(remembered: Remembered, owner: Owner) -> bytes:
+    return json.dumps(
+        {
+            "version": VERSION,
+            "group_id": owner.group_id,
+            "instance_id": owner.instance_id,
+            "member_id": remembered.member_id,
+            "generation": remembered.generation,
+            "strategy": remembered.strategy,
+            "leads": remembered.leads,
+            "topics": remembered.wanted.topics,
+            "strategies": remembered.wanted.strategies,
+            "of_group": sorted(remembered.of_group),
+        }
+    ).encode()
+
+
+def _parsed(data: bytes, owner: Owner) -> Remembered:
+    try:
+        held = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _Unusable("it is no JSON") from None
+    if not isinstance(held, dict) or held.get("version") != VERSION:
+        raise _Unusable(f"it is not of version {VERSION}")
+    if held.get("group_id") != owner.group_id or held.get("instance_id") != owner.instance_id:
+        raise _Unusable("it is about another group, or another instance id")
+    if not _of(held, "member_id", str):
+        raise _Unusable("its member_id is empty")
+    return Remembered(
+        _string(held, "member_id"),
+        _number(held, "generation", NO_GENERATION),
+        _string(held, "strategy"),
+        _of(held, "leads", bool),
+        Wanted(_strings(held, "topics"), _strings(held, "strategies")),
+        frozenset(_strings(held, "of_group")),
+    )
+
+
+def _of(held: Mapping[str, object], key: str, kind: type[Kind]) -> Kind:
+    found = held.get(key)
+    # True is an int too, and never a generation.
+    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+        raise _Unusable(f"its {key} is not what it should be")
+    return found
+
+
+def _string(held: Mapping[str, object], key: str) -> str:
+    """One that can be sent: JSON can write halves of characters, which nothing else can."""
+    found = _of(held, key, str)
+    if not found.isascii() and found != found.encode(errors="replace").decode():
+        raise _Unusable(f"its {key} is no text")
+    return found
+
+
+def _number(held: Mapping[str, object], key: str, lowest: int) -> int:
+    found = _of(held, key, int)
+    if not lowest <= found <= INT32_MAX:
+        raise _Unusable(f"its {key} is out of range")
+    return found
+
+
+def _strings(held: Mapping[str, object], key: str) -> tuple[str, ...]:
+    return tuple(_string({key: each}, key) for each in _of(held, key, list))

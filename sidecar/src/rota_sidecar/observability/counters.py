@@ -1,0 +1,218 @@
+"""
+What a sidecar counts of itself while it works: plain numbers, for metrics and for Fleet.
+
+Told by `delivering`; looked at when somebody scrapes, and for each report. Counting costs little and cannot fail.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from typing_extensions import override
+
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member import actions as member_do
+from rota_sidecar.core.member.messages import Request, Response
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.core.member.reactions import Error
+from rota_sidecar.delivery.observer import Observer, whole
+from rota_sidecar.engines.port import Coordination, Refused, Unreachable
+from rota_sidecar.membership.driver import StateChanged, Told
+from rota_sidecar.observability.in_flight import Hands
+
+OK = "ok"
+RETRY = "retry"
+UNREACHABLE, REFUSED = "unreachable", "refused"
+REBALANCES = ("joined", "assigned", "revoked", "lost")
+PROCESSING_SECONDS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+    120,
+    300,
+)
+REVOKE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Spread:
+    """How many durations lay between which bounds."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._total_s += seconds
+
+    def buckets(self) -> tuple[list[tuple[str, float]], float]:
+        """How many lay at or below each bound, and the sum of all."""
+        found: list[tuple[str, float]] = []
+        below = 0
+        bounds = (*(str(float(bound)) for bound in self._bounds), "+Inf")
+        for bound, count in zip(bounds, self._counts, strict=True):
+            below += count
+            found.append((bound, below))
+        return found, self._total_s
+
+
+class Counts(Observer):
+    """Of one sidecar. `wall_s` is the time of day."""
+
+    def __init__(self, wall_s: Callable[[], float]) -> None:
+        self._wall_s = wall_s
+        self.state = "Down"
+        self.heartbeats: Counter[str] = Counter({OK: 0})
+        self.commits: Counter[str] = Counter({OK: 0})
+        self.rebalances: Counter[str] = Counter(dict.fromkeys(REBALANCES, 0))
+        self.records: Counter[tuple[str, str]] = Counter()
+        self.revoke_seconds = Spread(REVOKE_SECONDS)
+        self.last_revoke_s = 0.0
+        self.processing_seconds = Spread(PROCESSING_SECONDS)
+        self.hands = Hands(self.processing_seconds.add)
+        # When each partition was given, or was judged last.
+        self.progress_s: dict[Partition, float] = {}
+        self.last_problem = ""
+        # Called when other partitions are held, or the member is in another state.
+        self.on_change: Callable[[], None] = nothing
+        self._revoking_since_ms: int | None = None
+
+    @override
+    def told(self, told: Told, now_ms: int) -> None:
+        match told:
+            case StateChanged():
+                self.state = told.state
+                self.on_change()
+            case member_do.Joined():
+                self.rebalances["joined"] += 1
+            case member_do.Revoke():
+                self._revoking_since_ms = now_ms
+            case member_do.Assign(partitions=partitions) if partitions:
+                self.rebalances["assigned"] += 1
+            case member_do.Revoked():
+                self._gone("revoked", now_ms)
+            case member_do.Lose():
+                self._gone("lost", now_ms)
+                self.last_problem = told.reason
+            case member_do.Problem():
+                self.last_problem = told.sentence
+            case _:
+                pass
+
+    @override
+    def happened(self, event: on.Event, now_ms: int) -> None:
+        match event:
+            case on.Judged():
+                self.hands.judged(event.judgements, now_ms)
+            case on.Committed():
+                self.commits[outcome_of(event)] += 1
+            case on.Assigned():
+                self.on_change()
+                self.progress_s.update(dict.fromkeys(event.partitions, self._wall_s()))
+            case on.Revoked() | on.Lost():
+                self.on_change()
+                for partition in event.partitions:
+                    self.progress_s.pop(partition, None)
+                    self.hands.dropped(partition)
+            case on.Detached():
+                self.hands.emptied()
+            case _:
+                pass
+
+    @override
+    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+        for action in actions:
+            match action:
+                case do.Deliver():
+                    self.hands.delivered(action, now_ms)
+                case do.Settled():
+                    self.records[action.partition.topic, action.verdict] += action.records
+                    if action.partition in self.progress_s:
+                        self.progress_s[action.partition] = self._wall_s()
+                case do.Refuse():
+                    self.records[action.partition.topic, REFUSED] += 1
+                case do.Problem():
+                    self.last_problem = whole(action)
+                case _:
+                    pass
+        self.hands.hold(in_hand, now_ms)
+
+    @property
+    def records_done(self) -> int:
+        """With any verdict that settles them."""
+        return sum(count for (_, verdict), count in self.records.items() if verdict not in (RETRY, REFUSED))
+
+    def _gone(self, kind: str, now_ms: int) -> None:
+        self.rebalances[kind] += 1
+        if self._revoking_since_ms is not None:
+            self.last_revoke_s = (now_ms - self._revoking_since_ms) / 1000
+            self.revoke_seconds.add(self.last_revoke_s)
+            self._revoking_since_ms = None
+
+
+class Heartbeats(Coordination):
+    """The way to the coordinator, and beside it a count of how heartbeats fare."""
+
+    def __init__(self, coordination: Coordination, counts: Counts) -> None:
+        self._coordination = coordination
+        self._count = counts.heartbeats
+
+    @override
+    async def find(self, within_s: float) -> Error:
+        return await self._coordination.find(within_s)
+
+    @override
+    async def ask(self, request: Request, within_s: float) -> Response:
+        if not isinstance(request, pb.HeartbeatRequest):
+            return await self._coordination.ask(request, within_s)
+        try:
+            response = await self._coordination.ask(request, within_s)
+        except Unreachable:
+            self._count[UNREACHABLE] += 1
+            raise
+        except Refused:
+            self._count[REFUSED] += 1
+            raise
+        assert isinstance(response, pb.HeartbeatResponse)
+        self._count[name_of(response.error_code)] += 1
+        return response
+
+    @override
+    async def incarnation(self, within_s: float) -> int | None:
+        return await self._coordination.incarnation(within_s)
+
+    @override
+    async def close(self) -> None:
+        await self._coordination.close()
+
+
+def nothing() -> None:
+    """Nobody wants to know."""
+
+
+def outcome_of(committed: on.Committed) -> str:
+    """Ok, or the first error."""
+    return name_of(next((error for error in committed.errors.values() if error != pb.NONE), pb.NONE))
+
+
+def name_of(error: Error) -> str:
+    """Kafka's name of it; its number when it is none that we know."""
+    if error == pb.NONE:
+        return OK
+    return pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)

@@ -1,0 +1,68 @@
+"""
+How long the application has records in its hands: in all, and from each hand-over to the verdict on its last record.
+
+Used by `counts`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.partitions import Partition
+
+# Hand-overs without a verdict that are kept in mind for each partition; more are not measured.
+OPEN_MAX = 10_000
+
+
+class Hands:
+    """Empty to begin with."""
+
+    def __init__(self, took: Callable[[float], None]) -> None:
+        self._took = took
+        # The ledger of each partition, and when what ended with which offset was handed over.
+        self._open: dict[Partition, tuple[int, dict[int, int]]] = {}
+        self._busy_since_ms: int | None = None
+        self._busy_ms = 0
+
+    def busy_s(self, now_ms: int) -> float:
+        """How long it had something, all in all."""
+        going_on_ms = 0 if self._busy_since_ms is None else now_ms - self._busy_since_ms
+        return (self._busy_ms + going_on_ms) / 1000
+
+    def hold(self, records: int, now_ms: int) -> None:
+        """It has so many now."""
+        if records and self._busy_since_ms is None:
+            self._busy_since_ms = now_ms
+        elif not records and self._busy_since_ms is not None:
+            self._busy_ms += now_ms - self._busy_since_ms
+            self._busy_since_ms = None
+
+    def delivered(self, delivery: do.Deliver, now_ms: int) -> None:
+        """It gets more."""
+        ledger, handed_over = self._open.get(delivery.partition, (0, {}))
+        if ledger != delivery.ledger:
+            handed_over = {}
+            self._open[delivery.partition] = delivery.ledger, handed_over
+        if len(handed_over) < OPEN_MAX:
+            handed_over[delivery.handover.pieces[-1].end - 1] = now_ms
+
+    def judged(self, judgements: Sequence[on.Judgement], now_ms: int) -> None:
+        """It has done something."""
+        for each in judgements:
+            ledger, handed_over = self._open.get(each.partition, (0, {}))
+            if ledger != each.ledger:
+                continue
+            if each.first == each.last:
+                done = [each.last] if each.last in handed_over else []
+            else:
+                done = [last for last in handed_over if each.first <= last <= each.last]
+            for last in done:
+                self._took((now_ms - handed_over.pop(last)) / 1000)
+
+    def dropped(self, partition: Partition) -> None:
+        """What it has of the partition is nobody's concern any more."""
+        self._open.pop(partition, None)
+
+    def emptied(self) -> None:
+        """It is gone."""
+        self._open.clear()

@@ -1,0 +1,114 @@
+"""What is known of each partition that the member has, for metrics and for Fleet. What is not known is None."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from rota_proto.log.columns import MalformedPayload
+from rota_sidecar.core.delivery.events import Bounds
+from rota_sidecar.core.delivery.views import PartitionView
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.engines.batch_slicing import Repacking, content_of
+from rota_sidecar.observability.end_offsets import Ends, Seen
+from rota_sidecar.observability.uncommitted import Uncommitted
+
+
+class Facts(NamedTuple):
+    """One partition."""
+
+    position: int | None
+    committed: int | None
+    start: int | None
+    end: int | None
+    # Of the first record that is not done, where there is one.
+    unresolved_ms: int | None
+    # Of the first uncommitted record, where one was read.
+    uncommitted_ms: int | None
+    # It is known that all was read and is done.
+    is_done: bool
+    rate: float | None
+    in_hand: int
+    # What is wrong with it now; empty = nothing.
+    problem: str
+
+    @property
+    def lag(self) -> int | None:
+        """Uncommitted records."""
+        if self.committed is None or self.start is None or self.end is None:
+            return None
+        return max(0, self.end - max(self.committed, self.start))
+
+    def lag_s(self, now_s: float) -> float | None:
+        """Age of the first uncommitted record; 0 when there is none."""
+        if self.lag is None:
+            return None
+        if self.lag and self.uncommitted_ms is not None:
+            return max(0.0, now_s - self.uncommitted_ms / 1000)
+        # Without a record of which the application was told, control markers alone are uncommitted.
+        return 0.0 if self.lag == 0 or self.is_done else None
+
+
+def facts_of(
+    views: Mapping[Partition, PartitionView], ends: Ends, repacking: Repacking, uncommitted: Uncommitted
+) -> Iterator[tuple[Partition, Facts]]:
+    """One after the other, in order."""
+    uncommitted.keep(views)
+    for partition, view in sorted(views.items()):
+        seen = ends.seen(partition)
+        bounds = newest(view, seen)
+        unresolved_ms = view.reported_ms
+        if view.first_unresolved is not None:
+            unresolved_ms = timestamp_ms(*view.first_unresolved, repacking)
+        yield (
+            partition,
+            Facts(
+                position=view.position,
+                committed=view.committed,
+                start=None if bounds is None else bounds.start,
+                end=None if bounds is None else bounds.end,
+                unresolved_ms=unresolved_ms,
+                uncommitted_ms=_uncommitted_ms(partition, view, unresolved_ms, uncommitted),
+                is_done=is_done(view, bounds),
+                rate=None if seen is None else seen.rate,
+                in_hand=view.in_hand,
+                problem=view.problem,
+            ),
+        )
+
+
+def _uncommitted_ms(
+    partition: Partition, view: PartitionView, unresolved_ms: int | None, uncommitted: Uncommitted
+) -> int | None:
+    if view.committed is None:
+        return None
+    delivered_ms = uncommitted.first_ms(partition, view.committed)
+    unresolved = view.position if view.first_unresolved is None else view.first_unresolved[1]
+    # Nothing behind the commit is done yet, or was delivered: then the first record that is not done is the first uncommitted one.
+    is_same = delivered_ms is None or unresolved is None or unresolved <= view.committed
+    return unresolved_ms if is_same else delivered_ms
+
+
+def newest(view: PartitionView, seen: Seen | None) -> Bounds | None:
+    """Starts and ends only rise; what nobody has seen lately is not known."""
+    if seen is None or view.bounds is None:
+        return None if seen is None else seen.bounds
+    return Bounds(max(seen.bounds.start, view.bounds.start), max(seen.bounds.end, view.bounds.end))
+
+
+def is_done(view: PartitionView, bounds: Bounds | None) -> bool:
+    """Whether everything up to the end was handed out, and is judged."""
+    if bounds is None or view.position is None or view.first_unresolved is not None:
+        return False
+    return view.position >= bounds.end and not view.in_hand and not view.waiting
+
+
+def timestamp_ms(batch: Batch, offset: int, repacking: Repacking) -> int | None:
+    """Of one record; None when its batch cannot be read."""
+    content = content_of(batch)
+    if content.max_timestamp_ms == content.base_timestamp_ms:
+        return content.base_timestamp_ms
+    try:
+        times = repacking.columns_of(batch).timestamps_ms
+    except MalformedPayload:
+        return None
+    return content.base_timestamp_ms if times is None else times[offset - content.base_offset]

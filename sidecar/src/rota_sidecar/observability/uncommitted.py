@@ -1,0 +1,88 @@
+"""
+Timestamps of delivered batches until they are committed, so that the age of the first uncommitted record is known.
+
+The ledger forgets a record with its verdict; its commit follows up to an interval later. Told by `delivering`, asked by `facts`.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.batches import Batch
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.observer import Observer
+from rota_sidecar.engines.batch_slicing import content_of
+from rota_sidecar.membership.driver import Told
+
+# Of one partition; with more, the last of them stands for all later ones.
+BATCHES_MAX = 10_000
+
+
+class Delivered(NamedTuple):
+    """A batch, without its records."""
+
+    end: int
+    # Of its first record.
+    timestamp_ms: int
+
+
+class Track:
+    """Batches of one ledger, which begins at the committed offset. Invariant: their ends rise."""
+
+    def __init__(self, ledger: int) -> None:
+        self.ledger = ledger
+        self._batches: deque[Delivered] = deque()
+
+    def add(self, batch: Batch) -> None:
+        """Remember a batch; one that is delivered again is known."""
+        if self._batches and batch.end <= self._batches[-1].end:
+            return
+        if len(self._batches) == BATCHES_MAX:
+            self._batches[-1] = self._batches[-1]._replace(end=batch.end)
+        else:
+            self._batches.append(Delivered(batch.end, content_of(batch).base_timestamp_ms))
+
+    def first_ms(self, committed: int) -> int | None:
+        """Timestamp of the first delivered batch that goes beyond the committed offset; those before it are forgotten."""
+        while self._batches and self._batches[0].end <= committed:
+            self._batches.popleft()
+        return self._batches[0].timestamp_ms if self._batches else None
+
+
+class Uncommitted(Observer):
+    """Of all partitions that the member has."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[Partition, Track] = {}
+
+    def first_ms(self, partition: Partition, committed: int) -> int | None:
+        """Timestamp in ms of the first uncommitted record that was delivered, to within its batch; None: there is none."""
+        track = self._tracks.get(partition)
+        return None if track is None else track.first_ms(committed)
+
+    def keep(self, held: Collection[Partition]) -> None:
+        """Forget all other partitions."""
+        for partition in self._tracks.keys() - set(held):
+            del self._tracks[partition]
+
+    @override
+    def told(self, told: Told, now_ms: int) -> None:
+        """Nothing that the member tells matters here."""
+
+    @override
+    def happened(self, event: on.Event, now_ms: int) -> None:
+        """Nothing that deliveries are told matters here."""
+
+    @override
+    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+        for action in actions:
+            if isinstance(action, do.Deliver):
+                track = self._tracks.get(action.partition)
+                if track is None or track.ledger != action.ledger:
+                    track = self._tracks[action.partition] = Track(action.ledger)
+                for piece in action.handover.pieces:
+                    track.add(piece.batch)

@@ -1,0 +1,1 @@
+"""One sidecar process: start, listeners, HTTP page, commands to it, stop."""

@@ -1,0 +1,49 @@
+"""
+The requests of the drain socket: POST /drain?for_ms=N&then=resume|leave. Used by `serving` and `drain_command`. Pure.
+
+A request names how long the drain lasts unless the process ends before, and what follows then.
+"""
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from rota_sidecar.lifecycle.drain_orders import Then
+
+PATH = "/drain"
+# Beyond the drain time: for the application to end, and for the sidecar to be told to end.
+AFTER_DRAIN_MS = 15_000
+FOR_MS_MAX = 24 * 3_600_000
+
+
+class DrainRequest(NamedTuple):
+    """Drain for so long, and what follows; None: the drain time and a quarter of a minute."""
+
+    for_ms: int | None
+    then: Then
+
+
+class WrongRequest(Exception):
+    """The query of a request cannot be used: one sentence."""
+
+
+def request_of(query: str) -> DrainRequest:
+    """
+    Read `for_ms` and `then`, both optional. Raises WrongRequest.
+
+    >>> request_of("for_ms=60000&then=leave")
+    DrainRequest(for_ms=60000, then=<Then.LEAVE: 'leave'>)
+    """
+    found = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=10))
+    unknown = sorted(found.keys() - {"for_ms", "then"})
+    if unknown:
+        raise WrongRequest(f"unknown parameter {unknown[0]}: expected for_ms and then")
+    for_ms, then = found.get("for_ms"), found.get("then", Then.RESUME.value)
+    if then not in {each.value for each in Then}:
+        raise WrongRequest(f"then={then}: expected resume or leave")
+    if for_ms is None:
+        return DrainRequest(None, Then(then))
+    if not (for_ms.isascii() and for_ms.isdecimal() and len(for_ms) <= len(str(FOR_MS_MAX))) or not (
+        1 <= int(for_ms) <= FOR_MS_MAX
+    ):
+        raise WrongRequest(f"for_ms={for_ms}: expected milliseconds, 1 to {FOR_MS_MAX}")
+    return DrainRequest(int(for_ms), Then(then))

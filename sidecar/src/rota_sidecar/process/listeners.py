@@ -1,0 +1,73 @@
+"""
+Where others come in: the application over gRPC, or records out to it by HTTP; probes and metrics; who asks for a drain.
+
+Opened and closed by `serving`.
+"""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.observability.event_log import Journal
+from rota_sidecar.process.http_server import CannotListen, HealthServer, Paths
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+# For calls that are under way when the sidecar ends.
+GRACE_S = 1
+
+
+class Doors:
+    """Closed to begin with."""
+
+    def __init__(self, options: argparse.Namespace, delivering: Delivering, journal: Journal) -> None:
+        self._options = options
+        self._delivering = delivering
+        self._journal = journal
+        self._server: grpc.aio.Server | None = None
+        self._page: HealthServer | None = None
+        self._drains: HealthServer | None = None
+
+    async def open(self, paths: Paths, drain: Paths, repacking: Repacking) -> None:
+        """All that are asked for; `drain` is served on the drain socket alone. Raises CannotListen."""
+        options = self._options
+        if options.drain_socket:
+            self._drains = HealthServer(drain)
+            await self._drains.start_on_socket(Path(options.drain_socket))
+        if options.http_listen:
+            self._page = HealthServer(paths)
+            address = await self._page.start(options.http_listen)
+            self._journal.tell("http", f"http on {address}")
+        if not options.delivery_url and (options.listen or options.listen_socket):
+            await self._open_to_application(repacking)
+
+    async def close(self) -> None:
+        """Whoever is inside is told."""
+        if self._server is not None:
+            await self._server.stop(GRACE_S)
+        for page in (self._page, self._drains):
+            if page is not None:
+                await page.stop()
+
+    async def _open_to_application(self, repacking: Repacking) -> None:
+        from rota_sidecar.application import listening
+        from rota_sidecar.application.service import ConsumerService, make_server
+
+        options = self._options
+        server = make_server(ConsumerService(self._delivering, repacking, self._journal.tell))
+        addresses: list[str] = []
+        try:
+            if options.listen:
+                insecure = options.insecure
+                addresses.append(listening.listen_on_port(server, options.listen, insecure=insecure))
+            if options.listen_socket:
+                addresses.append(listening.listen_on_socket(server, Path(options.listen_socket)))
+        except listening.CannotListen as error:
+            raise CannotListen(str(error)) from None
+        await server.start()
+        self._server = server
+        for address in addresses:
+            self._journal.tell("listening", f"listening on {address}")

@@ -1,0 +1,272 @@
+"""
+A sidecar that delivers records, as a process: a member, deliveries, and the doors for application, probes and people.
+
+Called by `program`. It ends on SIGTERM: the application finishes what it has, the member commits and leaves, and the
+doors close.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from rota_sidecar import wiring
+from rota_sidecar.config.delivery_flags import delivery_config
+from rota_sidecar.core.member.actions import Ended
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.dead_letter_topic import DeadLetterTopic
+from rota_sidecar.delivery.dead_letters import letter_of
+from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.delivery.effects import Means
+from rota_sidecar.delivery.late_letters import LateLetters
+from rota_sidecar.delivery.observer import Witness
+from rota_sidecar.delivery.standalone_offsets import ByHand
+from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.json_member.lines import EndOfInput
+from rota_sidecar.lifecycle.drain import Draining
+from rota_sidecar.lifecycle.drain_orders import Source
+from rota_sidecar.lifecycle.member import Members
+from rota_sidecar.lifecycle.readiness import missing
+from rota_sidecar.membership.state_file import StateFileError
+from rota_sidecar.observability.counters import Counts
+from rota_sidecar.observability.end_offsets import Ends
+from rota_sidecar.observability.event_log import Journal
+from rota_sidecar.observability.partition_status import Facts, facts_of
+from rota_sidecar.observability.uncommitted import Uncommitted
+from rota_sidecar.process.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
+from rota_sidecar.process.http_server import Page, Path, Paths, probes, sentence
+from rota_sidecar.process.listeners import Doors
+from rota_sidecar.wiring import Strategies
+
+if TYPE_CHECKING:
+    from rota_sidecar.fleet.client import FleetClient
+    from rota_sidecar.fleet.orders import Orders
+    from rota_sidecar.observability.metrics import Metrics
+
+# Requests that wait for the end of a drain at a time; probes and metrics need connections too.
+WAITING_MAX = 16
+
+
+async def serve_application(
+    options: argparse.Namespace, strategies: Strategies, arguments: Sequence[str], journal: Journal
+) -> str:
+    """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, CannotListen."""
+    serving = Serving(options, strategies, journal)
+    if options.fleet:
+        serving.report_to_fleet(strategies, arguments)
+    return await serving.run()
+
+
+class Serving:
+    """One sidecar. To be made and used on a running loop."""
+
+    def __init__(self, options: argparse.Namespace, strategies: Strategies, journal: Journal) -> None:
+        self._options = options
+        self._journal = journal
+        self._counts = Counts(wiring.wall_s)
+        self._uncommitted = Uncommitted()
+        observers = (Witness(journal), self._counts, self._uncommitted)
+        self._delivering = Delivering(delivery_config(options), observers, options.leave_timeout_ms)
+        self._repacking = Repacking()
+        self._means = self._all_means()
+        self._delivering.connect(self._means)
+        self._members = Members(options, strategies, self._delivering, self._counts)
+        self._draining = Draining(self._delivering, options.drain_timeout_ms, journal.tell)
+        self._ends = Ends(
+            self._means.records, lambda: frozenset(self._delivering.delivery.held), self._members.measured
+        )
+        self._dead_letter_topic = DeadLetterTopic(
+            self._means.topics, lambda: self._delivering.config.dead_letter_topic, self._complain
+        )
+        self._counts.on_change = self._changed
+        self._fleet: FleetClient | None = None
+        self._orders: Orders | None = None
+        self._metrics: Metrics | None = None
+        self._doors = Doors(options, self._delivering, journal)
+        self._ending: asyncio.Task[None] | None = None
+        self._has_signal = False
+        # Requests that wait for the end of a drain.
+        self._waiting = 0
+
+    def report_to_fleet(self, strategies: Strategies, arguments: Sequence[str]) -> None:
+        """And take its orders. To be called before it runs."""
+        from rota_sidecar.fleet.client import Desk, FleetClient
+        from rota_sidecar.fleet.orders import Orders
+        from rota_sidecar.fleet.reconfigure import Reconfiguring
+        from rota_sidecar.fleet.reports import Reports
+
+        options, delivering, members = self._options, self._delivering, self._members
+        reconfiguring = Reconfiguring(options, arguments, strategies, delivering, members)
+        orders = Orders(delivering, members, self._draining, reconfiguring, wiring.wall_ms)
+        draining = lambda: self._draining.why
+        reports = Reports(options.client_id, delivering, members, self._counts, self._problems, draining)
+        desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
+        credentials = wiring.fleet_credentials(options)
+        fleet = FleetClient(options.fleet, credentials, desk, wiring.chance, self._journal.warn)
+        orders.hurry = fleet.hurry
+        self._fleet, self._orders = fleet, orders
+
+    def _changed(self) -> None:
+        self._ends.look()
+        if self._fleet is not None:
+            self._fleet.hurry()
+
+    async def run(self) -> str:
+        """Until it has ended; why it failed, or nothing."""
+        self._draining.leave = self._end
+        await self._doors.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._repacking)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
+        try:
+            ended = await beside(self._members.run(), *self._tending())
+            return ended.reason if ended.failed else ""
+        except Exception as error:  # noqa: BLE001  the edge of the process: whatever it is, it is said and the doors close
+            return self._broken(error)
+        finally:
+            await self._close()
+
+    def _tending(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What goes on beside the member."""
+        yield self._delivering.run()
+        yield self._ends.run()
+        yield self._dead_letter_topic.run()
+        if self._options.ends_with_stdin:
+            yield self._minding_input()
+        if self._options.delivery_url:
+            yield self._delivering_by_http()
+        if self._fleet is not None:
+            yield self._fleet.run()
+
+    async def _delivering_by_http(self) -> None:
+        from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
+
+        settings = HttpSettings(self._options.delivery_url, self._options.delivery_timeout_ms / 1000)
+        await HttpDelivery(self._delivering, self._repacking, settings, self._journal.tell).run()
+
+    def _end(self, reason: str) -> None:
+        """Drain, leave the group and end, within the drain time."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._finish(reason))
+            self._ending.add_done_callback(self._finished)
+
+    def _end_by_signal(self, reason: str) -> None:
+        """The first signal ends the sidecar; the second one stops the wait for verdicts."""
+        if self._has_signal:
+            self._draining.hurry()
+        self._has_signal = True
+        self._end(reason)
+
+    async def _finish(self, reason: str) -> None:
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._options.drain_timeout_ms / 1000
+        await self._draining.finish()
+        within_ms = self._draining.revoke_within_ms((ends_s - loop.time()) * 1000)
+        within_ms = min(within_ms, self._options.leave_timeout_ms)
+        await self._delivering.put_back(within_ms)
+        self._members.end(reason, within_ms, leave_static=self._draining.is_scaled_away)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._delivering.broke(error)
+
+    async def _minding_input(self) -> None:
+        """Whoever started this for itself is gone when standard input ends."""
+        await EndOfInput(sys.stdin.fileno()).wait()
+        self._end("whoever started the sidecar is gone")
+
+    def _broken(self, error: Exception) -> str:
+        """What to say of what nobody expected. Raises StateFileError."""
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, StateFileError):
+            raise error from None
+        self._journal.broke(error)
+        return f"it broke ({type(error).__name__}: {error}): report this, with the lines above"
+
+    async def _close(self) -> None:
+        self._delivering.end_attachment("the sidecar has stopped")
+        await self._doors.close()
+        if self._orders is not None:
+            await self._orders.close()
+        await self._means.records.close()
+        await self._means.letters.close()
+        await self._means.by_hand.close()
+        await self._means.topics.close()
+
+    def _paths(self) -> Paths:
+        ready = probes(lambda: missing(self._delivering, self._members, self._draining))
+        return {**ready, "/metrics": Path(self._scrape), "/drained": Path(self._await_drained)}
+
+    async def _scrape(self, _query: str) -> Page:
+        from rota_sidecar.observability.metrics import CONTENT_TYPE, Metrics
+
+        if self._metrics is None:
+            self._metrics = Metrics(self._options.group_id, self._counts, self._facts, wiring.wall_s)
+        return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
+
+    def _facts(self) -> Iterable[tuple[Partition, Facts]]:
+        return facts_of(self._delivering.delivery.partitions, self._ends, self._repacking, self._uncommitted)
+
+    def _problems(self) -> Sequence[str]:
+        """What is wrong now, and concerns no partition that it has."""
+        missing = [f"topic {name} does not exist: create it" for name in self._members.now.member.missing]
+        return [*missing, *([self._dead_letter_topic.problem] if self._dead_letter_topic.problem else [])]
+
+    async def _drain(self, query: str) -> Page:
+        try:
+            request = request_of(query)
+        except WrongRequest as error:
+            return sentence(HTTPStatus.BAD_REQUEST, str(error))
+        for_ms = request.for_ms or self._options.drain_timeout_ms + AFTER_DRAIN_MS
+        left = await self._draining.expire_in(Source.SOCKET, for_ms, request.then)
+        if left:
+            said = f"{left} records are still in the application's hands, and will come again"
+            return sentence(HTTPStatus.GATEWAY_TIMEOUT, said)
+        return sentence(HTTPStatus.OK, "drained")
+
+    async def _await_drained(self, _query: str) -> Page:
+        """Begin nothing: the application's container waits so for the drain that the sidecar's has begun."""
+        if self._waiting >= WAITING_MAX:
+            return sentence(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING_MAX} requests wait for a drain already"
+            )
+        self._waiting += 1
+        try:
+            is_drained = await self._draining.drained()
+        finally:
+            self._waiting -= 1
+        if is_drained:
+            return sentence(HTTPStatus.OK, "drained")
+        return sentence(HTTPStatus.GATEWAY_TIMEOUT, self._draining.why or "no drain has begun")
+
+    def _all_means(self) -> Means:
+        options = self._options
+        group_id = options.group_id
+        return Means(
+            records=wiring.records_for(options, self._delivering.tell_now, self._complain),
+            letters=LateLetters(lambda: wiring.letters_for(options)),
+            letter_of=lambda due: letter_of(due, group_id, self._repacking),
+            topics=wiring.topics_for(options),
+            by_hand=ByHand(group_id, lambda hear: wiring.coordination_for(options, hear)[0]),
+        )
+
+    def _complain(self, problem: str) -> None:
+        """Nothing can be read for now; or, without words, it can again."""
+        if problem:
+            self._counts.last_problem = problem
+            self._journal.warn(problem)
+        else:
+            self._journal.tell("reading", "records can be read again")
+
+
+async def beside(members: Awaitable[Ended], *tending: Coroutine[Any, Any, None]) -> Ended:
+    """How the members ended; what breaks beside them breaks them too."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in tending]
+        ended = await members
+        for task in tasks:
+            task.cancel()
+    return ended

@@ -1,0 +1,118 @@
+"""A ledger on the table, and what is done to it by hand."""
+
+from collections.abc import Iterable, Sequence
+
+from rota_sidecar.core.ledger import completed_ahead
+from rota_sidecar.core.ledger.batches import Batch, Handover, Ordering
+from rota_sidecar.core.ledger.commit_points import Mark, Point, read_mark
+from rota_sidecar.core.ledger.ledger import Ledger
+from rota_sidecar.core.ledger.rules import Rules, Verdict
+
+IN_ORDER = Rules()
+ONE_BY_ONE = Rules(takes_many=False)
+BY_KEY = Rules(ordering=Ordering.KEY)
+UNORDERED = Rules(ordering=Ordering.UNORDERED)
+MANY = 1_000_000
+
+
+def batch(first: int, count: int = 1, keys: str = "") -> Batch:
+    """`keys` has a letter for each record; a dot is none."""
+    named = [None if key == "." else key.encode() for key in keys or "." * count]
+    return Batch(first, len(named), 10 * len(named), None, named)
+
+
+def opened(rules: Rules = IN_ORDER, *batches: Batch, start: int = 0, mark: Mark | None = None) -> Ledger:
+    """A ledger whose first commit is durable, with these records read."""
+    ledger = Ledger(start, rules, mark or Mark())
+    ledger.committed(ledger.point)
+    read(ledger, *batches)
+    return ledger
+
+
+def read(ledger: Ledger, *batches: Batch) -> None:
+    """Up to the end of the last one."""
+    if batches:
+        ledger.fetched(batches, batches[-1].end)
+
+
+def commit(ledger: Ledger) -> Point:
+    """What there is to commit becomes durable."""
+    ledger.committed(ledger.point)
+    return ledger.point
+
+
+def take(
+    ledger: Ledger, records: int = MANY, *, lanes: int = MANY, now_ms: int = 0, alone: bool = False
+) -> list[int]:
+    """The offsets that go out."""
+    return [offset for offset, _ in listed(ledger.take(records, lanes, now_ms, alone=alone))]
+
+
+def listed(handovers: Sequence[Handover]) -> list[tuple[int, int]]:
+    """Offset by offset, and for which time."""
+    return [
+        (offset, handover.deliveries)
+        for handover in handovers
+        for piece in handover.pieces
+        for offset in range(piece.first, piece.end)
+    ]
+
+
+def ack(ledger: Ledger, *offsets: int, now_ms: int = 0) -> None:
+    """One by one."""
+    say(ledger, Verdict.ACK, offsets, now_ms)
+
+
+def skip(ledger: Ledger, *offsets: int) -> None:
+    """One by one."""
+    say(ledger, Verdict.SKIP, offsets, 0)
+
+
+def bury(ledger: Ledger, offset: int) -> None:
+    """It is to be a dead letter."""
+    assert ledger.judge(offset, offset, Verdict.DEAD_LETTER, 0, reason="it cannot be read").settled == 1
+
+
+def say(ledger: Ledger, verdict: Verdict, offsets: Iterable[int], now_ms: int) -> None:
+    for offset in offsets:
+        assert ledger.judge(offset, offset, verdict, now_ms).settled == 1
+
+
+def retry(ledger: Ledger, offset: int, *, now_ms: int = 0, after_ms: int | None = None) -> None:
+    """Once more."""
+    assert ledger.judge(offset, offset, Verdict.RETRY, now_ms, retry_after_ms=after_ms).settled == 1
+
+
+def refused(ledger: Ledger, first: int, last: int | None = None, verdict: Verdict = Verdict.ACK) -> str:
+    """The sentence; nothing has changed."""
+    before = (ledger.point, ledger.in_hand, ledger.waiting)
+    settled, sentence = ledger.judge(first, first if last is None else last, verdict, 0)
+    assert settled == 0
+    assert (ledger.point, ledger.in_hand, ledger.waiting) == before
+    return sentence
+
+
+def awaits(ledger: Ledger) -> bool:
+    """Whether it waits for a commit. A property that a type checker has seen once is the same for it ever after."""
+    return ledger.awaits_commit
+
+
+def stopped(ledger: Ledger) -> str:
+    """Why it stands still."""
+    return ledger.stopped
+
+
+def wants_alone(ledger: Ledger) -> bool:
+    """Whether everything else has to wait."""
+    return ledger.wants_alone
+
+
+def held_since(ledger: Ledger) -> int | None:
+    """How long the application has been at it."""
+    return ledger.held_since_ms
+
+
+def said_beyond(metadata: str) -> set[int]:
+    """What a commit says to be done beyond its offset."""
+    runs = completed_ahead.read(read_mark(metadata).beyond)
+    return {offset for run in runs for offset in range(run.first, run.end)}

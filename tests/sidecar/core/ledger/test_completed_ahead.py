@@ -1,0 +1,160 @@
+"""What is done beyond the offset of a clean commit does not come again; and it fits into the commit, whatever it is."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota_sidecar.core.ledger import completed_ahead
+from rota_sidecar.core.ledger.commit_points import Mark, Point, State, read_mark
+from rota_sidecar.core.ledger.ledger import Ledger
+from rota_sidecar.core.ledger.rules import Rules
+from rota_sidecar.core.ledger.runs import Run, Runs
+from tests.sidecar.core.ledger.desk import (
+    BY_KEY,
+    IN_ORDER,
+    UNORDERED,
+    ack,
+    batch,
+    commit,
+    opened,
+    read,
+    said_beyond,
+    take,
+)
+
+BESIDE = pytest.mark.parametrize("rules", [BY_KEY, UNORDERED], ids=["by key", "unordered"])
+# Kafka's and Rota's.
+METADATA_MAX = 4_096
+
+
+def runs_of(offsets: set[int]) -> list[Run]:
+    runs = Runs()
+    for offset in offsets:
+        runs.add(offset, offset + 1)
+    return list(runs)
+
+
+@given(st.sets(st.integers(10**12, 10**12 + 2 * completed_ahead.SPAN_MAX)))
+def test_offsets_are_read_as_they_were_written_as_far_as_they_fit(offsets: set[int]) -> None:
+    mark = Mark(State.CLEAN, 3, 14, completed_ahead.write(runs_of(offsets)))
+    assert len(mark.metadata) <= METADATA_MAX
+    assert read_mark(mark.metadata) == mark
+    before = min(offsets, default=0) + completed_ahead.SPAN_MAX
+    assert said_beyond(mark.metadata) == {offset for offset in offsets if offset < before}
+
+
+@pytest.mark.parametrize(
+    "said", [":", ":7:", ":7:AAA", ":7:AAAAA", ":-7:AAAA", ":7:AA=A", ":7:" + "AAAA" * 1_001, "7:AAAA"]
+)
+def test_what_nobody_writes_says_nothing(said: str) -> None:
+    assert read_mark(f"rota:1:3:14:clean{said}") == Mark()
+
+
+@BESIDE
+def test_a_clean_stop_repeats_nothing_though_the_first_record_is_not_done(rules: Rules) -> None:
+    ledger = opened(rules, batch(0, 8, "abcdefgh"))
+    take(ledger)
+    ack(ledger, 2, 3, 5)
+    point = ledger.close()
+    assert point.offset == 0
+    after = opened(rules, batch(0, 8, "abcdefgh"), mark=read_mark(point.metadata))
+    assert take(after) == [0, 1, 4, 6, 7]
+    ack(after, 0, 1)
+    assert after.point.offset == 4
+    ack(after, 4)
+    assert after.point.offset == 6
+
+
+@BESIDE
+def test_who_is_cut_off_repeats_only_what_was_done_since_the_last_clean_stop(rules: Rules) -> None:
+    ledger = opened(rules, batch(0, 8, "abcdefgh"))
+    take(ledger)
+    ack(ledger, 2, 3)
+    again = opened(rules, batch(0, 8, "abcdefgh"), mark=read_mark(ledger.close().metadata))
+    take(again)
+    ack(again, 5)
+    point = commit(again)
+    assert said_beyond(point.metadata) == {2, 3}
+    ack(again, 0, 1)
+    assert again.point == Point(4, "rota:1:0:0:open")
+
+
+def test_who_goes_on_after_a_clean_commit_says_it_on() -> None:
+    ledger = opened(BY_KEY, batch(0, 4, "abcd"))
+    take(ledger)
+    ack(ledger, 2)
+    ledger.committed(ledger.close())
+    assert said_beyond(ledger.point.metadata) == {2}
+
+
+def test_another_ordering_knows_it_too() -> None:
+    ledger = opened(UNORDERED, batch(0, 4))
+    take(ledger)
+    ack(ledger, 1, 2)
+    after = opened(IN_ORDER, batch(0, 4), mark=read_mark(ledger.close().metadata))
+    assert take(after) == [0, 3]
+
+
+def test_gaps_of_the_log_and_of_what_was_done_lie_side_by_side() -> None:
+    ledger = opened(UNORDERED, batch(3, 3), batch(10, 3))
+    take(ledger)
+    ack(ledger, 4, 5, 10, 12)
+    mark = read_mark(ledger.close().metadata)
+    assert said_beyond(mark.metadata) == {4, 5, 10, 12}
+    after = opened(UNORDERED, batch(3, 3), start=3, mark=mark)
+    assert after.close().offset == 3
+    assert said_beyond(after.close().metadata) == {4, 5, 10, 12}, "though all of it was not read again"
+    read(after, batch(10, 3))
+    assert after.buffered_bytes == 20
+    assert take(after) == [3, 11]
+
+
+def test_as_much_as_may_be_in_hand_fits() -> None:
+    rules = UNORDERED
+    ledger = opened(rules, batch(0, rules.in_flight_max))
+    take(ledger)
+    ack(ledger, *range(1, rules.in_flight_max, 2))
+    point = ledger.close()
+    assert len(point.metadata) <= METADATA_MAX
+    assert said_beyond(point.metadata) == set(range(1, rules.in_flight_max, 2))
+
+
+def test_a_coordinator_that_takes_no_long_metadata_is_told_less() -> None:
+    ledger = opened(BY_KEY, batch(0, 4, "abcd"))
+    take(ledger)
+    ack(ledger, 2)
+    ledger.say_less()
+    assert ledger.close() == Point(0, "rota:1:0:0:clean")
+
+
+def test_a_ledger_without_marks_says_nothing() -> None:
+    ledger = Ledger(0, BY_KEY, None)
+    read(ledger, batch(0, 4, "abcd"))
+    take(ledger)
+    ack(ledger, 2)
+    assert ledger.close() == Point(0, "")
+
+
+@pytest.mark.parametrize("rules", [IN_ORDER, BY_KEY, UNORDERED], ids=["in order", "by key", "unordered"])
+@pytest.mark.parametrize(
+    ("done", "letter"), [(set(), 2), ({2, 3}, 4), ({2, 4}, 3), ({2, 3, 4, 5, 6}, None)], ids=str
+)
+def test_what_stands_for_a_batch_that_cannot_be_read_is_the_first_offset_of_it_that_is_not_done(
+    rules: Rules, done: set[int], letter: int | None
+) -> None:
+    mark = Mark(State.CLEAN, 0, 0, completed_ahead.write(runs_of(done)))
+    ledger = opened(replace(rules, has_dead_letters=True), batch(0, 2, "ab"), start=0, mark=mark)
+    assert take(ledger) == [0, 1]
+    ack(ledger, 0, 1)
+    ledger.give_up(batch(2), 7, "why", 0)
+    due = ledger.letters()
+    assert [(each.offset, each.reason, each.deliveries) for each in due] == (
+        [] if letter is None else [(letter, "why", 0)]
+    )
+    assert take(ledger) == []
+    for each in due:
+        assert ledger.point.offset == letter
+        ledger.letter_written(each.offset)
+    assert (ledger.position, ledger.point.offset) == (7, 7)

@@ -1,0 +1,54 @@
+"""A dead letter is the record as it was, and tells where it came from and why."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rota_proto.log.columns import Columns, Headers, pack
+from rota_proto.log.v1 import log_pb2
+from rota_sidecar.core.delivery.actions import WriteLetter
+from rota_sidecar.core.ledger.batches import Batch, Piece
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.dead_letters import letter_of
+from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.records import Letter
+
+BASE_MS = 1_700_000_000_000
+ORIGIN = [
+    ("rota-dlq-topic", b"orders"),
+    ("rota-dlq-partition", b"3"),
+    ("rota-dlq-offset", b"41"),
+    ("rota-dlq-timestamp", b"1700000000007"),
+    ("rota-dlq-reason", "not a number: \N{GREEK SMALL LETTER PI}".encode()),
+    ("rota-dlq-deliveries", b"6"),
+    ("rota-dlq-group", b"shop"),
+]
+
+
+def written(columns: Columns, *, count: int = 2) -> Letter:
+    """The letter for the second of the records."""
+    payload = pack(columns, count, BASE_MS)
+    content = log_pb2.RecordBatch(base_offset=40, base_timestamp_ms=BASE_MS, count=count, payload=payload)
+    piece = Piece(Batch(40, count, len(payload), content), 41, 42)
+    reason = "not a number: \N{GREEK SMALL LETTER PI}"
+    due = WriteLetter(1, "dead", Partition("orders", 3), piece, reason, deliveries=6)
+    return letter_of(due, "shop", Repacking())
+
+
+def test_a_letter_is_the_record_with_its_origin_behind_its_own_headers() -> None:
+    own: Sequence[Headers] = [(), (("trace", b"t"), ("null", None))]
+    letter = written(Columns([b"a", b"b"], [b"1", b"2"], [BASE_MS, BASE_MS + 7], own))
+    assert letter == Letter("dead", b"2", b"b", [("trace", b"t"), ("null", None), *ORIGIN], BASE_MS + 7)
+
+
+def test_nulls_stay_nulls() -> None:
+    letter = written(Columns())
+    assert (letter.key, letter.value, letter.timestamp_ms) == (None, None, BASE_MS)
+    assert [name for name, _ in letter.headers] == [name for name, _ in ORIGIN]
+
+
+@pytest.mark.parametrize("name", ["rota-dlq-topic", "rota-dlq-reason"])
+def test_a_letter_that_dies_again_tells_of_its_last_place_only(name: str) -> None:
+    own: Sequence[Headers] = [(), ((name, b"before"), ("kept", b"k"))]
+    letter = written(Columns([b"a", b"b"], None, [BASE_MS, BASE_MS + 7], own))
+    assert letter.headers == [("kept", b"k"), *ORIGIN]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rota_coordinator.observability import http_server
 from rota_coordinator.observability.http_server import CannotListen, HealthServer, Page, probes
 from rota_coordinator.runtime.slot import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb

@@ -16,9 +16,10 @@ from rota_coordinator.core.instants import MonotonicMs, WallClock
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.log import Log
-from rota_coordinator.options import LEASE_MS_MAX, parse, problem
+from rota_coordinator.options import parse, problem
 from rota_coordinator.runtime.clocks import Clocks, wall_s
 from rota_coordinator.runtime.ownership import Lease
+from rota_coordinator.store.port import LEASE_MS_MAX
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted
 from rota_proto.log.v1 import log_pb2

@@ -1,22 +1,21 @@
 """The command line of the coordinator: its flags, their variables, and what is refused before anything starts."""
 
 import argparse
-import ipaddress
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
 
+from rota_coordinator.core.addresses import is_loopback
 from rota_coordinator.core.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.runtime import failpoints
 from rota_coordinator.security.limits import BadLimit, Limits, limit_names, parse_limits
+from rota_coordinator.store.port import LEASE_MS_MAX
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
-# A lease that seems to be longer shows that the database's clock was set back (`store.postgres`).
-LEASE_MS_MAX = MINUTE_MS
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 # In a PostgreSQL URL: before the host, where a slash ends the search as it does for libpq, or as a parameter.
 PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)", re.IGNORECASE)
@@ -251,13 +250,3 @@ def secret_in(arguments: Sequence[str]) -> str:
             "give it as ROTA_STORE, or the password as PGPASSWORD or in a passfile"
         )
     return ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

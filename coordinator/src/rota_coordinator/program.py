@@ -17,6 +17,7 @@ from rota_coordinator.core.quotas import Quotas
 from rota_coordinator.observability.event_log import Journal, RoundLog, set_up
 from rota_coordinator.observability.http_server import HealthServer, Page, Pages, probes
 from rota_coordinator.observability.metrics import CONTENT_TYPE, Metrics
+from rota_coordinator.options import quota_of
 from rota_coordinator.rpc.group_service import make_server
 from rota_coordinator.rpc.sessions import Sessions
 from rota_coordinator.rpc.watch import Watchers
@@ -40,7 +41,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT."""
     journal = set_up(options.log_format)
     sessions, watchers = Sessions(), Watchers()
-    security = secure(options, journal.warn)
+    security = secure(options, quota_of(options), journal.warn)
     failpoints = Failpoints(options.failpoints, journal.warn)
     metrics = Metrics(lambda: service.slots, security.connections.counts)
     clock = asyncio.get_running_loop().time

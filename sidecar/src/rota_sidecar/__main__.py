@@ -8,14 +8,21 @@ import argparse
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota_sidecar.config import parse
 from rota_sidecar.config.validation import problem, secret_in
 
+if TYPE_CHECKING:
+    from rota_sidecar.wiring import Strategies
+
 # gRPC's own lines are no sentences, and would stand among ours; what they say is in ours too.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+ENDING_S = 2
 
 
 def main() -> None:
@@ -43,7 +50,6 @@ def main() -> None:
         sys.exit(f"rota-sidecar: {wrong}")
     from rota_sidecar.membership.state_file import StateFileError
     from rota_sidecar.process.http_server import CannotListen
-    from rota_sidecar.process.program import serve
 
     try:
         failed = asyncio.run(serve(options, strategies, arguments))
@@ -64,6 +70,37 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         return parse(arguments, read(Path(options.settings)))
     except SettingsError as error:
         sys.exit(f"rota-sidecar: {error}")
+
+
+async def serve(options: argparse.Namespace, strategies: "Strategies", arguments: Sequence[str]) -> str:
+    """
+    Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, CannotListen.
+
+    What one mode needs the other does not load.
+    """
+    from rota_sidecar.observability.event_log import set_up
+
+    journal = set_up(options.log_format)
+    failed = "it broke"
+    try:
+        if options.membership_only:
+            from rota_sidecar.json_member.process import serve_member
+
+            failed = await serve_member(options, strategies, journal)
+        else:
+            from rota_sidecar.process.sidecar import serve_application
+
+            failed = await serve_application(options, strategies, arguments, journal)
+    finally:
+        insist_on_ending(1 if failed else 0)
+    return failed
+
+
+def insist_on_ending(code: int) -> None:
+    """Python waits for every thread at its end, and a strategy of somebody else's may never return from one."""
+    timer = threading.Timer(ENDING_S, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
 
 
 if __name__ == "__main__":

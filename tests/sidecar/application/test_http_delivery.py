@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 from typing_extensions import override
 
-from rota_sidecar.application.http_delivery import url_problem
 from rota_sidecar.application.port import AttachedAlready
+from rota_sidecar.config.urls import url_problem
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig

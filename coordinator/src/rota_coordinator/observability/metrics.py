@@ -27,7 +27,6 @@ from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.state import State
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, Observer
 from rota_coordinator.runtime.slot import SlotState
-from rota_coordinator.security.connections import ConnectionCounts
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,6 +89,20 @@ class Spread:
             below += count
             found.append((bound, below))
         return found, self._total_s
+
+
+class ConnectionCounts(Protocol):
+    """How many connections the gRPC port has."""
+
+    # Open, with an admitted call or without one.
+    @property
+    def admitted(self) -> int: ...
+    @property
+    def strangers(self) -> int: ...
+
+    # Closed because of a limit, since the start.
+    @property
+    def closed(self) -> int: ...
 
 
 class Metrics(Observer, Collector):

@@ -10,7 +10,6 @@ import grpc
 import grpc.aio
 
 from rota_coordinator.core.quotas import Quota
-from rota_coordinator.options import quota_of
 from rota_coordinator.runtime.router import Service
 from rota_coordinator.security.access_control import Door, RejectionLog
 from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
@@ -76,7 +75,7 @@ class Security:
                 self.tokens.look()
 
 
-def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Security:
+def secure(options: argparse.Namespace, quota: Quota, report: Callable[[str], None]) -> Security:
     """What the options ask for; raises `SecurityError` when a file is not as it should be."""
     raise_descriptor_limit()
     connections = Connections(options.limits)
@@ -94,7 +93,7 @@ def secure(options: argparse.Namespace, report: Callable[[str], None]) -> Securi
             tokens,
             connections,
             report,
-            quota_of(options),
+            quota,
         )
     authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
-    return Security(authenticator, AllowAll(), credentials, None, connections, report, quota_of(options))
+    return Security(authenticator, AllowAll(), credentials, None, connections, report, quota)

@@ -12,6 +12,8 @@ from rota_proto.coordinator.v1.records_pb2 import Record
 
 # The embedded log's events are a log behind those of the slots, and its rows belong to it.
 LOG_SLOT = SLOTS
+# A lease that seems to be longer shows that the database's clock was set back (`store.postgres`).
+LEASE_MS_MAX = 60_000
 
 
 class StoreError(Exception):

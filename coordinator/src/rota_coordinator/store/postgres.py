@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Sequence
 
 from rota_coordinator.core.slots.table import Process, Row, Table
-from rota_coordinator.options import LEASE_MS_MAX
 from rota_coordinator.store import batches
 from rota_coordinator.store.appends import Append, append_of, lost
-from rota_coordinator.store.port import Claim, LeaseLost, SlotLost
+from rota_coordinator.store.port import LEASE_MS_MAX, Claim, LeaseLost, SlotLost
 from rota_coordinator.store.postgres_appends import Appends
 from rota_coordinator.store.postgres_line import Connection, Line, server_at
 from rota_coordinator.store.postgres_schema import prepare

@@ -11,7 +11,7 @@ from pathlib import Path
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
-from rota_coordinator.options import is_loopback
+from rota_coordinator.core.addresses import is_loopback
 
 VERIFIED = "verify-full"
 

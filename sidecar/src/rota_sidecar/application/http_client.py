@@ -15,12 +15,11 @@ A sidecar is to take 64 MB and start at once, so it is the first.
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import httptools
 
 from rota_sidecar.application.http_verdicts import EXCERPT_LENGTH_MAX, Answer
+from rota_sidecar.config.urls import Url
 
 READ_BYTES = 64 << 10
 # Of a status and its headers; beyond it there is no answer.
@@ -29,7 +28,6 @@ HEAD_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 1 << 20
 # In UTF-8.
 EXCERPT_BYTES_MAX = EXCERPT_LENGTH_MAX * 4
-PORTS = {"http": 80, "https": 443}
 INFORMATIONAL = range(100, 200)
 
 
@@ -39,33 +37,6 @@ class NotThere(Exception):
 
 class NoAnswer(Exception):
     """It was sent, and may have arrived; one sentence."""
-
-
-class Url(NamedTuple):
-    """Where to post to."""
-
-    host: str
-    port: int
-    is_tls: bool
-    # As it stands in the request: the host with its port, and what is asked for there.
-    authority: str
-    target: str
-
-
-def url_of(text: str) -> Url:
-    """Raises ValueError, with one sentence."""
-    example = "give one like http://127.0.0.1:8080/records"
-    if not (text.isascii() and text.isprintable()) or " " in text:
-        raise ValueError(f"the URL has characters that none has: {example}")
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"the URL {text} has no port that there is: {example}") from None
-    if parts.scheme not in PORTS or not parts.hostname or "@" in parts.netloc or parts.fragment:
-        raise ValueError(f"the URL {text} is not one that can be posted to: {example}")
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Url(parts.hostname, port or PORTS[parts.scheme], parts.scheme == "https", parts.netloc, target)
 
 
 class HttpClient:

@@ -14,10 +14,10 @@ from typing_extensions import override
 
 from rota_proto.log.columns import MalformedPayload
 from rota_sidecar.application.cloud_events import TooLarge, event_of, record_at
-from rota_sidecar.application.http_client import HttpClient, NoAnswer, NotThere, url_of
+from rota_sidecar.application.http_client import HttpClient, NoAnswer, NotThere
 from rota_sidecar.application.http_verdicts import Outcome, outcome_of
 from rota_sidecar.application.port import Application, Deliveries
-from rota_sidecar.config.parsing import is_loopback
+from rota_sidecar.config.urls import url_of
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.batches import Batch
@@ -48,21 +48,6 @@ class Post:
     offset: int
     deliveries: int
     batch: Batch
-
-
-def url_problem(text: str, *, insecure: bool) -> str:
-    """Why nothing is posted there, in one sentence; empty when it is."""
-    try:
-        url = url_of(text)
-    except ValueError as error:
-        return str(error)
-    host = f"[{url.host}]" if ":" in url.host else url.host
-    if not (is_loopback(f"{host}:{url.port}") or insecure):
-        return (
-            f"{url.authority} is another machine, and everybody between could read the records: "
-            "give the application beside this sidecar (127.0.0.1), or --insecure if you mean it"
-        )
-    return ""
 
 
 class HttpDelivery(Application):

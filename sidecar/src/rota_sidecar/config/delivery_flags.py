@@ -4,6 +4,7 @@ import argparse
 from typing import NamedTuple
 
 from rota_sidecar.config.parsing import is_address, is_loopback, is_name, listed
+from rota_sidecar.config.urls import url_problem
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig, Reset
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.ledger.rules import Backoff, Rules
@@ -170,8 +171,6 @@ def delivery_problem(options: argparse.Namespace) -> str:
         return f"--dead-letter-topic {topic} is one of --topics: its records would come round for ever"
     url = options.delivery_url
     if url:
-        from rota_sidecar.application.http_delivery import url_problem
-
         wrong = url_problem(url, insecure=options.insecure)
         if wrong:
             return f"--delivery-url: {wrong}"

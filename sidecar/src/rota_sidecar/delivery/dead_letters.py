@@ -4,9 +4,13 @@ Records as they go to the dead-letter topic: as they are, with headers that tell
 The delivery's shell makes them and hands them to the engine's `Letters`.
 """
 
+from collections.abc import Callable, Sequence
+
+from typing_extensions import override
+
 from rota_sidecar.core.delivery.actions import WriteLetter
 from rota_sidecar.engines.batch_slicing import Repacking, content_of, part_of
-from rota_sidecar.engines.records import Headers, Letter
+from rota_sidecar.engines.records import Headers, Letter, Letters
 
 PREFIX = "rota-dlq-"
 
@@ -44,3 +48,22 @@ def _origin(due: WriteLetter, group_id: str, timestamp_ms: int) -> Headers:
         "group": group_id,
     }
     return [(PREFIX + name, str(value).encode()) for name, value in told.items()]
+
+
+class LateLetters(Letters):
+    """Nothing is loaded or connected before the first letter."""
+
+    def __init__(self, connect: Callable[[], Letters]) -> None:
+        self._connect = connect
+        self._letters: Letters | None = None
+
+    @override
+    async def write(self, letters: Sequence[Letter], within_s: float) -> None:
+        if self._letters is None:
+            self._letters = self._connect()
+        await self._letters.write(letters, within_s)
+
+    @override
+    async def close(self) -> None:
+        if self._letters is not None:
+            await self._letters.close()

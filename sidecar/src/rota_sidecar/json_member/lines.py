@@ -53,27 +53,6 @@ class LineReader:
                 yield chunk
 
 
-class EndOfInput:
-    """Notices when a file ends; what is in it is passed over."""
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self._loop = asyncio.get_running_loop()
-        self._ended = asyncio.Event()
-
-    async def wait(self) -> None:
-        """Until it has ended."""
-        threading.Thread(target=self._run, name="end-of-input", daemon=True).start()
-        await self._ended.wait()
-
-    def _run(self) -> None:
-        with suppress(OSError):  # closed from the start
-            while os.read(self._file, CHUNK_BYTES):
-                pass
-        with suppress(RuntimeError):  # the loop is closed: the process ends
-            self._loop.call_soon_threadsafe(self._ended.set)
-
-
 def split(chunks: Iterator[bytes], longest: int = LINE_BYTES_MAX) -> Iterator[bytes | None]:
     """The lines that are complete, without their ends; None for each that is longer."""
     rest, is_too_long = b"", False

@@ -6,9 +6,9 @@ Asked by the page's `/readyz`, through `serving`.
 
 from rota_sidecar.core.member.states import Discover, Down, Joining, Stopped, Syncing
 from rota_sidecar.delivery.driver import Delivering
-from rota_sidecar.delivery.observer import named
 from rota_sidecar.lifecycle.drain import Draining
 from rota_sidecar.lifecycle.member import Members
+from rota_sidecar.observability.log_observer import named
 
 # Without a generation: nothing is given to it, or it is not known what.
 OUTSIDE = Down | Discover | Joining | Syncing | Stopped

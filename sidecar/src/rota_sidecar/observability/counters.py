@@ -17,10 +17,11 @@ from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.core.member.reactions import Error
-from rota_sidecar.delivery.observer import Observer, whole
+from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.engines.port import Coordination, Refused, Unreachable
 from rota_sidecar.membership.driver import StateChanged, Told
 from rota_sidecar.observability.in_flight import Hands
+from rota_sidecar.observability.log_observer import whole
 
 OK = "ok"
 RETRY = "retry"

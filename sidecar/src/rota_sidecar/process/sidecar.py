@@ -18,14 +18,11 @@ from rota_sidecar.config.delivery_flags import delivery_config
 from rota_sidecar.core.member.actions import Ended
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.dead_letter_topic import DeadLetterTopic
-from rota_sidecar.delivery.dead_letters import letter_of
+from rota_sidecar.delivery.dead_letters import LateLetters, letter_of
 from rota_sidecar.delivery.driver import Delivering
 from rota_sidecar.delivery.effects import Means
-from rota_sidecar.delivery.late_letters import LateLetters
-from rota_sidecar.delivery.observer import Witness
 from rota_sidecar.delivery.standalone_offsets import ByHand
 from rota_sidecar.engines.batch_slicing import Repacking
-from rota_sidecar.json_member.lines import EndOfInput
 from rota_sidecar.lifecycle.drain import Draining
 from rota_sidecar.lifecycle.drain_orders import Source
 from rota_sidecar.lifecycle.member import Members
@@ -34,11 +31,13 @@ from rota_sidecar.membership.state_file import StateFileError
 from rota_sidecar.observability.counters import Counts
 from rota_sidecar.observability.end_offsets import Ends
 from rota_sidecar.observability.event_log import Journal
+from rota_sidecar.observability.log_observer import Witness
 from rota_sidecar.observability.partition_status import Facts, facts_of
 from rota_sidecar.observability.uncommitted import Uncommitted
 from rota_sidecar.process.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
 from rota_sidecar.process.http_server import Page, Path, Paths, probes, sentence
 from rota_sidecar.process.listeners import Doors
+from rota_sidecar.process.stdin import EndOfInput
 from rota_sidecar.wiring import Strategies
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rota_sidecar.core.assignors import quotas
 from rota_sidecar.core.assignors.model import Group, Plan, Subscriber, Topic
 from rota_sidecar.core.assignors.sticky import CooperativeSticky, Sticky
 from tests.sidecar.core.assignors import oracle

@@ -1,0 +1,50 @@
+"""Parse and validate the URL that records are posted to. Used by the flags, before anything starts, and by the HTTP client."""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from rota_sidecar.config.parsing import is_loopback
+
+PORTS = {"http": 80, "https": 443}
+
+
+class Url(NamedTuple):
+    """Where to post to."""
+
+    host: str
+    port: int
+    is_tls: bool
+    # As it stands in the request: the host with its port, and what is asked for there.
+    authority: str
+    target: str
+
+
+def url_of(text: str) -> Url:
+    """Raises ValueError, with one sentence."""
+    example = "give one like http://127.0.0.1:8080/records"
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ValueError(f"the URL has characters that none has: {example}")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"the URL {text} has no port that there is: {example}") from None
+    if parts.scheme not in PORTS or not parts.hostname or "@" in parts.netloc or parts.fragment:
+        raise ValueError(f"the URL {text} is not one that can be posted to: {example}")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Url(parts.hostname, port or PORTS[parts.scheme], parts.scheme == "https", parts.netloc, target)
+
+
+def url_problem(text: str, *, insecure: bool) -> str:
+    """Why nothing is posted there, in one sentence; empty when it is."""
+    try:
+        url = url_of(text)
+    except ValueError as error:
+        return str(error)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    if not (is_loopback(f"{host}:{url.port}") or insecure):
+        return (
+            f"{url.authority} is another machine, and everybody between could read the records: "
+            "give the application beside this sidecar (127.0.0.1), or --insecure if you mean it"
+        )
+    return ""

@@ -1,0 +1,78 @@
+"""Writes what happens to the event log: joins, assignments, revocations, problems. An observer of the delivery driver."""
+
+from collections.abc import Collection, Sequence
+
+from typing_extensions import override
+
+from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member import actions as member_do
+from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.delivery.observer import Observer
+from rota_sidecar.membership.driver import KEPT, ForeignProtocol, Kept, Told
+from rota_sidecar.observability.event_log import Journal
+
+SHOWN_MAX = 20
+
+
+class Witness(Observer):
+    """Writes down what somebody may want to read later."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @override
+    def told(self, told: Told, now_ms: int) -> None:
+        match told:
+            case member_do.Problem():
+                self._journal.warn(told.sentence)
+            case ForeignProtocol():
+                self._journal.warn(f"a consumer of the {told.type} protocol runs the group now: end it")
+            case member_do.Lose():
+                self._journal.warn(f"lost {named(told.partitions)}: {told.reason}")
+            case _:
+                self._went_on(told)
+
+    def _went_on(self, told: Told) -> None:
+        match told:
+            case member_do.Joined():
+                self._journal.tell("joined", f"is {told.member_id} in generation {told.generation}")
+            case member_do.Assign(partitions=partitions) if partitions:
+                self._journal.tell("assigned", f"was given {named(partitions)}")
+            case member_do.Revoked():
+                self._journal.tell("revoked", f"gave up {named(told.partitions)}")
+            case member_do.Ended():
+                self._journal.tell("stopped", f"the member has stopped: {told.reason}")
+            case Kept():
+                self._journal.tell("kept", KEPT)
+            case _:
+                pass
+
+    @override
+    def happened(self, event: on.Event, now_ms: int) -> None:
+        if isinstance(event, on.Stood):
+            self._journal.tell("stood", "has left the group until its application goes on")
+
+    @override
+    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+        for action in actions:
+            match action:
+                case do.Problem():
+                    self._journal.warn(whole(action))
+                case do.Rejoin():
+                    self._journal.tell("rejoining", "its application goes on: joins again")
+                case _:
+                    pass
+
+
+def whole(problem: do.Problem) -> str:
+    """The sentence, and what it is about."""
+    return f"{named(problem.partitions)}: {problem.sentence}" if problem.partitions else problem.sentence
+
+
+def named(partitions: Collection[Partition]) -> str:
+    """All of them, as long as they are few."""
+    shown = sorted(partitions)[:SHOWN_MAX]
+    names = ", ".join(f"{topic}-{number}" for topic, number in shown)
+    more = len(partitions) - len(shown)
+    return f"{names} and {more} more" if more else names

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import errors
-from rota.producer.accumulator import Accumulator, Clocks, Full, Limits, UnknownTopic
+from rota.clocks import Clocks
+from rota.producer.accumulator import Accumulator, Full, Limits, UnknownTopic
 from rota.producer.batches import RECORD_BYTES, Batch
 from rota.producer.bulk import portions
 from rota.producer.futures import SendFuture

@@ -7,8 +7,8 @@ from typing import Any, Self, TypeVar
 
 from rota import errors
 from rota.addresses import address_of, is_rota
+from rota.clocks import system_clocks
 from rota.connection import Connection, Credentials, background, until
-from rota.producer.clocks import clocks
 from rota.records import TopicPartition
 from rota_proto.log.v1 import log_pb2 as pb
 
@@ -43,7 +43,7 @@ class Topics:
                 f"{address} is a Kafka cluster: use rota.create_topics, `rota topics`, or Kafka's own tools"
             )
         self._background = background()
-        self._clock = clocks().monotonic_s
+        self._clock = system_clocks().monotonic_s
         self._connection = self._background.run(_connected(address, credentials))
 
     def create(

@@ -9,11 +9,11 @@ from typing_extensions import override
 
 import rota
 from rota import errors
+from rota.clocks import system_clocks
 from rota.connection import background
 from rota.consumer.options import Settings
 from rota.handlers.lanes import Job, Lanes
 from rota.handlers.runner import Runner
-from rota.producer.clocks import clocks
 from rota.serializers import JSON
 from rota.testing import Group
 from rota.testing.link import MemoryLink
@@ -218,7 +218,7 @@ def test_a_handler_that_cannot_be_is_refused(more: dict[str, Any]) -> None:
 
 def runner_of(group: Group, handler: rota.Handler) -> Runner:
     async def build() -> Runner:
-        return Runner([handler], MemoryLink(group._sidecar), "test", clocks().monotonic_s)
+        return Runner([handler], MemoryLink(group._sidecar), "test", system_clocks().monotonic_s)
 
     return background().run(build())
 
@@ -343,7 +343,7 @@ def test_what_comes_to_who_stops_is_not_begun() -> None:
         assert go_on.wait(WITHIN_S)
 
     async def build() -> Watched:
-        return Watched([work], MemoryLink(group._sidecar), "test", clocks().monotonic_s)
+        return Watched([work], MemoryLink(group._sidecar), "test", system_clocks().monotonic_s)
 
     with Group(partitions=2) as group:
         group.send("orders", b"a", partition=0)

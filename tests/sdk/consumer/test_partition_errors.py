@@ -8,12 +8,12 @@ from typing_extensions import override
 
 import rota
 from rota import errors
+from rota.clocks import system_clocks
 from rota.consumer import words
 from rota.consumer.core import Core, Kind, Rebalance, Tenure
 from rota.consumer.engine import Engine
 from rota.consumer.listeners import Partitions
 from rota.consumer.options import Options
-from rota.producer.clocks import clocks
 from rota.testing import Group
 from rota.testing.link import MemoryLink
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
@@ -185,7 +185,9 @@ def test_a_sentence_names_no_more_than_twenty_partitions() -> None:
 def test_what_kafka_does_not_raise_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         with Group() as group:
-            engine = Engine(Options(sidecar="memory"), MemoryLink(group._sidecar), clocks().monotonic_s)
+            engine = Engine(
+                Options(sidecar="memory"), MemoryLink(group._sidecar), system_clocks().monotonic_s
+            )
             await engine.hear_error(failing(P0, ledger=1, kind=pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC))
             assert engine.core.failure() is None
 

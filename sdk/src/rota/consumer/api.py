@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from rota import errors
+from rota.clocks import system_clocks
 from rota.connection import background
 from rota.consumer.asking import OffsetAndTimestamp
 from rota.consumer.calls import (
@@ -30,7 +31,6 @@ from rota.consumer.portions import Portion
 from rota.consumer.sidecars import Sidecar
 from rota.metadata import GroupMetadata
 from rota.offsets import OffsetAndMetadata, Offsets
-from rota.producer.clocks import clocks
 from rota.records import Record, TopicPartition
 
 Answer = TypeVar("Answer")
@@ -74,7 +74,7 @@ class Consumer:
         self._using = threading.RLock()
         self._closed = False
         self._background = background()
-        self._clock = clocks().monotonic_s
+        self._clock = system_clocks().monotonic_s
         self._engine = self._background.run(_made(options, sidecar, self._clock))
         # The portion that is iterated over.
         self._portion: Portion | None = None

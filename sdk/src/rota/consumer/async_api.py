@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from rota import errors
+from rota.clocks import system_clocks
 from rota.consumer.asking import OffsetAndTimestamp
 from rota.consumer.calls import (
     Given,
@@ -27,7 +28,6 @@ from rota.consumer.portions import Portion
 from rota.consumer.sidecars import Sidecar
 from rota.metadata import GroupMetadata
 from rota.offsets import OffsetAndMetadata, Offsets
-from rota.producer.clocks import clocks
 from rota.records import Record, TopicPartition
 
 Listener = AsyncRebalanceListener | RebalanceListener
@@ -64,7 +64,7 @@ class AsyncConsumer:
         self._listener: Listener = RebalanceListener()
         self._closed = False
         self._is_used = False
-        self._clock = clocks().monotonic_s
+        self._clock = system_clocks().monotonic_s
         self._engine = Engine(options, sidecar, self._clock)
         self._portion: Portion | None = None
         self._records: Iterator[Record[Any, Any]] = iter(())

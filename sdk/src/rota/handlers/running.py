@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Unpack
 
 from rota import errors
+from rota.clocks import system_clocks
 from rota.consumer.calls import sidecar_of
 from rota.consumer.options import Options, Settings, options_of
 from rota.handlers.handler import Handler, check_together
 from rota.handlers.runner import Runner
-from rota.producer.clocks import clocks
 
 # Settings of a consumer that polls; a handler says such things by itself, or has no use for them.
 OF_POLLING = (
@@ -61,7 +61,7 @@ def _options(like: Handler, settings: Settings, dead_letter_topic: str) -> Optio
 
 
 async def _run(handlers: tuple[Handler, ...], options: Options) -> None:
-    runner = Runner(handlers, sidecar_of(options), options.client_id, clocks().monotonic_s)
+    runner = Runner(handlers, sidecar_of(options), options.client_id, system_clocks().monotonic_s)
     runner.finish_s = (options.drain_timeout_ms - options.sidecar_drain_timeout_ms) / 1000
     if threading.current_thread() is threading.main_thread():
         loop = asyncio.get_running_loop()

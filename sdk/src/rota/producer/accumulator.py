@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 
 from rota import errors
+from rota.clocks import Clocks
 from rota.producer.batches import RECORD_BYTES, Batch, Outcome
 from rota.producer.partitioner import hash_of
 from rota.records import Headers
@@ -55,14 +56,6 @@ class Limits:
     delivery_timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """The time of day for timestamps, and one that never jumps for everything else."""
-
-    now_ms: Callable[[], int]
-    monotonic_s: Callable[[], float]
-
-
 class Accumulator:
     """All records of a producer that are not decided yet."""
 
@@ -72,7 +65,7 @@ class Accumulator:
         # Looked at with every record.
         self._batch_bytes = limits.batch_bytes
         self._buffer_bytes = limits.buffer_bytes
-        self._now_ms = clocks.now_ms
+        self._wall_ms = clocks.wall_ms
         self._clocks = clocks
         self._wake = wake
         self._lock = threading.Lock()
@@ -103,7 +96,7 @@ class Accumulator:
         if headers:
             size += sum(3 * len(name) + len(content or b"") + RECORD_BYTES for name, content in headers)
         if timestamp_ms is None:
-            timestamp_ms = self._now_ms()
+            timestamp_ms = self._wall_ms()
         with self._lock:
             # The short way, which most records go: into the open batch of a partition that is known.
             if partition is not None:
@@ -148,7 +141,7 @@ class Accumulator:
         if keys is not None:
             key_ends = accumulate(len(key or b"") for key in keys)
             ends = [end + more for end, more in zip(ends, key_ends, strict=True)]
-        now_ms = self._now_ms()
+        now_ms = self._wall_ms()
         parts: list[tuple[Batch, int, int]] = []
         done = taken = 0
         with self._lock, suppress(Full):

@@ -7,9 +7,9 @@ from typing import Self, Unpack
 
 from rota import errors
 from rota.addresses import address_of, is_rota
+from rota.clocks import system_clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
-from rota.producer.clocks import clocks
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.options import Options, Settings, options_of
@@ -215,7 +215,7 @@ def _engine(address: str, options: Options, preparation: Preparation) -> Engine:
     if is_rota(address):
         from rota.producer.rota_blocking import BlockingRotaEngine
 
-        return BlockingRotaEngine(address, options, clocks(), preparation.watcher())
+        return BlockingRotaEngine(address, options, system_clocks(), preparation.watcher())
     from rota.producer.kafka_engine import KafkaEngine
 
-    return KafkaEngine(address, options, clocks(), preparation)
+    return KafkaEngine(address, options, system_clocks(), preparation)

@@ -7,10 +7,10 @@ from typing import Self, Unpack
 
 from rota import errors
 from rota.addresses import address_of
+from rota.clocks import system_clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer.async_engines import AsyncEngine, async_engine
-from rota.producer.clocks import clocks
 from rota.producer.futures import AsyncSendFuture, SentMany
 from rota.producer.options import Settings, options_of
 from rota.producer.preparing import Preparation, Prepared, all_bytes, as_bytes, check
@@ -38,7 +38,7 @@ class AsyncProducer:
 
     async def start(self) -> None:
         """Connect; `async with` does it."""
-        self._running = async_engine(self._address, self._options, clocks(), self._preparation)
+        self._running = async_engine(self._address, self._options, system_clocks(), self._preparation)
 
     @property
     def _engine(self) -> AsyncEngine:

@@ -7,9 +7,10 @@ from typing import Protocol, TypeVar
 from typing_extensions import override
 
 from rota.addresses import is_rota
+from rota.clocks import Clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
-from rota.producer.accumulator import Clocks, Full, UnknownTopic
+from rota.producer.accumulator import Full, UnknownTopic
 from rota.producer.batches import Outcome
 from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine

@@ -13,9 +13,9 @@ from functools import partial
 from typing_extensions import override
 
 from rota import errors
+from rota.clocks import Clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, completed
-from rota.producer.accumulator import Clocks
 from rota.producer.batches import NO_OFFSET, Outcome
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
@@ -146,7 +146,7 @@ class KafkaEngine(Engine):
 
     def _put(self, record: Prepared) -> Outcome:
         self._check_usable()
-        timestamp_ms = self._clocks.now_ms() if record.timestamp_ms is None else record.timestamp_ms
+        timestamp_ms = self._clocks.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
         # librdkafka has batches of its own, and tells of each record.
         partition = ANY_PARTITION if record.partition is None else record.partition
         outcome = Outcome(record.topic, partition, [timestamp_ms])

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from rota.clocks import Clocks
 from rota.connection import background
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
-from rota.producer.accumulator import Clocks, Full, UnknownTopic
+from rota.producer.accumulator import Full, UnknownTopic
 from rota.producer.batches import Outcome
 from rota.producer.bulk import Column, portions
 from rota.producer.engine import Engine

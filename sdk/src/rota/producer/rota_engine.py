@@ -10,10 +10,11 @@ import logging
 from typing import TypeVar
 
 from rota import errors
+from rota.clocks import Clocks
 from rota.connection import Call, Connection, until
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, by_topic
-from rota.producer.accumulator import Accumulator, Clocks, Limits
+from rota.producer.accumulator import Accumulator, Limits
 from rota.producer.futures import completion
 from rota.producer.options import Options
 from rota.producer.sender import Sender, Sending

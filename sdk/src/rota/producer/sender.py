@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 
 from rota import errors
+from rota.clocks import Clocks
 from rota.connection import Connection
-from rota.producer.accumulator import Accumulator, Clocks, Queue
+from rota.producer.accumulator import Accumulator, Queue
 from rota.producer.batches import NO_OFFSET, Batch
 from rota.producer.sequences import NOBODY, SEQUENCE_MASK, Identity, Sequences, Verdict, verdict
 from rota_proto.log.columns import CODEC, Columns, pack

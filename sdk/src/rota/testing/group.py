@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, Unpack
 
+from rota.clocks import system_clocks
 from rota.connection import background
 from rota.consumer.api import Consumer
 from rota.consumer.async_api import AsyncConsumer
 from rota.consumer.options import Options, Settings, options_of
 from rota.handlers.handler import Handler, check_together
 from rota.handlers.runner import ORDERINGS, Runner
-from rota.producer.clocks import clocks
 from rota.producer.partitioner import hash_of
 from rota.records import Headers, Record, RecordMetadata, TopicPartition
 from rota.testing.link import MemoryLink
@@ -125,7 +125,7 @@ class Group:
         background().run(self._run(handlers), RUN_S)
 
     async def _run(self, handlers: tuple[Handler, ...]) -> None:
-        runner = Runner(handlers, MemoryLink(self._sidecar), self.group_id, clocks().monotonic_s)
+        runner = Runner(handlers, MemoryLink(self._sidecar), self.group_id, system_clocks().monotonic_s)
         runner.is_done = lambda: self._sidecar.is_done
         await runner.run()
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference/errors.md from rota.errors. A test compares."""
+"""Generate docs/reference/errors.md from `rota.errors`; a test compares the two."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -10,41 +10,45 @@ FILE = Path(__file__).parents[1] / "docs" / "reference" / "errors.md"
 HEAD = """<!-- Generated from sdk/src/rota/errors.py by scripts/generate_error_reference.py; do not edit. -->
 # Errors
 
-What the SDK raises, all of it below `rota.errors.RotaError`, under the names and numbers that Kafka gives it. `error.name` is
-the name; `error.retriable` says whether asking again can help (Rota has done so already, until its time was up), `error.fatal`
-whether the object that raised it is of no use any more. The `rota` command says the same sentences and ends with
-[these codes](cli.md#exit-codes).
+Every exception of the SDK derives from `rota.errors.RotaError`. `error.name` and `error.code` are Kafka's. `error.retriable` errors
+were retried by Rota until the call's timeout; after an `error.fatal` error the object that raised it must be closed. The `rota`
+command prints the same messages and exits with [these codes](cli.md#exit-codes).
 """
 TABLE = """
-| class | name | number | retriable | |
+| class | name | code | retriable | message |
 |---|---|---|---|---|
 """
 
 
 def written() -> str:
-    """The page."""
-    of_server = [kind for kind in kinds() if not issubclass(kind, errors._Said)]
-    of_this_side = [kind for kind in kinds() if issubclass(kind, errors._Said)]
+    """Render the page."""
+    of_server = [kind for kind in kinds() if not issubclass(kind, errors._SdkError)]
+    of_sdk = [kind for kind in kinds() if issubclass(kind, errors._SdkError)]
     return (
-        f"{HEAD}\n## From a server\n{TABLE}{rows(of_server)}\n"
-        f"\n## From this side\n\nTheir sentences are made where they happen.\n{TABLE}{rows(of_this_side)}\n"
+        f"{HEAD}\n## Answered by a server\n{TABLE}{rows(of_server)}\n"
+        f"\n## Raised by the SDK\n\nThe message names the argument, address or partition.\n{TABLE.replace('message', 'meaning')}{rows(of_sdk)}\n"
     )
 
 
 def kinds() -> Iterator[type[errors.RotaError]]:
-    """All that there are for people, in the order of the file."""
+    """All public error classes, in the order of the file."""
     for kind in vars(errors).values():
         if inspect.isclass(kind) and issubclass(kind, errors.RotaError) and not kind.__name__.startswith("_"):
             yield kind
 
 
 def rows(found: Sequence[type[errors.RotaError]]) -> str:
-    """Lines of the table."""
+    """Render one table row for each class."""
     return "\n".join(
         f"| `{kind.__name__}` | {kind.name} | {kind.code if kind.code != errors.NO_CODE else '–'} | "
-        f"{'yes' if kind.retriable else ''} | {' '.join((kind.__doc__ or '').split())} |"
+        f"{'yes' if kind.retriable else ''} | {text_of(kind)} |"
         for kind in found
     )
+
+
+def text_of(kind: type[errors.RotaError]) -> str:
+    """The class's own message, else its docstring."""
+    return kind.message if "message" in vars(kind) else " ".join((kind.__doc__ or "").split())
 
 
 if __name__ == "__main__":

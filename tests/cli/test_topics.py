@@ -48,7 +48,7 @@ def test_a_list_is_for_people_or_for_programs(rota: Rota, name: str) -> None:
 def test_a_topic_that_is_there_is_refused_or_left_as_it_is(rota: Rota, name: str) -> None:
     rota("topics", "create", name)
     again = rota("topics", "create", name, "-p", "9")
-    assert (again.code, "there is a topic of that name already" in again.sentence) == (1, True)
+    assert (again.code, "the topic already exists" in again.sentence) == (1, True)
     same = rota("topics", "create", name, "-p", "9", "--if-not-exists")
     assert same.lines == [f"topic {name} is there already"]
     assert len(rota("topics", "describe", name, "-o", "json").data) == 1

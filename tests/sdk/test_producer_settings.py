@@ -134,10 +134,6 @@ def test_every_error_has_the_contracts_name_and_every_number_that_a_producer_can
     assert {name: ours.get(name) for name in theirs} == theirs
 
 
-def test_an_error_nobody_knows_is_still_one() -> None:
-    assert "error 9999" in str(errors.error_of(9999))
-
-
 def test_importing_rota_loads_neither_grpc_nor_kafka() -> None:
     code = (
         "import sys, rota; print(sorted({'grpc', 'google.protobuf', 'confluent_kafka'} & set(sys.modules)))"

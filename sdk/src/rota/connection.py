@@ -146,17 +146,17 @@ def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
         case Code.DEADLINE_EXCEEDED:
             return errors.TimedOut(f"{address} did not answer in time: see whether it is overloaded")
         case Code.RESOURCE_EXHAUSTED:
-            return errors.ThrottlingQuotaExceeded.saying(f"{address}: {said}; send more slowly")
+            return errors.ThrottlingQuotaExceeded.with_message(f"{address}: {said}; send more slowly")
         case Code.UNAUTHENTICATED:
             return errors.AuthenticationFailed(
                 f"{address} does not know this caller ({said}): give it credentials"
             )
         case Code.PERMISSION_DENIED:
-            return errors.ClusterAuthorizationFailed.saying(f"{address} forbids it: {said}")
+            return errors.ClusterAuthorizationFailed.with_message(f"{address} forbids it: {said}")
         case Code.UNIMPLEMENTED:
             return errors.NotSupported(f"{address} keeps no log: start the coordinator with --log")
         case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
-            return errors.InvalidRequest.saying(f"{address} refuses the request: {said}")
+            return errors.InvalidRequest.with_message(f"{address} refuses the request: {said}")
         case _:
             return errors.Disconnected(f"{address} cannot be reached ({said}): see whether it runs")
 

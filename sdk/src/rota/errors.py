@@ -1,9 +1,8 @@
 """
-What can go wrong, under the names that Kafka gives it.
+The exceptions of the SDK, under Kafka's names and codes. All derive from `RotaError`.
 
-Every error says in one sentence what is wrong and what to do. `code` is the number that travels, `retriable` whether
-asking again can help (Rota has done so already, until its time was up), `fatal` whether the object that raised it is
-of no use any more.
+Each message is one sentence: the failure, then the remedy. `code` is the number on the wire. `retriable` errors were
+retried by Rota until the call's timeout. After a `fatal` error the object that raised it must be closed.
 
     try:
         producer.commit_transaction()
@@ -24,32 +23,41 @@ NO_CODE = -1
 
 
 class RotaError(Exception):
-    """Something that is neither known nor expected: look into the server's log."""
+    """
+    Base of all errors. Invariant: the message is complete without docstrings, which `python -OO` removes.
 
+    The server's errors have a fixed `message`; those of the SDK get theirs where they are raised.
+    """
+
+    # The default text: failure, semicolon, remedy; in lower case, without a full stop.
+    message: ClassVar[str] = "unexpected error; see the server's log"
     code: ClassVar[int] = NO_CODE
+    # Kafka's name of the error; by default the class name in upper snake case.
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     _BY_CODE: ClassVar[dict[int, type["RotaError"]]] = {}
-    # Whether the same request, sent again, may be answered otherwise.
+    # Whether the same request may succeed when it is sent again.
     retriable: bool = False
     # Whether the producer that raised it must be closed.
     fatal: bool = False
-    # The partitions of which a consumer gets no records, where a poll raises because of that.
+    # The partitions whose error a consumer's poll raises; empty for all other errors.
     partitions: tuple[tuple[str, int], ...] = ()
 
     def __init__(self, where: str = "") -> None:
-        """`where` it happened, as words that stand before the sentence."""
-        sentence = " ".join((type(self).__doc__ or "").split()).rstrip(".")
-        super().__init__(f"{where}: {sentence} ({self.name})" if where else f"{sentence} ({self.name})")
+        """`where` precedes the message: the topic, partition, group or address that failed."""
+        text = f"{self.message} ({self.name})"
+        super().__init__(f"{where}: {text}" if where else text)
 
     @classmethod
-    def saying(cls, sentence: str) -> Self:
-        """One with another sentence than its own."""
+    def with_message(cls, message: str) -> Self:
+        """Create an error of this class with a message of its own in place of the default one."""
         error = cls.__new__(cls)
-        Exception.__init__(error, sentence)
+        Exception.__init__(error, message)
         return error
 
     @override
     def __init_subclass__(cls) -> None:
+        if cls.__doc__ is None:
+            cls.__doc__ = cls.message
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
         if "code" in cls.__dict__:
@@ -57,67 +65,67 @@ class RotaError(Exception):
 
 
 def error_of(code: int, where: str = "", message: str = "") -> RotaError:
-    """The error of a number in an answer, with the answer's message in place of its own sentence if there is one."""
+    """Map an answer's error code to an error; a message in the answer replaces the default one."""
     kind = RotaError._BY_CODE.get(code)
     if kind is None:
-        return RotaError(
-            f"{where or 'the server'} answered with error {code}, which this version does not know"
+        return RotaError.with_message(
+            f"{where or 'the server'}: error code {code} is unknown to this version of rota; upgrade it"
         )
-    return kind.saying(f"{where}: {message} ({kind.name})") if message else kind(where)
+    return kind.with_message(f"{where}: {message} ({kind.name})") if message else kind(where)
 
 
-class _Said(RotaError):
-    """An error of this side, whose sentence is made where it happens."""
+class _SdkError(RotaError):
+    """Base of the errors that the SDK raises itself; the message is given where they are raised."""
 
-    def __init__(self, sentence: str) -> None:
-        Exception.__init__(self, sentence)
-
-
-# Of this side
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
 
 
-class ProducerClosed(_Said):
-    """The producer was closed."""
+# Raised by the SDK itself
 
 
-class ConsumerClosed(_Said):
-    """The consumer was closed."""
+class ProducerClosed(_SdkError):
+    """Call on a producer that was closed."""
 
 
-class WokenUp(_Said):
-    """Somebody called `wakeup`."""
+class ConsumerClosed(_SdkError):
+    """Call on a consumer that was closed."""
 
 
-class SidecarFailed(_Said):
-    """The sidecar is not there, has ended, or is not set as the application needs it."""
+class WokenUp(_SdkError):
+    """Interruption of a poll by `wakeup`."""
 
 
-class NoOffsetForPartition(_Said):
-    """Nothing is committed for a partition, and `auto_offset_reset` is `none`: seek, or commit an offset."""
+class SidecarFailed(_SdkError):
+    """The sidecar is missing, has exited, or is configured otherwise than the application needs it."""
 
 
-class DeserializationFailed(_Said):
-    """A deserializer raised."""
+class NoOffsetForPartition(_SdkError):
+    """A partition has no committed offset, and `auto_offset_reset` is `none`: seek, or commit an offset."""
 
 
-class InvalidArgument(_Said):
-    """What the caller gave cannot be sent."""
+class DeserializationFailed(_SdkError):
+    """A deserializer raised; its exception is the cause."""
+
+
+class InvalidArgument(_SdkError):
+    """An argument or a setting is invalid."""
 
     name = "INVALID_REQUEST"
 
 
-class SerializationFailed(_Said):
-    """A serializer raised."""
+class SerializationFailed(_SdkError):
+    """A serializer raised; its exception is the cause."""
 
 
-class NotSupported(_Said):
-    """The engine behind this address has no such thing."""
+class NotSupported(_SdkError):
+    """The server or the backend does not support the operation."""
 
     name = "UNSUPPORTED_VERSION"
 
 
-class TimedOut(_Said):
-    """An answer, a place in the buffer or a topic did not come in time."""
+class TimedOut(_SdkError):
+    """An answer, room in the buffer or a topic was not available in time."""
 
     code = 7
     name = "REQUEST_TIMED_OUT"
@@ -125,14 +133,14 @@ class TimedOut(_Said):
 
 
 class BufferExhausted(TimedOut):
-    """The buffer stayed full for `max_block_ms`."""
+    """The producer's buffer stayed full for `max_block_ms`."""
 
 
 class UndecidedCommit(TimedOut):
-    """Nobody knows yet whether the transaction counts."""
+    """The outcome of `commit_transaction` is unknown: call it again."""
 
 
-class Disconnected(_Said):
+class Disconnected(_SdkError):
     """The server cannot be reached."""
 
     code = 13
@@ -140,357 +148,315 @@ class Disconnected(_Said):
     retriable = True
 
 
-class AuthenticationFailed(_Said):
-    """The server does not know this caller."""
+class AuthenticationFailed(_SdkError):
+    """The server did not accept the credentials, or they cannot be read."""
 
     code = 58
     name = "SASL_AUTHENTICATION_FAILED"
 
 
-class IllegalState(_Said):
-    """The call does not fit what the producer is doing."""
+class IllegalState(_SdkError):
+    """The state of the producer or consumer does not allow the call."""
 
     name = "ILLEGAL_STATE"
 
 
-class TransactionAborted(_Said):
-    """The record belongs to a transaction that was aborted before it was sent."""
+class TransactionAborted(_SdkError):
+    """The record's transaction was aborted before the record was sent."""
 
 
 def refused_in_callback() -> IllegalState:
-    """What a call says that would wait for the thread that it is made in."""
+    """Error of a blocking call on the thread that would have to complete it."""
     return IllegalState(
-        "this call waits for the server, and a callback runs in the thread that would hear of it: make it from a "
-        "thread of the application"
+        "blocking call inside a callback: it would wait for the thread that runs the callback; call it from a thread "
+        "of the application"
     )
 
 
-# Of the server
+# Answered by a server
 
 
 class UnknownServerError(RotaError):
-    """the server failed in a way it did not foresee; look into its log"""
-
+    message = "the server failed unexpectedly; see its log"
     code = -1
 
 
 class OffsetOutOfRange(RotaError):
-    """there is no record at this offset any more, or not yet; read on from the start or the end"""
-
+    message = "the offset is not in the partition's log; seek to the beginning or the end"
     code = 1
 
 
 class CorruptMessage(RotaError):
-    """the records were damaged on the way; send them again"""
-
+    message = "the record batch is corrupt; send it again"
     code = 2
     retriable = True
 
 
 class UnknownTopicOrPartition(RotaError):
-    """there is no such topic or partition; create it first, with rota.create_topics or `rota topics create`"""
-
+    message = (
+        "the topic or partition does not exist; create it with rota.create_topics or `rota topics create`"
+    )
     code = 3
 
 
 class RequestTimedOut(RotaError):
-    """the server did not finish in time; try again"""
-
+    message = "the server did not complete the request in time; try again"
     code = 7
     retriable = True
 
 
 class RecordTooLarge(RotaError):
-    """the record or its batch is larger than the server takes; send smaller ones, or lower batch_size"""
-
+    message = (
+        "the record or its batch is larger than the server accepts; send smaller records, or lower batch_size"
+    )
     code = 10
     name = "MESSAGE_TOO_LARGE"
 
 
 class OffsetMetadataTooLarge(RotaError):
-    """the text beside the offset is too long; shorten it"""
-
+    message = "the metadata of the offset is too long; shorten it"
     code = 12
 
 
 class CoordinatorLoadInProgress(RotaError):
-    """the server is still reading its log; try again in a moment"""
-
+    message = "the coordinator is still loading its log; try again"
     code = 14
     retriable = True
 
 
 class CoordinatorNotAvailable(RotaError):
-    """nobody coordinates this group or transaction at the moment; try again"""
-
+    message = "the coordinator of the group or transaction is not available; try again"
     code = 15
     retriable = True
 
 
 class NotCoordinator(RotaError):
-    """another server coordinates this group or transaction; find it and ask there"""
-
+    message = "this server is not the coordinator of the group or transaction; look the coordinator up again"
     code = 16
     retriable = True
 
 
 class InvalidTopic(RotaError):
-    """the name is none for a topic; use letters, digits, '.', '_' and '-', 249 at most"""
-
+    message = "invalid topic name; use letters, digits, '.', '_' and '-', 249 at most"
     code = 17
     name = "INVALID_TOPIC_EXCEPTION"
 
 
 class RecordListTooLarge(RotaError):
-    """the batch is larger than a segment of the log; lower batch_size"""
-
+    message = "the batch is larger than a log segment; lower batch_size"
     code = 18
 
 
 class InvalidRequiredAcks(RotaError):
-    """acks is neither 0, 1 nor 'all'; use one of these"""
-
+    message = "invalid acks; use 0, 1 or 'all'"
     code = 21
 
 
 class IllegalGeneration(RotaError):
-    """the group has gone on to another generation; abort, and read on from what is assigned now"""
-
+    message = (
+        "the generation is outdated, the group has rebalanced; abort, and continue with the new assignment"
+    )
     code = 22
 
 
 class InvalidGroupId(RotaError):
-    """the group's id is none; give a name of 1 to 249 characters"""
-
+    message = "invalid group id; use 1 to 249 characters"
     code = 24
 
 
 class UnknownMemberId(RotaError):
-    """the group has no such member any more; abort, and join again"""
-
+    message = "the coordinator does not know this member; abort, and rejoin the group"
     code = 25
 
 
 class RebalanceInProgress(RotaError):
-    """the group rebalances; abort, and go on with what is assigned afterwards"""
-
+    message = "the group is rebalancing; abort, and continue with the new assignment"
     code = 27
 
 
 class InvalidCommitOffsetSize(RotaError):
-    """the offsets are too large for one write; commit fewer at a time"""
-
+    message = "the offsets are too large for one commit; commit fewer at a time"
     code = 28
 
 
 class TopicAuthorizationFailed(RotaError):
-    """this caller may not use the topic; have it granted"""
-
+    message = "not authorized to access the topic; have access granted"
     code = 29
 
 
 class GroupAuthorizationFailed(RotaError):
-    """this caller may not use the group; have it granted"""
-
+    message = "not authorized to access the group; have access granted"
     code = 30
 
 
 class ClusterAuthorizationFailed(RotaError):
-    """this caller may not do that; have it granted"""
-
+    message = "not authorized for this operation; have it granted"
     code = 31
 
 
 class InvalidTimestamp(RotaError):
-    """the timestamp is outside of what the topic takes; check the clock"""
-
+    message = "the record's timestamp is out of the topic's range; check the clock"
     code = 32
 
 
 class UnsupportedVersion(RotaError):
-    """the server is too old for this request; update it"""
-
+    message = "the server does not support this request; upgrade it"
     code = 35
 
 
 class TopicAlreadyExists(RotaError):
-    """there is a topic of that name already; use it, or delete it first"""
-
+    message = "the topic already exists; use it, or delete it first"
     code = 36
 
 
 class InvalidPartitions(RotaError):
-    """the number of partitions is not possible; it starts at 1 and only grows"""
-
+    message = "invalid number of partitions; it must be 1 or more, and cannot be reduced"
     code = 37
 
 
 class InvalidConfig(RotaError):
-    """a setting of the topic is not possible; see its documentation"""
-
+    message = "invalid topic configuration; see its documentation"
     code = 40
 
 
 class InvalidRequest(RotaError):
-    """the server could make no sense of the request; see its log"""
-
+    message = "the server rejected the request as invalid; see its log"
     code = 42
 
 
 class PolicyViolation(RotaError):
-    """a limit of the server forbids it; see its settings"""
-
+    message = "the request exceeds a limit of the server; see its configuration"
     code = 44
 
 
 class OutOfOrderSequenceNumber(RotaError):
-    """records before this one are missing in the log; abort, or close the producer and send again"""
-
+    message = "records before this one are missing in the log; abort, or close the producer and send again"
     code = 45
 
 
 class DuplicateSequenceNumber(RotaError):
-    """the records are in the log already, at an offset that is not known any more"""
-
+    message = "the records are already in the log, at an offset that is no longer known"
     code = 46
 
 
 class InvalidProducerEpoch(RotaError):
-    """the transaction was ended by somebody else, or timed out; abort it, and begin a new one"""
-
+    message = "the producer's epoch is outdated, its transaction was ended or has timed out; abort it, and begin a new one"
     code = 47
 
 
 class InvalidTxnState(RotaError):
-    """the transaction is not in a state for this; abort it, and begin a new one"""
-
+    message = "the transaction's state does not allow this operation; abort it, and begin a new one"
     code = 48
 
 
 class InvalidProducerIdMapping(RotaError):
-    """the server does not know this transactional id any more; close the producer and make a new one"""
-
+    message = "the server no longer knows this transactional id; close the producer and create a new one"
     code = 49
     fatal = True
 
 
 class InvalidTransactionTimeout(RotaError):
-    """the server allows no transaction that long; lower transaction_timeout_ms"""
-
+    message = "transaction_timeout_ms exceeds the server's maximum; lower it"
     code = 50
 
 
 class ConcurrentTransactions(RotaError):
-    """the transaction before is still being ended; try again in a moment"""
-
+    message = "the previous transaction is still being completed; try again"
     code = 51
     retriable = True
 
 
 class TransactionalIdAuthorizationFailed(RotaError):
-    """this caller may not use the transactional id; have it granted"""
-
+    message = "not authorized to use the transactional id; have access granted"
     code = 53
     fatal = True
 
 
 class KafkaStorageError(RotaError):
-    """the server could not write to its disk; see its log, and try again"""
-
+    message = "the server could not write to its disk; see its log, and try again"
     code = 56
     retriable = True
 
 
 class UnknownProducerId(RotaError):
-    """nothing of this producer is left in the log; send again"""
-
+    message = "the log has no records of this producer any more; send again"
     code = 59
 
 
 class NonEmptyGroup(RotaError):
-    """the group has members; stop them first"""
-
+    message = "the group has members; stop them first"
     code = 68
 
 
 class GroupIdNotFound(RotaError):
-    """there is no such group; see `rota groups list`"""
-
+    message = "the group does not exist; see `rota groups list`"
     code = 69
 
 
 class FencedLeaderEpoch(RotaError):
-    """the partition has a newer leader; ask again"""
-
+    message = "the partition has a newer leader epoch; try again"
     code = 74
     retriable = True
 
 
 class UnknownLeaderEpoch(RotaError):
-    """the partition's new leader is not known here yet; ask again"""
-
+    message = "the server does not know the partition's leader epoch yet; try again"
     code = 75
     retriable = True
 
 
 class UnsupportedCompressionType(RotaError):
-    """the server cannot read records in this layout; update it, or write with an older client"""
-
+    message = (
+        "the server does not support the encoding of the records; upgrade it, or write with an older client"
+    )
     code = 76
 
 
 class FencedInstanceId(RotaError):
-    """another member has taken this instance's place; abort and stop, or use another group_instance_id"""
-
+    message = "another member has joined with this group_instance_id; abort and stop, or use another group_instance_id"
     code = 82
 
 
 class InvalidRecord(RotaError):
-    """the server refuses a record of the batch; look at its contents"""
-
+    message = "the server rejected a record of the batch; check its contents"
     code = 87
 
 
 class UnstableOffsetCommit(RotaError):
-    """an offset is part of a transaction that is still open; ask again"""
-
+    message = "the offset belongs to a transaction that is still open; try again"
     code = 88
     retriable = True
 
 
 class ThrottlingQuotaExceeded(RotaError):
-    """the server has too much to do; try again more slowly"""
-
+    message = "the server is overloaded, or a quota is exceeded; try again more slowly"
     code = 89
     retriable = True
 
 
 class ProducerFenced(RotaError):
-    """a newer producer uses this transactional id; close this one"""
-
+    message = "a newer producer uses this transactional id; close this one"
     code = 90
     fatal = True
 
 
 class UnknownTopicId(RotaError):
-    """the topic was deleted, and perhaps made again; look for it anew"""
-
+    message = (
+        "the topic id does not exist, the topic was deleted and perhaps recreated; look the topic up again"
+    )
     code = 100
 
 
 class InconsistentTopicId(RotaError):
-    """the topic was deleted and made again; look for it anew"""
-
+    message = "the topic was deleted and recreated; look the topic up again"
     code = 103
 
 
 class TransactionalIdNotFound(RotaError):
-    """there is no such transactional id; call init_transactions first"""
-
+    message = "the transactional id does not exist; call init_transactions first"
     code = 105
 
 
 class TransactionAbortable(RotaError):
-    """the transaction cannot be committed; abort it, and begin a new one"""
-
+    message = "the transaction cannot be committed; abort it, and begin a new one"
     code = 120

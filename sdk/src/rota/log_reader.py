@@ -286,7 +286,7 @@ def _fetched(part: pb.FetchResponse.Partition, offset: int) -> Fetched:
 def _error(part: pb.FetchResponse.Partition, where: str, offset: int) -> errors.RotaError | None:
     if part.error_code != errors.CorruptMessage.code:
         return errors.error_of(part.error_code, where) if part.error_code else None
-    return errors.CorruptMessage.saying(
+    return errors.CorruptMessage.with_message(
         f"{where} at offset {offset}: the batch is damaged in the server's file; get past it with `rota topics "
         f"delete-records {part.topic} --partition {part.index} --before {max(offset + 1, part.next_offset)}`"
     )

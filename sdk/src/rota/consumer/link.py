@@ -268,9 +268,11 @@ def error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
         case Code.FAILED_PRECONDITION | Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE:
             return errors.SidecarFailed(f"the sidecar at {address} refuses: {said}")
         case Code.RESOURCE_EXHAUSTED:
-            return errors.ThrottlingQuotaExceeded.saying(f"the sidecar at {address}: {said}")
+            return errors.ThrottlingQuotaExceeded.with_message(f"the sidecar at {address}: {said}")
         case Code.PERMISSION_DENIED | Code.UNAUTHENTICATED:
-            return errors.ClusterAuthorizationFailed.saying(f"the sidecar at {address} forbids it: {said}")
+            return errors.ClusterAuthorizationFailed.with_message(
+                f"the sidecar at {address} forbids it: {said}"
+            )
         case _:
             return errors.Disconnected(
                 f"the sidecar at {address} cannot be reached ({said}): see whether it runs"

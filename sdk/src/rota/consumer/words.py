@@ -53,7 +53,7 @@ def failure_of(error: pb.AttachResponse.PartitionError) -> Failure:
     shown = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:SHOWN_MAX])
     more = f" and {len(partitions) - SHOWN_MAX} more" if len(partitions) > SHOWN_MAX else ""
     kind = FAILURES.get(error.kind, errors.RotaError)
-    exception = kind.saying(f"{shown}{more}: {error.message}")
+    exception = kind.with_message(f"{shown}{more}: {error.message}")
     exception.partitions = partitions
     return Failure(exception, partitions, error.ledger)
 
@@ -126,7 +126,7 @@ def check(code: int, where: str, sentence: str = "") -> None:
     """Raise the error of an answer, if it has one."""
     if code:
         error = errors.error_of(code, where)
-        raise type(error).saying(f"{where}: {sentence}") if sentence else error
+        raise type(error).with_message(f"{where}: {sentence}") if sentence else error
 
 
 def check_each(offsets: Iterable[pb.PartitionOffset], sentence: str = "") -> None:

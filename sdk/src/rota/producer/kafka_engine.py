@@ -126,7 +126,9 @@ class KafkaEngine(Engine):
         if self._closed.is_set():
             raise errors.ProducerClosed("the producer is closed: make a new one")
         if self._fatal is not None:
-            dead = type(self._fatal).saying(f"the producer cannot be used any more, close it: {self._fatal}")
+            dead = type(self._fatal).with_message(
+                f"the producer cannot be used any more, close it: {self._fatal}"
+            )
             dead.fatal = True
             raise dead
 

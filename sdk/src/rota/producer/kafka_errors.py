@@ -35,7 +35,7 @@ def error_from(error: KafkaError, where: str) -> errors.RotaError:
         found = errors.error_of(code, where)
     else:
         # A sentence of librdkafka's own: it knows what happened better than the name does.
-        found = (kind or errors.RotaError).saying(f"{where}: {error.str()}")
+        found = (kind or errors.RotaError).with_message(f"{where}: {error.str()}")
     found.retriable = error.retriable() or found.retriable
     found.fatal = error.fatal() or found.fatal
     if error.txn_requires_abort():

@@ -75,7 +75,7 @@ class RotaEngine:
             return
         # Neither ever returns: something is wrong with this program, and nobody must wait for it in vain.
         log.critical("the producer fails", exc_info=task.exception())
-        error = errors.RotaError.saying(
+        error = errors.RotaError.with_message(
             f"the producer fails, close it and look into the log: {task.exception()!r}"
         )
         error.fatal = True

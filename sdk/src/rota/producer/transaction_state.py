@@ -99,13 +99,13 @@ class TransactionState:
 
     def _dead(self) -> errors.RotaError:
         assert self.error is not None
-        error = type(self.error).saying(f"the producer cannot be used any more, close it: {self.error}")
+        error = type(self.error).with_message(f"the producer cannot be used any more, close it: {self.error}")
         error.fatal = True
         return error
 
     def _refused(self, step: Step) -> errors.RotaError:
         if self.state is State.SPOILED:
-            refused = errors.TransactionAbortable.saying(
+            refused = errors.TransactionAbortable.with_message(
                 f"{step.value} is not possible, abort the transaction: {self.error}"
             )
             refused.__cause__ = self.error

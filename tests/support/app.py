@@ -281,7 +281,7 @@ class Attached:
                     self._records.extend(meant)
                     self._grant(len(came) - len(meant))
                 for refusal in response.refusals:
-                    self._tell("refused", sentence=refusal.sentence, offset=refusal.offset)
+                    self._tell("refused", sentence=refusal.message, offset=refusal.offset)
                 self._arrived.set()
 
     async def _work(self) -> None:
@@ -344,7 +344,7 @@ class Attached:
         self._tell("done", first=first.offset, last=last.offset, verdict=name, **about(first))
         judgement = pb.DeliverRequest.Judgement(
             partition=pb.TopicPartition(topic=first.partition[0], partition=first.partition[1]),
-            ledger=first.ledger,
+            delivery_epoch=first.ledger,
             offset=first.offset,
             last_offset=last.offset if last is not first else None,
             verdict=verdict,
@@ -404,7 +404,7 @@ def records_of(part: pb.PartitionRecords) -> Iterator[Record]:
         for place, value in enumerate(values):
             offset = batch.base_offset + place
             if offset >= part.first_offset:
-                yield Record(partition, part.ledger, offset, part.deliveries, part.turn, value or b"")
+                yield Record(partition, part.delivery_epoch, offset, part.deliveries, part.turn, value or b"")
 
 
 async def outgoing(queue: "asyncio.Queue[Any | None]") -> AsyncIterator[Any]:

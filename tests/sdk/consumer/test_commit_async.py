@@ -109,7 +109,7 @@ def test_refused_verdicts_are_logged_once_for_each_partition(caplog: pytest.LogC
             pb.DeliverResponse.Refusal(
                 partition=pb.TopicPartition(topic="orders", partition=number),
                 offset=offset,
-                sentence=f"offset {offset} is done already",
+                message=f"offset {offset} is done already",
             )
             for number in (0, 1)
         ]

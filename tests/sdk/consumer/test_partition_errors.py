@@ -146,7 +146,7 @@ def core_with(*partitions: rota.TopicPartition, ledger: int) -> Core:
 def failing(*partitions: rota.TopicPartition, ledger: int, kind: int = 1) -> pb.AttachResponse.PartitionError:
     named = [pb.TopicPartition(topic=each.topic, partition=each.partition) for each in partitions]
     return pb.AttachResponse.PartitionError(
-        kind=pb.PartitionErrorKind.ValueType(kind), partitions=named, message="seek", ledger=ledger
+        kind=pb.PartitionErrorKind.ValueType(kind), partitions=named, message="seek", delivery_epoch=ledger
     )
 
 

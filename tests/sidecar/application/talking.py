@@ -144,7 +144,7 @@ def judgement(
     topic, partition, ledger = about
     return pb.DeliverRequest.Judgement(
         partition=at(topic, partition),
-        ledger=ledger,
+        delivery_epoch=ledger,
         offset=offset,
         last_offset=last_offset,
         verdict=verdict,  # type: ignore[arg-type]  # any number

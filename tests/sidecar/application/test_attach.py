@@ -208,7 +208,7 @@ def test_an_error_says_which_partitions_stand_still_and_why_and_asks_for_nothing
                 kind=pb.PARTITION_ERROR_KIND_NO_OFFSET,
                 partitions=[at("orders", 0), at("orders", 1)],
                 message="nothing is committed; seek",
-                ledger=12,
+                delivery_epoch=12,
             )
         )
         await stream.write(acknowledge((await event_of(stream)).event_id))

@@ -75,7 +75,7 @@ def test_the_outcome_of_a_commit_is_told_for_each_partition(tmp_path: Path) -> N
         answer = await talk.stub.Commit(pb.CommitRequest(offsets=[offset(P0, 5), offset(P1, 6)]))
         assert answer == pb.CommitResponse(
             error_code=late,
-            sentence="P1 is gone",
+            message="P1 is gone",
             offsets=[offset(P0, 5), offset(P1, 6, error_name="ILLEGAL_GENERATION")],
         )
 
@@ -122,7 +122,7 @@ def test_a_seek_goes_to_offsets_and_to_either_end(tmp_path: Path) -> None:
             do.Answer(1, error("ILLEGAL_GENERATION"), sentence="nothing/3 is not ours")
         )
         assert await talk.stub.Seek(request) == pb.SeekResponse(
-            error_code=error("ILLEGAL_GENERATION"), sentence="nothing/3 is not ours"
+            error_code=error("ILLEGAL_GENERATION"), message="nothing/3 is not ours"
         )
         assert talk.deliveries.asked == [on.SeekAsked(0, {P0: -1, P1: -2, UNKNOWN: 7})]
 
@@ -137,7 +137,7 @@ def test_partitions_are_paused_and_resumed(tmp_path: Path) -> None:
             do.Answer(1, errors={P1: error("ILLEGAL_GENERATION")}, sentence="gone")
         )
         answer = await talk.stub.Resume(pb.ResumeRequest(partitions=partitions))
-        assert answer == pb.ResumeResponse(error_code=error("ILLEGAL_GENERATION"), sentence="gone")
+        assert answer == pb.ResumeResponse(error_code=error("ILLEGAL_GENERATION"), message="gone")
         both = frozenset({P0, P1})
         assert talk.deliveries.asked == [on.PauseAsked(0, both), on.ResumeAsked(0, both)]
 

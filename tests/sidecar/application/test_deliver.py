@@ -61,10 +61,10 @@ def test_what_is_handed_out_together_comes_in_one_message(tmp_path: Path) -> Non
         )
         first, second = (await message_of(stream)).partitions
         assert first.partition == at("orders", 0)
-        assert (first.ledger, first.deliveries, first.first_offset) == (1, 1, 5)
+        assert (first.delivery_epoch, first.deliveries, first.first_offset) == (1, 1, 5)
         assert first.tenure == pb.Tenure(member_id="member-1", generation_id=4, incarnation=77, number=1)
         assert values([first]) == [(5, b"a"), (6, b"b"), (9, b"c")]
-        assert (second.ledger, second.deliveries) == (2, 3)
+        assert (second.delivery_epoch, second.deliveries) == (2, 3)
         assert values([second]) == [(1, b"d")]
 
     play(tmp_path, story)
@@ -225,7 +225,10 @@ def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(tmp
         talk.deliveries.there.refuse([do.Refuse(4, P1, 12, "offset 12 was never handed out")])
         assert (await message_of(stream)).refusals == [
             pb.DeliverResponse.Refusal(
-                partition=at("orders", 1), ledger=4, offset=12, sentence="offset 12 was never handed out"
+                partition=at("orders", 1),
+                delivery_epoch=4,
+                offset=12,
+                message="offset 12 was never handed out",
             )
         ]
         talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
@@ -403,7 +406,7 @@ def test_after_a_seek_what_has_not_left_never_does(tmp_path: Path) -> None:
         )
         offsets = [pb.PartitionOffset(partition=at("orders", 0), offset=9)]
         answer = await talk.stub.Seek(pb.SeekRequest(offsets=offsets))
-        assert answer == pb.SeekResponse(void_ledger=6)
+        assert answer == pb.SeekResponse(voided_delivery_epoch=6)
         stream = await talk.deliver()
         assert values((await message_of(stream)).partitions) == [(9, b"new"), (4, b"other")]
         assert talk.deliveries.credit == 1

@@ -41,7 +41,7 @@ def lie(draw: random.Random) -> bytes:
                     judgements=[
                         pb.DeliverRequest.Judgement(
                             partition=partition,
-                            ledger=abs(draw.choice(NUMBERS)),
+                            delivery_epoch=abs(draw.choice(NUMBERS)),
                             offset=draw.choice(NUMBERS),
                             last_offset=draw.choice(NUMBERS),
                         ),

@@ -148,7 +148,7 @@ class Attached:
                 last = part.batches[-1].base_offset + part.batches[-1].count - 1
                 judgement = pb.DeliverRequest.Judgement(
                     partition=part.partition,
-                    ledger=part.ledger,
+                    delivery_epoch=part.delivery_epoch,
                     offset=part.first_offset,
                     last_offset=last,
                     verdict=pb.ACK,

@@ -39,7 +39,7 @@ class Asking:
             link = await self._open()
             response = await link.ask(call, request, deadline_s - self._clock())
             if "error_code" in response.DESCRIPTOR.fields_by_name:
-                words.check(response.error_code, call, getattr(response, "sentence", ""))
+                words.check(response.error_code, call, getattr(response, "message", ""))
             if each:
                 words.check_each(response.offsets)
             return response
@@ -61,7 +61,7 @@ class Asking:
         response: pb.SeekResponse = await self._ask(
             "Seek", pb.SeekRequest(offsets=words.offsets(wanted)), within_s
         )
-        return response.void_ledger
+        return response.voided_delivery_epoch
 
     async def pause(self, partitions: Partitions, within_s: float) -> None:
         """Hand out nothing of these."""
@@ -95,9 +95,9 @@ class Asking:
         link = await self._open()
         response: pb.CommitResponse = await link.ask("Commit", request, within_s)
         if not response.offsets or response.error_code == COORDINATOR_LOAD_IN_PROGRESS:
-            words.check(response.error_code, "the commit", response.sentence)
+            words.check(response.error_code, "the commit", response.message)
         try:
-            words.check_each(response.offsets, response.sentence)
+            words.check_each(response.offsets, response.message)
         except RotaError as refused:
             return refused
         return None

@@ -24,5 +24,5 @@ class Refusals:
                 "the sidecar refuses a verdict on %s[%d]: %s (logged once for the partition; rota_records_total "
                 'counts all, with verdict="refused")',
                 *partition,
-                refusal.sentence,
+                refusal.message,
             )

@@ -55,7 +55,7 @@ def failure_of(error: pb.AttachResponse.PartitionError) -> Failure:
     kind = FAILURES.get(error.kind, errors.RotaError)
     exception = kind.with_message(f"{shown}{more}: {error.message}")
     exception.partitions = partitions
-    return Failure(exception, partitions, error.ledger)
+    return Failure(exception, partitions, error.delivery_epoch)
 
 
 def portions_of(part: pb.PartitionRecords) -> Iterator[Portion]:
@@ -65,7 +65,7 @@ def portions_of(part: pb.PartitionRecords) -> Iterator[Portion]:
         records = Records(place.topic, place.partition, batch, part.first_offset)
         portion = Portion(
             place,
-            part.ledger,
+            part.delivery_epoch,
             records,
             range(records.base_offset, records.next_offset),
             size=len(batch.payload),
@@ -101,7 +101,7 @@ def acknowledged(finished: Sequence[Finished]) -> pb.DeliverRequest:
                     partition=pb.TopicPartition(
                         topic=each.partition.topic, partition=each.partition.partition
                     ),
-                    ledger=each.ledger,
+                    delivery_epoch=each.ledger,
                     offset=each.first,
                     last_offset=each.last,
                     verdict=pb.ACK,

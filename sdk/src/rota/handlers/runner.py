@@ -208,7 +208,7 @@ class Runner(Hearer):
     async def _judgement(self, job: Job) -> pb.DeliverRequest.Judgement:
         judgement = pb.DeliverRequest.Judgement(
             partition=pb.TopicPartition(topic=job.place.topic, partition=job.place.partition),
-            ledger=job.ledger,
+            delivery_epoch=job.ledger,
             offset=job.record.offset,
             verdict=pb.ACK,
         )

@@ -135,7 +135,7 @@ class MemoryPartition:
         return pb.PartitionRecords(
             partition=pb.TopicPartition(topic=self.place.topic, partition=self.place.partition),
             tenure=pb.Tenure(number=self.tenure),
-            ledger=self.ledger,
+            delivery_epoch=self.ledger,
             deliveries=delivered.deliveries,
             turn=self.turn,
             batches=[batch_of(offset, [self.log[offset]])],

@@ -241,7 +241,7 @@ class MemorySidecar:
                 kind=partition.error,
                 partitions=[pb.TopicPartition(topic=place.topic, partition=place.partition)],
                 message=MESSAGES[partition.error],
-                ledger=partition.ledger,
+                delivery_epoch=partition.ledger,
             )
             self._voice.tell_error(error)
 
@@ -323,16 +323,16 @@ class MemorySidecar:
     def _judge(self, judgement: pb.DeliverRequest.Judgement) -> pb.DeliverResponse.Refusal | None:
         place = TopicPartition(judgement.partition.topic, judgement.partition.partition)
         partition = self.held.get(place)
-        if partition is None or partition.ledger != judgement.ledger:
+        if partition is None or partition.ledger != judgement.delivery_epoch:
             return None
         first = judgement.offset
         last = judgement.last_offset if judgement.HasField("last_offset") else first
         if not partition.has(first, last):
             return pb.DeliverResponse.Refusal(
                 partition=judgement.partition,
-                ledger=judgement.ledger,
+                delivery_epoch=judgement.delivery_epoch,
                 offset=first,
-                sentence=f"{place.topic}[{place.partition}]: not all of {first} to {last} are in hand",
+                message=f"{place.topic}[{place.partition}]: not all of {first} to {last} are in hand",
             )
         if judgement.verdict == pb.RETRY:
             partition.call_back(first, self.ordering)

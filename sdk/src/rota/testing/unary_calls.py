@@ -85,10 +85,10 @@ def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
     for each in request.offsets:
         partition = sidecar.held.get(_place(each.partition))
         if partition is None:
-            return pb.SeekResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, sentence="it is not assigned")
+            return pb.SeekResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, message="it is not assigned")
         ends = {START: partition.start, END: len(partition.log)}
         sidecar.read_from(partition, ends.get(each.offset, each.offset))
-    return pb.SeekResponse(void_ledger=void)
+    return pb.SeekResponse(voided_delivery_epoch=void)
 
 
 def pause(sidecar: MemorySidecar, request: pb.PauseRequest) -> pb.PauseResponse:

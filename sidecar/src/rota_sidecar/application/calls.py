@@ -93,18 +93,18 @@ class Calls:
             failed = {partition for partition, error in (answer.errors or {}).items() if error}
             attachment.void(frozenset(offsets.keys() - failed), answer.ledger)
         return pb.SeekResponse(
-            error_code=error_of(answer), sentence=answer.sentence, void_ledger=answer.ledger
+            error_code=error_of(answer), message=answer.sentence, voided_delivery_epoch=answer.ledger
         )
 
     async def pause(self, request: pb.PauseRequest, within_s: float) -> pb.PauseResponse:
         """Hand out nothing of these."""
         answer = await self._ask(on.PauseAsked(0, partitions_of(request.partitions)), within_s)
-        return pb.PauseResponse(error_code=error_of(answer), sentence=answer.sentence)
+        return pb.PauseResponse(error_code=error_of(answer), message=answer.sentence)
 
     async def resume(self, request: pb.ResumeRequest, within_s: float) -> pb.ResumeResponse:
         """Go on with these."""
         answer = await self._ask(on.ResumeAsked(0, partitions_of(request.partitions)), within_s)
-        return pb.ResumeResponse(error_code=error_of(answer), sentence=answer.sentence)
+        return pb.ResumeResponse(error_code=error_of(answer), message=answer.sentence)
 
     # -------------------------------------------------------------------------------------------- what is known here
 

@@ -144,7 +144,7 @@ class _Filling:
                 pb.PartitionRecords(
                     partition=partition_to(part.partition),
                     tenure=tenure_to(part.tenure),
-                    ledger=part.ledger,
+                    delivery_epoch=part.ledger,
                     deliveries=part.deliveries,
                     turn=part.turn,
                     first_offset=part.piece.first,

@@ -66,7 +66,7 @@ def judged_of(messages: Iterable[pb.DeliverRequest.Judgement]) -> on.Judged:
 def judgement_of(message: pb.DeliverRequest.Judgement) -> on.Judgement:
     """One verdict."""
     return on.Judgement(
-        message.ledger,
+        message.delivery_epoch,
         partition_of(message.partition),
         message.offset,
         message.last_offset if message.HasField("last_offset") else message.offset,
@@ -163,7 +163,7 @@ def errors_to(error: do.PartitionError, partitions_max: int) -> Iterator[pb.Atta
                 kind=ERROR_KINDS[error.kind],
                 partitions=map(partition_to, part),
                 message=error.message,
-                ledger=error.ledger,
+                delivery_epoch=error.ledger,
             )
         )
 
@@ -174,9 +174,9 @@ def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
         refusals=[
             pb.DeliverResponse.Refusal(
                 partition=partition_to(each.partition),
-                ledger=each.ledger,
+                delivery_epoch=each.ledger,
                 offset=each.offset,
-                sentence=each.sentence,
+                message=each.sentence,
             )
             for each in refusals
         ]
@@ -190,7 +190,7 @@ def committed_to(answer: do.Answer, asked: Mapping[Partition, on.AskedOffset]) -
     given = {partition: each.offset for partition, each in asked.items()}
     return pb.CommitResponse(
         error_code=error_of(answer),
-        sentence=answer.sentence,
+        message=answer.sentence,
         offsets=[
             pb.PartitionOffset(
                 partition=partition_to(each),

@@ -81,7 +81,7 @@ def judgement(judged: pb.DeliverRequest.Judgement) -> str:
 
 def where(judged: pb.DeliverRequest.Judgement) -> str:
     """What it is about."""
-    if judged.ledger < 1:
+    if judged.delivery_epoch < 1:
         return "a judgement names no ledger: give back the one that its records came with"
     if judged.offset < 0:
         return f"a judgement is about offset {judged.offset}; it cannot be negative"

@@ -112,7 +112,7 @@ def who_commits_itself_reports_for_its_lag_alone(folder: Path, engine: Engine, n
             assert reader.positions(*EVERYTHING) == dict.fromkeys(EVERYTHING, 0)
             records = stage.read(0, 0)
             answer = reader.commit({0: 3})
-            assert (answer.error_code, answer.sentence) == (codes.NONE, "")
+            assert (answer.error_code, answer.message) == (codes.NONE, "")
             begun_ms = wall_ms()
             reader.report({0: At(8, records[8].timestamp_ms)})
             wait_for("it is heard", lambda: reader.positions(0) == {0: 8}, within_s=WITHIN_S)
@@ -159,7 +159,7 @@ def a_partition_goes_on_where_its_last_owner_said_that_it_was(
 
             answer = old.commit({going: RECORDS})
             assert answer.error_code == codes.ILLEGAL_GENERATION
-            assert f"{name}-{going}: ILLEGAL_GENERATION, it is another's by now" in answer.sentence
+            assert f"{name}-{going}: ILLEGAL_GENERATION, it is another's by now" in answer.message
             old.report({going: At(RECORDS)}, {going: tenure})
             old.say_goodbye()
             assert stage.committed[going] == last[going]
@@ -239,7 +239,7 @@ def assert_refused(answer: pb.CommitResponse, topic: str, numbers: Iterable[int]
     assert {each.partition.partition: each.error_code for each in answer.offsets} == dict.fromkeys(
         numbers, codes.ILLEGAL_GENERATION
     )
-    assert answer.sentence == (
+    assert answer.message == (
         f"{topic}-{min(numbers)} and 1 more: ILLEGAL_GENERATION, "
         "it is another's by now, or in another tenure: go on with what is assigned"
     )

@@ -480,12 +480,12 @@ class AttachResponse(_message.Message):
         KIND_FIELD_NUMBER: _builtins.int
         PARTITIONS_FIELD_NUMBER: _builtins.int
         MESSAGE_FIELD_NUMBER: _builtins.int
-        LEDGER_FIELD_NUMBER: _builtins.int
+        DELIVERY_EPOCH_FIELD_NUMBER: _builtins.int
         kind: Global___PartitionErrorKind.ValueType
         message: _builtins.str
         """One sentence: what is wrong, and what to do. It does not name the partitions."""
-        ledger: _builtins.int
-        """The newest ledger when it occurred: a seek that is answered with this `void_ledger` or a higher one came later."""
+        delivery_epoch: _builtins.int
+        """The newest delivery epoch when it occurred: a seek whose `voided_delivery_epoch` is at least this one came later."""
         @_builtins.property
         def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]: ...
         def __init__(
@@ -494,11 +494,11 @@ class AttachResponse(_message.Message):
             kind: Global___PartitionErrorKind.ValueType = ...,
             partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
             message: _builtins.str = ...,
-            ledger: _builtins.int = ...,
+            delivery_epoch: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "ledger", b"ledger", "message", b"message", "partitions", b"partitions"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_epoch", b"delivery_epoch", "kind", b"kind", "message", b"message", "partitions", b"partitions"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -574,13 +574,13 @@ class DeliverRequest(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         PARTITION_FIELD_NUMBER: _builtins.int
-        LEDGER_FIELD_NUMBER: _builtins.int
+        DELIVERY_EPOCH_FIELD_NUMBER: _builtins.int
         OFFSET_FIELD_NUMBER: _builtins.int
         LAST_OFFSET_FIELD_NUMBER: _builtins.int
         VERDICT_FIELD_NUMBER: _builtins.int
         RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
-        ledger: _builtins.int
+        delivery_epoch: _builtins.int
         """As it was delivered."""
         offset: _builtins.int
         last_offset: _builtins.int
@@ -595,7 +595,7 @@ class DeliverRequest(_message.Message):
             self,
             *,
             partition: Global___TopicPartition | None = ...,
-            ledger: _builtins.int = ...,
+            delivery_epoch: _builtins.int = ...,
             offset: _builtins.int = ...,
             last_offset: _builtins.int | None = ...,
             verdict: Global___Verdict.ValueType = ...,
@@ -604,7 +604,7 @@ class DeliverRequest(_message.Message):
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "_retry_after_ms", b"_retry_after_ms", "last_offset", b"last_offset", "partition", b"partition", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "_retry_after_ms", b"_retry_after_ms", "last_offset", b"last_offset", "ledger", b"ledger", "offset", b"offset", "partition", b"partition", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "verdict", b"verdict"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "_retry_after_ms", b"_retry_after_ms", "delivery_epoch", b"delivery_epoch", "last_offset", b"last_offset", "offset", b"offset", "partition", b"partition", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "verdict", b"verdict"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__last_offset: _TypeAlias = _typing.Literal["last_offset"]  # noqa: Y015
         _WhichOneofArgType__last_offset: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset"]  # noqa: Y015
@@ -671,32 +671,32 @@ class DeliverResponse(_message.Message):
 
     @_typing.final
     class Refusal(_message.Message):
-        """A judgement that changed nothing, because the application was wrong about it. Late ones, of a ledger that has
-        ended, are dropped in silence.
+        """A judgement that changed nothing, because it does not fit what was delivered. Judgements of a delivery epoch that has
+        ended are dropped without an answer.
         """
 
         DESCRIPTOR: _descriptor.Descriptor
 
         PARTITION_FIELD_NUMBER: _builtins.int
-        LEDGER_FIELD_NUMBER: _builtins.int
+        DELIVERY_EPOCH_FIELD_NUMBER: _builtins.int
         OFFSET_FIELD_NUMBER: _builtins.int
-        SENTENCE_FIELD_NUMBER: _builtins.int
-        ledger: _builtins.int
+        MESSAGE_FIELD_NUMBER: _builtins.int
+        delivery_epoch: _builtins.int
         offset: _builtins.int
-        sentence: _builtins.str
+        message: _builtins.str
         @_builtins.property
         def partition(self) -> Global___TopicPartition: ...
         def __init__(
             self,
             *,
             partition: Global___TopicPartition | None = ...,
-            ledger: _builtins.int = ...,
+            delivery_epoch: _builtins.int = ...,
             offset: _builtins.int = ...,
-            sentence: _builtins.str = ...,
+            message: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger", "offset", b"offset", "partition", b"partition", "sentence", b"sentence"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_epoch", b"delivery_epoch", "message", b"message", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -726,21 +726,21 @@ class PartitionRecords(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     TENURE_FIELD_NUMBER: _builtins.int
-    LEDGER_FIELD_NUMBER: _builtins.int
+    DELIVERY_EPOCH_FIELD_NUMBER: _builtins.int
     DELIVERIES_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     TURN_FIELD_NUMBER: _builtins.int
-    ledger: _builtins.int
-    """The book in which these stand. A partition gets another one, with a higher number, with each tenure and each seek; a
-    judgement names it.
+    delivery_epoch: _builtins.int
+    """Numbers the deliveries of a partition: it rises with each tenure and each seek. A judgement names the epoch of its
+    record.
     """
     deliveries: _builtins.int
     """How often these were delivered, this time included."""
     first_offset: _builtins.int
     """Records before it are not meant: the first batch is sent whole also from its middle."""
     turn: _builtins.int
-    """Of the ledger; rises with each RETRY, from 0. What comes in the turn of a record that was judged RETRY, or in an
+    """Within the delivery epoch; rises with each RETRY, from 0. What comes in the turn of a record that was judged RETRY, or in an
     earlier one, was on its way when that was said. With ORDERING_PARTITION it is to be dropped.
     """
     @_builtins.property
@@ -754,7 +754,7 @@ class PartitionRecords(_message.Message):
         *,
         partition: Global___TopicPartition | None = ...,
         tenure: Global___Tenure | None = ...,
-        ledger: _builtins.int = ...,
+        delivery_epoch: _builtins.int = ...,
         deliveries: _builtins.int = ...,
         batches: _abc.Iterable[_log_pb2.RecordBatch] | None = ...,
         first_offset: _builtins.int = ...,
@@ -762,7 +762,7 @@ class PartitionRecords(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "tenure", b"tenure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "deliveries", b"deliveries", "first_offset", b"first_offset", "ledger", b"ledger", "partition", b"partition", "tenure", b"tenure", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "deliveries", b"deliveries", "delivery_epoch", b"delivery_epoch", "first_offset", b"first_offset", "partition", b"partition", "tenure", b"tenure", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -832,19 +832,19 @@ class AssignResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
-    SENTENCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
-    sentence: _builtins.str
+    message: _builtins.str
     """One, when something is wrong."""
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
-        sentence: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -938,10 +938,10 @@ class CommitResponse(_message.Message):
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
-    SENTENCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
     """NONE, or that of one of the offsets."""
-    sentence: _builtins.str
+    message: _builtins.str
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
         """Each with its own outcome."""
@@ -951,11 +951,11 @@ class CommitResponse(_message.Message):
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
         offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
-        sentence: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "offsets", b"offsets", "sentence", b"sentence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -990,24 +990,24 @@ class SeekResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
-    SENTENCE_FIELD_NUMBER: _builtins.int
-    VOID_LEDGER_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    VOIDED_DELIVERY_EPOCH_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
-    sentence: _builtins.str
-    void_ledger: _builtins.int
-    """The last ledger before the seek. Records of these partitions under its number or a lower one are void, also those
-    that are still on their way.
+    message: _builtins.str
+    voided_delivery_epoch: _builtins.int
+    """The last delivery epoch before the seek. Records of these partitions in this epoch or an earlier one are void, also
+    those still in transit.
     """
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
-        sentence: _builtins.str = ...,
-        void_ledger: _builtins.int = ...,
+        message: _builtins.str = ...,
+        voided_delivery_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence", "void_ledger", b"void_ledger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message", "voided_delivery_epoch", b"voided_delivery_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1121,18 +1121,18 @@ class PauseResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
-    SENTENCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
-    sentence: _builtins.str
+    message: _builtins.str
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
-        sentence: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1163,18 +1163,18 @@ class ResumeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
-    SENTENCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
-    sentence: _builtins.str
+    message: _builtins.str
     def __init__(
         self,
         *,
         error_code: _coordinator_pb2.ErrorCode.ValueType = ...,
-        sentence: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "sentence", b"sentence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,7 @@ import pytest
 
 from rota_coordinator.core.group.effects import Cause
 from rota_coordinator.options import parse
-from tests.coordinator.test_metrics import NAMES
+from tests.coordinator.observability.test_metrics import NAMES
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/coordinator.md").read_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rota_coordinator import __main__ as program
 from rota_coordinator.store import sqlite
-from tests.coordinator.disk import Disk, Fault
+from tests.coordinator.store.disk import Disk, Fault
 
 WISH = "disk"
 

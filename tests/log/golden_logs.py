@@ -1,5 +1,5 @@
 """
-Logs of events as each version of Rota wrote them, kept for ever, as `tests.coordinator.golden_logs` keeps those of slots.
+Logs of events as each version of Rota wrote them, kept for ever, as `tests.coordinator.core.group.golden_logs` keeps those of slots.
 
     .venv/bin/python -m tests.log.golden_logs 0.2.0     # adds the log of a version about to be released
 """

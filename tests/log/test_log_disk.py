@@ -10,7 +10,7 @@ import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
-from tests.coordinator.disk import Fault
+from tests.coordinator.store.disk import Fault
 from tests.log.conversation import Conversation, batch
 from tests.log.disk_server import WISH
 from tests.support.coordinator import QUICK, Coordinator, serving

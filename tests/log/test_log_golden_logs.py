@@ -7,7 +7,7 @@ import pytest
 from rota_coordinator.core.log.log import Log
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
-from tests.coordinator.golden_logs import read
+from tests.coordinator.core.group.golden_logs import read
 from tests.log.golden_logs import CONFIG, FOLDER, replayed, state_of, tell
 
 LOGS = sorted(FOLDER.glob("*.log"))

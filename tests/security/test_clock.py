@@ -24,7 +24,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import OffsetCommitted
 from rota_proto.log.v1 import log_pb2
 from tests.conformance.members import Member, fetch, form
-from tests.coordinator.postgres_processes import administrator, process
+from tests.coordinator.store.postgres_processes import administrator, process
 from tests.coordinator.virtual import Virtual, play
 from tests.log.conversation import Conversation, Producer, batch
 from tests.security.clock_server import FILE, SET

@@ -20,8 +20,8 @@ from rota_coordinator.store.sqlite import SqliteStore, open_store
 from rota_proto.coordinator.v1.admin_pb2 import AlterOffsetsRequest
 from tests.conformance.members import TOPIC
 from tests.coordinator.callers import call, channel
-from tests.coordinator.log_rows import rows
-from tests.coordinator.records import record
+from tests.coordinator.store.log_rows import rows
+from tests.coordinator.store.records import record
 from tests.support.coordinator import Coordinator
 
 SLOT = 7

@@ -12,7 +12,7 @@ from psycopg import sql
 from rota_coordinator.store.port import StoreError
 from rota_coordinator.store.postgres import open_store
 from rota_coordinator.store.postgres_schema import RIGHTS
-from tests.coordinator.records import numbers, record
+from tests.coordinator.store.records import numbers, record
 
 pytestmark = pytest.mark.process
 PASSWORD = "of-the-role"

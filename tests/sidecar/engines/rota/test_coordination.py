@@ -15,7 +15,7 @@ from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.coordination import FRAMES, OPEN_REQUESTS_MAX, RotaCoordination
 from tests.conformance.members import subscription
 from tests.coordinator.fleet import Fleet, until
-from tests.coordinator.test_security import FILE, TOKENS
+from tests.coordinator.security.test_security import FILE, TOKENS
 from tests.support.certificates import Authority
 from tests.support.coordinator import QUICK, Coordinator, serving
 

@@ -13,7 +13,7 @@ from rota_coordinator.store import postgres_line
 from rota_coordinator.store.port import SlotLost, StoreError
 from rota_coordinator.store.postgres import open_store
 from rota_coordinator.store.postgres_line import Connection
-from tests.coordinator.postgres_processes import (
+from tests.coordinator.store.postgres_processes import (
     COMMITTING,
     COORDINATORS,
     SHORT_MS,
@@ -23,7 +23,7 @@ from tests.coordinator.postgres_processes import (
     administrator,
     process,
 )
-from tests.coordinator.records import numbers, record
+from tests.coordinator.store.records import numbers, record
 from tests.support.postgres import Postgres
 from tests.support.postgres.fixtures import StartPostgres
 

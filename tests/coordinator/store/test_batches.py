@@ -4,7 +4,7 @@ import pytest
 
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.records_pb2 import RecordBatch
-from tests.coordinator.records import record
+from tests.coordinator.store.records import record
 
 # A record's length is written with one byte more from 128, 16,384 and 2,097,152 bytes on.
 LENGTHS = (

@@ -13,10 +13,10 @@ import pytest
 from rota_coordinator.store import sqlite_file
 from rota_coordinator.store.port import LOG_SLOT, LogStore, SlotLost, StoreError
 from rota_coordinator.store.sqlite import SqliteStore, open_store
-from tests.coordinator import log_writer
-from tests.coordinator.disk import Disk, Fault
-from tests.coordinator.log_rows import everything, play, rows
-from tests.coordinator.records import numbers, record
+from tests.coordinator.store import log_writer
+from tests.coordinator.store.disk import Disk, Fault
+from tests.coordinator.store.log_rows import everything, play, rows
+from tests.coordinator.store.records import numbers, record
 
 KILLS = 10
 POWER_CUTS = 12
@@ -184,7 +184,7 @@ def test_a_writer_that_is_killed_leaves_all_that_it_acknowledged_and_no_half_of_
             assert await everything(store, log_id) == rows(log_id, len(found), log_writer.SIZE)
 
     for _ in range(KILLS):
-        command = [sys.executable, "-m", "tests.coordinator.log_writer", str(tmp_path / "c.db")]
+        command = [sys.executable, "-m", "tests.coordinator.store.log_writer", str(tmp_path / "c.db")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             for _ in range(chance.randrange(1, 300)):

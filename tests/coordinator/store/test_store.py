@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from rota_coordinator.store import postgres, sqlite
 from rota_coordinator.store.port import SlotLost, Store, StoreError
-from tests.coordinator.records import numbers, record
+from tests.coordinator.store.records import numbers, record
 
 
 class Engine(Protocol):

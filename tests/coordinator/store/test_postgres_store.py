@@ -10,8 +10,8 @@ from rota_coordinator.store import batches, postgres
 from rota_coordinator.store.port import LeaseLost, SlotLost
 from rota_coordinator.store.postgres import open_store
 from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.coordinator.postgres_processes import WAITING, administrator, process
-from tests.coordinator.records import numbers, record
+from tests.coordinator.store.postgres_processes import WAITING, administrator, process
+from tests.coordinator.store.records import numbers, record
 
 pytestmark = pytest.mark.process
 

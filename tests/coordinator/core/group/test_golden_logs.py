@@ -8,7 +8,7 @@ import pytest
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.coordinator.golden_logs import CONFIG, FOLDER, read, replayed, state_of, tell
+from tests.coordinator.core.group.golden_logs import CONFIG, FOLDER, read, replayed, state_of, tell
 
 LOGS = sorted(FOLDER.glob("*.log"))
 # Field 1000, length-delimited: a record, or a field of one, that no version has yet.
@@ -42,7 +42,7 @@ def test_every_kind_of_record_is_in_a_golden_log() -> None:
     kept: set[str | None] = set()
     for log in LOGS:
         kept |= kinds(read(log))
-    assert kept == known, "add a log: python -m tests.coordinator.golden_logs VERSION"
+    assert kept == known, "add a log: python -m tests.coordinator.core.group.golden_logs VERSION"
 
 
 def test_records_and_fields_of_later_versions_are_passed_over() -> None:

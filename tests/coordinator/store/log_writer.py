@@ -1,5 +1,5 @@
 """
-Writes rows and group records together until it is killed: `python -m tests.coordinator.log_writer FILE`.
+Writes rows and group records together until it is killed: `python -m tests.coordinator.store.log_writer FILE`.
 
 On standard output stands a number for each write that was acknowledged.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rota_coordinator.store.port import LOG_SLOT
 from rota_coordinator.store.sqlite import open_store
-from tests.coordinator.log_rows import rows
-from tests.coordinator.records import record
+from tests.coordinator.store.log_rows import rows
+from tests.coordinator.store.records import record
 
 # How many writes wait at a time.
 AT_ONCE = 4

@@ -12,8 +12,18 @@ from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches, sqlite_rows, sqlite_schema
 from rota_coordinator.store.port import LOG_SLOT, DamagedBatch, LogStore, SlotLost, StoreError
 from rota_coordinator.store.sqlite import open_store
-from tests.coordinator.log_rows import COUNT, EVERYTHING, everything, headers, offsets, play, row, rows, run
-from tests.coordinator.records import numbers, record
+from tests.coordinator.store.log_rows import (
+    COUNT,
+    EVERYTHING,
+    everything,
+    headers,
+    offsets,
+    play,
+    row,
+    rows,
+    run,
+)
+from tests.coordinator.store.records import numbers, record
 
 
 def test_rows_come_back_as_they_were_written_after_a_restart(tmp_path: Path) -> None:

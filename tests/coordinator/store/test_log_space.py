@@ -7,7 +7,7 @@ import pytest
 
 from rota_coordinator.store import sqlite_file, sqlite_rows, sqlite_writer
 from rota_coordinator.store.port import LOG_SLOT, LogStore
-from tests.coordinator.log_rows import COUNT, everything, headers, offsets, play, rows
+from tests.coordinator.store.log_rows import COUNT, everything, headers, offsets, play, rows
 
 
 def test_only_whole_batches_before_the_offset_are_dropped_in_pieces_and_others_write_meanwhile(

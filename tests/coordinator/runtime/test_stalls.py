@@ -16,7 +16,7 @@ from tests.conformance.core import CoreDriver
 from tests.conformance.driver import DEFAULT
 from tests.conformance.members import Member, form, rejoin_all
 from tests.conformance.server import ServerDriver
-from tests.coordinator.test_metrics import Broken
+from tests.coordinator.observability.test_metrics import Broken
 from tests.coordinator.virtual import CONFIG, Virtual, play, stall, turn
 from tests.support.coordinator import Coordinator
 

@@ -1,7 +1,7 @@
 """
 Logs as each version of Rota wrote them, kept for ever: what was written once must be read by all later versions.
 
-    .venv/bin/python -m tests.coordinator.golden_logs 0.2.0     # adds the logs of a version about to be released
+    .venv/bin/python -m tests.coordinator.core.group.golden_logs 0.2.0     # adds the logs of a version about to be released
 
 A log has one line for each batch: its checksum and its bytes, in hexadecimal. Beside it stands what it says.
 """

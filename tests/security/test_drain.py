@@ -15,7 +15,7 @@ from rota_operator.local.table import shown_state
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import ReplicaView, WorkloadView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
-from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, Source, Then
+from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, OnExpiry, Source
 from rota_sidecar.process.drain_requests import FOR_MS_MAX, DrainRequest, WrongRequest, request_of
 from tests.support import web
 from tests.support.coordinator import Coordinator, serving
@@ -145,7 +145,7 @@ def test_an_order_expires_unless_the_process_ends() -> None:
     assert due_ms == 1_000
     assert orders.expire(999) is None
     assert "the member resumes in 1 s" in orders.reason(999)
-    assert orders.expire(1_000) is Then.RESUME
+    assert orders.expire(1_000) is OnExpiry.RESUME
     assert orders.reason(1_000) == ""
     assert orders.next_expiry_ms is None
     orders.give(Source.SOCKET, DrainOrder(1_000))
@@ -164,22 +164,22 @@ def test_a_drain_lasts_until_the_last_order_has_expired() -> None:
     assert orders.reason(1_000).startswith("Fleet ordered a drain; the member resumes in 1 s")
     assert not orders.give(Source.FLEET, DrainOrder(3_000)), "it is renewed"
     assert orders.expire(2_000) is None
-    assert orders.expire(3_000) is Then.RESUME
+    assert orders.expire(3_000) is OnExpiry.RESUME
     assert not orders.leaves_for_good
 
 
 def test_who_is_asked_to_leave_is_drained_until_the_process_has_ended() -> None:
     orders = DrainOrders()
-    orders.give(Source.SOCKET, DrainOrder(1_000, Then.LEAVE))
+    orders.give(Source.SOCKET, DrainOrder(1_000, OnExpiry.LEAVE))
     assert "the member leaves the group in 1 s" in orders.reason(0)
-    assert orders.expire(1_000) is Then.LEAVE
+    assert orders.expire(1_000) is OnExpiry.LEAVE
     assert orders.leaves_for_good
     assert orders.reason(1_000)
 
 
 def test_a_request_names_its_time_and_its_end() -> None:
-    assert request_of("") == DrainRequest(None, Then.RESUME)
-    assert request_of(f"for_ms={FOR_MS_MAX}&then=leave") == DrainRequest(FOR_MS_MAX, Then.LEAVE)
+    assert request_of("") == DrainRequest(None, OnExpiry.RESUME)
+    assert request_of(f"for_ms={FOR_MS_MAX}&then=leave") == DrainRequest(FOR_MS_MAX, OnExpiry.LEAVE)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rota_sidecar.core.member.member import Member
 from rota_sidecar.engines.port import Coordination, Hear, Topics
 from rota_sidecar.engines.records import Hear as HearRecords
 from rota_sidecar.engines.records import Letters, Records
-from rota_sidecar.membership.driver import Engine
+from rota_sidecar.membership.driver import MembershipPorts
 from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import Owner, StateFile
 
@@ -51,11 +51,11 @@ def offers_of(strategies: Strategies) -> Mapping[str, Strategy]:
 
 def engine_for(
     options: argparse.Namespace, strategies: Strategies, hear: Hear, state_file: StateFile | None
-) -> Engine:
+) -> MembershipPorts:
     """All that the membership needs of the outside."""
     coordination, protocol_of_group = coordination_for(options, hear)
     topics = topics_for(options)
-    return Engine(
+    return MembershipPorts(
         coordination,
         topics,
         Leader(options.group_id, coordination, topics, strategies, wall_ms),

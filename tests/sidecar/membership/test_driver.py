@@ -21,12 +21,12 @@ from rota_sidecar.engines.port import Coordination, Disconnected, Refused, Topic
 from rota_sidecar.membership import driver as membership
 from rota_sidecar.membership.driver import (
     EVENTS_MAX,
-    Engine,
     ForeignProtocol,
-    Kept,
+    MemberEvent,
     Membership,
+    MembershipPorts,
     StateChanged,
-    Told,
+    StateFileRecovered,
 )
 from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import FILE, Owner, StateFile
@@ -139,17 +139,19 @@ class Story:
         self.coordinator, self.topics = coordinator or FakeCoordinator(), topics or FakeTopics()
         # The leader's own look-ups must not take the outcomes that a test has put in a row.
         leader = Leader("g", self.coordinator, FakeTopics(), {LOCAL.name: AllMine()}, lambda: 0)
-        engine = Engine(self.coordinator, self.topics, leader, lambda: 0.5, REFRESH_S, state_file, protocol)
-        self.told: list[Told] = []
+        engine = MembershipPorts(
+            self.coordinator, self.topics, leader, lambda: 0.5, REFRESH_S, state_file, protocol
+        )
+        self.told: list[MemberEvent] = []
         self._news = asyncio.Event()
         member = Member(MemberConfig("g"), Subscription(("a",)), (LOCAL,))
         self.membership = Membership(member, engine, self._listen)
         self._running = asyncio.create_task(self.membership.run(None))
 
-    def _listen(self, told: Told) -> None:
+    def _listen(self, told: MemberEvent) -> None:
         self.told.append(told)
         if isinstance(told, do.Revoke):
-            self.membership.tell(on.GivenUp(told.revocation))
+            self.membership.post(on.GivenUp(told.revocation))
         self._news.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -161,13 +163,13 @@ class Story:
         await self.until(lambda: any(isinstance(told, do.Assign) for told in self.told))
 
     async def end(self) -> do.Ended:
-        self.membership.tell(END)
+        self.membership.post(END)
         return await self._running
 
     async def outcome(self) -> do.Ended:
         return await self._running
 
-    def has_told(self, told: Told) -> bool:
+    def has_told(self, told: MemberEvent) -> bool:
         return told in self.told
 
     @property
@@ -194,7 +196,7 @@ def test_it_joins_leads_and_ends_and_leaves_nothing_running() -> None:
         assert story.coordinator.asked[-1] == "LeaveGroupRequest"
         assert (story.coordinator.closed, story.topics.asked[-1]) == (1, ["closed"])
         assert asyncio.all_tasks() - {asyncio.current_task()} == set()
-        story.membership.tell(on.Tick())  # too late, and harmless
+        story.membership.post(on.Tick())  # too late, and harmless
 
     run(body())
 
@@ -211,7 +213,7 @@ def test_who_does_not_answer_is_asked_again_and_who_refuses_ends_it() -> None:
         await story.until_assigned()
         assert list(story.problems) == ["nobody there", "no answer"]
         partition, tenure = next(iter(story.membership.member.held.items()))
-        story.membership.tell(on.Commit(1, {partition: Offset(tenure.number, 5)}))
+        story.membership.post(on.Commit(1, {partition: Offset(tenure.number, 5)}))
         assert await story.outcome() == do.Ended("not you", failed=True)
 
     run(body())
@@ -245,7 +247,7 @@ def test_more_events_than_can_be_looked_at_end_it() -> None:
         story = Story()
         await story.until_assigned()
         for _ in range(EVENTS_MAX + 1):
-            story.membership.tell(on.Tick())
+            story.membership.post(on.Tick())
         with pytest.raises(RuntimeError, match=f"{EVENTS_MAX} events wait"):
             await story.outcome()
 
@@ -267,10 +269,10 @@ def test_a_search_that_nobody_waits_for_any_more_is_given_up_before_the_next() -
         coordinator.finding = for_ever
         story = Story(coordinator)
         await begun.wait()
-        story.membership.tell(on.End(within_ms=0, reason="for now", final=False))
+        story.membership.post(on.End(within_ms=0, reason="for now", final=False))
         await story.until(lambda: StateChanged("Down") in story.told)
         coordinator.finding = None
-        story.membership.tell(on.Start())
+        story.membership.post(on.Start())
         await story.until_assigned()
         assert cancelled.is_set()
         await story.end()
@@ -299,7 +301,7 @@ def test_other_topics_are_looked_at_at_once() -> None:
     async def body() -> None:
         story = Story()
         await story.until_assigned()
-        story.membership.tell(on.Subscribe(Subscription(pattern="b.*")))
+        story.membership.post(on.Subscribe(Subscription(pattern="b.*")))
         await story.until(lambda: None in story.topics.asked)
         await story.end()
 
@@ -316,7 +318,7 @@ def test_what_the_connection_says_reaches_the_member() -> None:
             (pb.RebalanceNotice(group_id="g", member_id="m", generation_id=1), True),
         ):
             story.told.clear()
-            story.membership.hear(heard)
+            story.membership.on_coordinator_event(heard)
             changed = StateChanged("Joining" if join_again else "Rediscover")
             await story.until(partial(story.has_told, changed))
             await story.until(lambda: StateChanged("Stable") in story.told)
@@ -337,7 +339,7 @@ def test_a_plan_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
         await story.until_assigned()
         monkeypatch.setattr(Leader, "lead", think)
         failed: list[on.Event] = []
-        monkeypatch.setattr(story.membership, "tell", failed.append)
+        monkeypatch.setattr(story.membership, "post", failed.append)
         await story.membership._lead(order)
         monkeypatch.undo()
         late = "the strategy all-mine made no plan within 0.01 s: choose another, or mend it"
@@ -368,7 +370,7 @@ def test_a_round_without_a_leader_has_the_protocol_looked_at() -> None:
             await story.until(lambda: StateChanged("Stable") in story.told)
             story.told.remove(StateChanged("Stable"))
             if answers:
-                story.membership.hear(notice)
+                story.membership.on_coordinator_event(notice)
         await story.until(lambda: ForeignProtocol("consumer") in story.told)
         assert "the protocol of the group cannot be looked at: not now" in story.problems
         await story.end()
@@ -401,11 +403,11 @@ def test_a_disk_that_does_not_take_it_is_a_problem_until_it_does_and_no_end(
         await story.until(lambda: any("cannot be written" in said for said in story.problems))
         await story.until_assigned()
         (tmp_path / f"{FILE}.new").rmdir()
-        await story.until(lambda: Kept() in story.told)
+        await story.until(lambda: StateFileRecovered() in story.told)
         assert file.read()[0] is not None
         assert len(story.problems) == 1
         assert await story.end() == do.Ended("enough", failed=False)
-        assert story.told.count(Kept()) == 1
+        assert story.told.count(StateFileRecovered()) == 1
 
     monkeypatch.setattr(membership, "KEEPING_AGAIN_S", REFRESH_S)
     run(body())
@@ -414,9 +416,9 @@ def test_a_disk_that_does_not_take_it_is_a_problem_until_it_does_and_no_end(
 def test_who_was_remembered_comes_back_without_a_join() -> None:
     async def body() -> None:
         coordinator = FakeCoordinator()
-        told: list[Told] = []
+        told: list[MemberEvent] = []
         leader = Leader("g", coordinator, FakeTopics(), {}, lambda: 0)
-        engine = Engine(coordinator, FakeTopics(), leader, lambda: 0.5, REFRESH_S)
+        engine = MembershipPorts(coordinator, FakeTopics(), leader, lambda: 0.5, REFRESH_S)
         member = Member(MemberConfig("g"), Subscription(("a",)), (LOCAL,))
         membership = Membership(member, engine, told.append)
         running = asyncio.create_task(membership.run(Remembered("m", 4, LOCAL.name, wanted=WANTED)))
@@ -424,7 +426,7 @@ def test_who_was_remembered_comes_back_without_a_join() -> None:
             await asyncio.sleep(0)
         assert (member.identity.member_id, member.identity.generation) == ("m", 4)
         assert coordinator.asked[:2] == ["find", "SyncGroupRequest"]
-        membership.tell(END)
+        membership.post(END)
         await running
 
     run(body())

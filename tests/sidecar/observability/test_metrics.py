@@ -1,4 +1,4 @@
-"""What is counted and shown: lag, its age, the time in the application's hands; unknown is absent, never zero."""
+"""What is counted and shown: lag, its age, the time in the application's timer; unknown is absent, never zero."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -18,16 +18,22 @@ from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.batch_slicing import Repacking
 from rota_sidecar.membership.driver import StateChanged
-from rota_sidecar.observability.counters import Counts
-from rota_sidecar.observability.end_offsets import WEIGHT, Ends, Seen, after
-from rota_sidecar.observability.in_flight import Hands
+from rota_sidecar.observability.counters import Counters
+from rota_sidecar.observability.end_offsets import WEIGHT, EndOffset, EndOffsets, updated
+from rota_sidecar.observability.in_flight import InFlightTimer
 from rota_sidecar.observability.metrics import Metrics
-from rota_sidecar.observability.partition_status import Facts, facts_of, is_done, newest, timestamp_ms
-from rota_sidecar.observability.uncommitted import BATCHES_MAX, Uncommitted
+from rota_sidecar.observability.partition_status import (
+    PartitionStatus,
+    is_done,
+    merged_bounds,
+    partition_statuses,
+    timestamp_ms,
+)
+from rota_sidecar.observability.uncommitted import BATCHES_MAX, UncommittedTimestamps
 
 ORDERS_0 = Partition("orders", 0)
 TENURE = Tenure(1, "m", 1, 1)
-NOTHING = Facts(None, None, None, None, None, None, is_done=False, rate=None, in_hand=0, problem="")
+NOTHING = PartitionStatus(None, None, None, None, None, None, is_done=False, rate=None, in_hand=0, problem="")
 LABELS = '{group="g",partition="0",topic="orders"}'
 
 
@@ -36,9 +42,11 @@ def view(**changes: object) -> PartitionView:
     return plain._replace(**changes)  # type: ignore[arg-type]
 
 
-def page(facts: Facts, counts: Counts | None = None, now_s: float = 100.0) -> Mapping[str, float]:
-    counts = counts or Counts(lambda: now_s)
-    shown = Metrics("g", counts, lambda: [(ORDERS_0, facts)], lambda: now_s).page().decode()
+def page(
+    status: PartitionStatus, counters: Counters | None = None, now_s: float = 100.0
+) -> Mapping[str, float]:
+    counters = counters or Counters(lambda: now_s)
+    shown = Metrics("g", counters, lambda: [(ORDERS_0, status)], lambda: now_s).page().decode()
     lines = (line.rpartition(" ") for line in shown.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
 
@@ -50,9 +58,9 @@ def page(facts: Facts, counts: Counts | None = None, now_s: float = 100.0) -> Ma
 def test_lag_is_counted_from_the_commit_or_the_start_and_is_never_below_zero(
     committed: int | None, start: int | None, end: int | None, lag: int | None
 ) -> None:
-    facts = NOTHING._replace(committed=committed, start=start, end=end)
-    assert facts.lag == lag
-    assert page(facts).get(f"rota_lag_records{LABELS}") == lag
+    status = NOTHING._replace(committed=committed, start=start, end=end)
+    assert status.lag == lag
+    assert page(status).get(f"rota_lag_records{LABELS}") == lag
 
 
 def test_lag_in_seconds_is_the_age_of_the_first_uncommitted_record() -> None:
@@ -68,7 +76,7 @@ def test_lag_in_seconds_is_the_age_of_the_first_uncommitted_record() -> None:
 
 
 def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are() -> None:
-    uncommitted = Uncommitted()
+    uncommitted = UncommittedTimestamps()
     uncommitted.decided([timed(0, 10, 1_000), timed(10, 20, 2_000)], 0, 0)
     uncommitted.decided([timed(0, 10, 1_000)], 0, 0)
     assert [uncommitted.first_ms(ORDERS_0, offset) for offset in (0, 9, 10, 19)] == [
@@ -85,7 +93,7 @@ def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are(
 
 
 def test_of_too_many_uncommitted_batches_the_last_that_is_remembered_stands_for_later_ones() -> None:
-    uncommitted = Uncommitted()
+    uncommitted = UncommittedTimestamps()
     uncommitted.decided([timed(each, each + 1, each) for each in range(BATCHES_MAX + 5)], 0, 0)
     assert uncommitted.first_ms(ORDERS_0, 7) == 7
     assert uncommitted.first_ms(ORDERS_0, BATCHES_MAX + 3) == BATCHES_MAX - 1
@@ -107,16 +115,18 @@ def test_the_first_uncommitted_record_is_seldom_the_first_that_is_not_done(
     batch = Batch(0, 10, 1, log_pb2.RecordBatch(base_timestamp_ms=1_500, max_timestamp_ms=1_500))
     first = None if unresolved is None else (batch, unresolved)
     seen = view(position=10, committed=committed, first_unresolved=first, bounds=Bounds(0, 10))
-    uncommitted = Uncommitted()
+    uncommitted = UncommittedTimestamps()
     uncommitted.decided([timed(0, 10, 1_000)], 0, 0)
-    ((_, found),) = facts_of({ORDERS_0: seen}, cast("Ends", NeverLooked()), Repacking(), uncommitted)
+    ((_, found),) = partition_statuses(
+        {ORDERS_0: seen}, cast("EndOffsets", NeverLooked()), Repacking(), uncommitted
+    )
     assert found.uncommitted_ms == shown_ms
 
 
 class NeverLooked:
     """In place of `Ends`."""
 
-    def seen(self, partition: Partition) -> Seen | None:
+    def seen(self, partition: Partition) -> EndOffset | None:
         """Nothing."""
 
 
@@ -137,20 +147,20 @@ def test_nothing_is_left_only_when_that_was_seen() -> None:
 
 
 def test_ends_are_the_newest_that_were_seen_lately() -> None:
-    assert newest(view(), None) is None
-    assert newest(view(), Seen(Bounds(1, 9), 0)) == Bounds(1, 9)
-    assert newest(view(bounds=Bounds(2, 12)), Seen(Bounds(1, 9), 0)) == Bounds(2, 12)
-    assert newest(view(bounds=None), Seen(Bounds(1, 9), 0)) == Bounds(1, 9)
+    assert merged_bounds(view(), None) is None
+    assert merged_bounds(view(), EndOffset(Bounds(1, 9), 0)) == Bounds(1, 9)
+    assert merged_bounds(view(bounds=Bounds(2, 12)), EndOffset(Bounds(1, 9), 0)) == Bounds(2, 12)
+    assert merged_bounds(view(bounds=None), EndOffset(Bounds(1, 9), 0)) == Bounds(1, 9)
 
 
 def test_a_rate_takes_two_looks_and_forgets_slowly() -> None:
-    first = after(None, Bounds(0, 100), 10)
+    first = updated(None, Bounds(0, 100), 10)
     assert first.rate is None
-    second = after(first, Bounds(0, 150), 15)
+    second = updated(first, Bounds(0, 150), 15)
     assert second.rate == 10
-    third = after(second, Bounds(0, 150), 20)
+    third = updated(second, Bounds(0, 150), 20)
     assert third.rate == pytest.approx(10 * (1 - WEIGHT))
-    assert after(third, Bounds(0, 3), 25).rate is None, "another topic of that name"
+    assert updated(third, Bounds(0, 3), 25).rate is None, "another topic of that name"
 
 
 def test_the_time_of_a_record_is_its_own() -> None:
@@ -173,66 +183,66 @@ def judgement(first: int, last: int, ledger: int = 1) -> on.Judgement:
 
 def test_what_was_handed_over_together_takes_until_the_verdict_on_its_last_record() -> None:
     took: list[float] = []
-    hands = Hands(took.append)
-    hands.delivered(delivery(0, 10), 1_000)
-    hands.delivered(delivery(10, 20), 2_000)
-    hands.judged([judgement(0, 8)], 2_500)
+    timer = InFlightTimer(took.append)
+    timer.dispatched(delivery(0, 10), 1_000)
+    timer.dispatched(delivery(10, 20), 2_000)
+    timer.completed([judgement(0, 8)], 2_500)
     assert took == []
-    hands.judged([judgement(9, 9)], 3_000)
-    hands.judged([judgement(10, 19)], 4_000)
+    timer.completed([judgement(9, 9)], 3_000)
+    timer.completed([judgement(10, 19)], 4_000)
     assert took == [2, 2]
-    hands.delivered(delivery(20, 21), 5_000)
-    hands.delivered(delivery(0, 1, ledger=2), 6_000)
-    hands.judged([judgement(20, 20), judgement(0, 0, ledger=2)], 7_000)
+    timer.dispatched(delivery(20, 21), 5_000)
+    timer.dispatched(delivery(0, 1, ledger=2), 6_000)
+    timer.completed([judgement(20, 20), judgement(0, 0, ledger=2)], 7_000)
     assert took == [2, 2, 1], "what was voided by a seek is not measured"
 
 
 def test_the_application_is_busy_while_it_has_anything() -> None:
-    hands = Hands(lambda _: None)
-    assert hands.busy_s(5_000) == 0
+    timer = InFlightTimer(lambda _: None)
+    assert timer.busy_s(5_000) == 0
     for records, now_ms in ((3, 1_000), (1, 2_000), (0, 3_000), (0, 4_000), (5, 10_000)):
-        hands.hold(records, now_ms)
-    assert hands.busy_s(12_000) == 4
+        timer.set_records(records, now_ms)
+    assert timer.busy_s(12_000) == 4
 
 
 def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
-    counts = Counts(lambda: 0.0)
-    counts.decided([do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is done already")], 0, 0)
-    assert page(NOTHING, counts)['rota_records_total{group="g",topic="orders",verdict="refused"}'] == 1
-    assert counts.records_done == 3
+    counters = Counters(lambda: 0.0)
+    counters.decided([do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is done already")], 0, 0)
+    assert page(NOTHING, counters)['rota_records_total{group="g",topic="orders",verdict="refused"}'] == 1
+    assert counters.records_done == 3
 
 
 def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
-    counts = Counts(lambda: 50.0)
-    counts.told(StateChanged("Stable"), 0)
-    counts.told(member_do.Joined("m", 1, 1, "range", leads=True, leader="m"), 0)
-    counts.told(member_do.Assign(TENURE, frozenset({ORDERS_0})), 0)
-    counts.happened(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
-    counts.decided([do.Settled(ORDERS_0, "ack", 3)], 0, 0)
-    counts.happened(on.Committed(1, {ORDERS_0: codes.NONE}), 0)
-    counts.happened(on.Committed(2, {ORDERS_0: codes.ILLEGAL_GENERATION}), 0)
-    shown = page(NOTHING, counts)
+    counters = Counters(lambda: 50.0)
+    counters.told(StateChanged("Stable"), 0)
+    counters.told(member_do.Joined("m", 1, 1, "range", leads=True, leader="m"), 0)
+    counters.told(member_do.Assign(TENURE, frozenset({ORDERS_0})), 0)
+    counters.happened(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
+    counters.decided([do.Settled(ORDERS_0, "ack", 3)], 0, 0)
+    counters.happened(on.Committed(1, {ORDERS_0: codes.NONE}), 0)
+    counters.happened(on.Committed(2, {ORDERS_0: codes.ILLEGAL_GENERATION}), 0)
+    shown = page(NOTHING, counters)
     assert shown[f"rota_last_progress_timestamp_seconds{LABELS}"] == 50
     assert shown['rota_records_total{group="g",topic="orders",verdict="ack"}'] == 3
     assert shown['rota_commits_total{group="g",outcome="ok"}'] == 1
     assert shown['rota_commits_total{group="g",outcome="ILLEGAL_GENERATION"}'] == 1
     assert shown['rota_member_state{group="g",state="Stable"}'] == 1
-    counts.told(member_do.Revoke(1, frozenset({ORDERS_0}), 9_000), 1_000)
-    counts.told(member_do.Revoked(frozenset({ORDERS_0})), 1_250)
-    counts.happened(on.Revoked(frozenset({ORDERS_0})), 1_250)
-    after_it = page(NOTHING, counts)
+    counters.told(member_do.Revoke(1, frozenset({ORDERS_0}), 9_000), 1_000)
+    counters.told(member_do.Revoked(frozenset({ORDERS_0})), 1_250)
+    counters.happened(on.Revoked(frozenset({ORDERS_0})), 1_250)
+    after_it = page(NOTHING, counters)
     assert f"rota_last_progress_timestamp_seconds{LABELS}" not in after_it
     assert after_it['rota_revoke_seconds_sum{group="g"}'] == 0.25
     assert after_it['rota_records_total{group="g",topic="orders",verdict="ack"}'] == 3
 
 
 def test_other_partitions_and_other_states_are_news() -> None:
-    counts = Counts(lambda: 0.0)
+    counters = Counters(lambda: 0.0)
     news: list[int] = []
-    counts.on_change = lambda: news.append(1)
-    counts.told(StateChanged("Stable"), 0)
-    counts.happened(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
-    counts.happened(on.Lost(frozenset({ORDERS_0}), "gone"), 0)
+    counters.on_change = lambda: news.append(1)
+    counters.told(StateChanged("Stable"), 0)
+    counters.happened(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
+    counters.happened(on.Lost(frozenset({ORDERS_0}), "gone"), 0)
     assert len(news) == 3
 
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from rota_sidecar.engines.port import Refused, Topics, Unreachable
-from rota_sidecar.membership.driver import happens
+from rota_sidecar.membership.driver import wait_until_set
 
 LOOK_S = 2.0
 TIMEOUT_S = 5.0
@@ -36,7 +36,7 @@ class DeadLetterTopic:
             topic = self._wanted()
             if topic != self._found:
                 await self._look(topic)
-            await happens(asyncio.Event(), LOOK_S)
+            await wait_until_set(asyncio.Event(), LOOK_S)
 
     async def _look(self, topic: str) -> None:
         problem = ""

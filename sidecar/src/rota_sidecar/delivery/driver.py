@@ -33,7 +33,7 @@ from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.delivery.participation import Presence
 from rota_sidecar.engines.port import Heard, Unreachable
 from rota_sidecar.engines.records import Records, Wanted
-from rota_sidecar.membership.driver import Membership, StateChanged, Told, happens
+from rota_sidecar.membership.driver import MemberEvent, Membership, StateChanged, wait_until_set
 
 # Far more than happens between two turns of the loop.
 EVENTS_MAX = 10_000
@@ -169,7 +169,7 @@ class Delivering(Deliveries):
         """The sidecar ends."""
         self._attachment.close(reason)
 
-    def listen(self, told: Told) -> None:
+    def listen(self, told: MemberEvent) -> None:
         """The member says something."""
         for observer in self._observers:
             observer.told(told, self.now_ms())
@@ -194,7 +194,7 @@ class Delivering(Deliveries):
 
     def heard(self, heard: Heard) -> None:
         """What the coordinator's connection says by itself."""
-        self._running.hear(heard)
+        self._running.on_coordinator_event(heard)
 
     def _look(self) -> None:
         """At all that has happened. What a step makes happen comes behind it."""
@@ -268,7 +268,7 @@ class Delivering(Deliveries):
         match action:
             case do.GiveUp():
                 if not self._hand_picked.is_given_up(action.revocation):
-                    self._running.tell(member_on.GivenUp(action.revocation))
+                    self._running.post(member_on.GivenUp(action.revocation))
             case do.Leave():
                 self._presence.stand_by(action.reason)
             case do.Rejoin():
@@ -402,7 +402,7 @@ class Delivering(Deliveries):
                     if error not in OFFSETS_LATER:
                         break
                     self._member_moved.clear()
-                    await happens(self._member_moved, OFFSETS_RETRY_S)
+                    await wait_until_set(self._member_moved, OFFSETS_RETRY_S)
         except TimeoutError:
             pass
         said = pb.ErrorCode.Name(error)

@@ -62,7 +62,7 @@ class MemberOffsets:
             partition: offset._replace(tenure=max(0, offset.tenure - self._tenures_before))
             for partition, offset in action.offsets.items()
         }
-        self._running.tell(member_on.Commit(self._requests, offsets))
+        self._running.post(member_on.Commit(self._requests, offsets))
 
     def find(self, action: do.Find) -> None:
         """Found follows."""
@@ -90,7 +90,7 @@ class MemberOffsets:
     def _fetch(self, asker: "do.Find | asyncio.Future[Fetched]", partitions: Sequence[Partition]) -> None:
         self._requests += 1
         self._fetches[self._requests] = asker
-        self._running.tell(member_on.Fetch(self._requests, partitions))
+        self._running.post(member_on.Fetch(self._requests, partitions))
 
     def _committed(self, number: int, errors: Mapping[Partition, Error]) -> None:
         action = self._commits.pop(number, None)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.identity import NO_GENERATION, UNKNOWN_INCARNATION
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.membership.driver import happens
+from rota_sidecar.membership.driver import wait_until_set
 
 # The core gives up before its deadline.
 SLACK_S = 1
@@ -56,7 +56,7 @@ class HandPicked:
         given_up = self._given_up[revocation] = asyncio.Event()
         try:
             self._tell(on.Revoke(revocation, gone, self._now_ms() + within_ms))
-            await happens(given_up, within_ms / 1000 + SLACK_S)
+            await wait_until_set(given_up, within_ms / 1000 + SLACK_S)
         finally:
             del self._given_up[revocation]
         if given_up.is_set():

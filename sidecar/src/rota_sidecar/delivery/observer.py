@@ -5,13 +5,13 @@ from typing import Protocol
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.membership.driver import Told
+from rota_sidecar.membership.driver import MemberEvent
 
 
 class Observer(Protocol):
     """Somebody who wants to know."""
 
-    def told(self, told: Told, now_ms: int) -> None:
+    def told(self, told: MemberEvent, now_ms: int) -> None:
         """What the member says."""
         ...
 

@@ -71,7 +71,7 @@ class Presence:
         if self._is_down:
             self._stood()
         else:
-            self._running.tell(on.End(STANDING_TIMEOUT_MS, reason, final=False))
+            self._running.post(on.End(STANDING_TIMEOUT_MS, reason, final=False))
 
     def come_back(self) -> None:
         """Be a member again, if somebody still subscribes."""
@@ -82,14 +82,14 @@ class Presence:
         """Want other topics."""
         self._is_wanted = True
         self.subscription = subscription
-        self._running.tell(on.Subscribe(subscription))
+        self._running.post(on.Subscribe(subscription))
         self._look()
 
     async def unsubscribe(self, reason: str) -> None:
         """Want nothing; returns when it is no member."""
         self._is_wanted = False
         if not self._is_down:
-            self._running.tell(on.End(self._leave_timeout_ms, reason, final=False))
+            self._running.post(on.End(self._leave_timeout_ms, reason, final=False))
             await self._went_down.wait()
 
     @property
@@ -98,7 +98,7 @@ class Presence:
         return self._membership
 
     async def _rest(self, membership: Membership) -> None:
-        await membership.rested.wait()
+        await membership.at_rest.wait()
         if membership is not self._membership:
             return
         self._be_down(is_down=True)
@@ -109,7 +109,7 @@ class Presence:
     def _look(self) -> None:
         if self._is_wanted and not self._stands_by and not self._is_held and self._is_down:
             self._be_down(is_down=False)
-            self._running.tell(on.Start())
+            self._running.post(on.Start())
 
     def _be_down(self, *, is_down: bool) -> None:
         self._is_down = is_down

@@ -15,7 +15,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.rota.connection import Asking, Credentials, Failure, metadata_of, open_channel
-from rota_sidecar.membership.driver import happens
+from rota_sidecar.membership.driver import wait_until_set
 
 REPORT_S = 1.0
 # However much changes, not more often than this.
@@ -26,11 +26,11 @@ UNKNOWN_CALL = "is no Fleet: check --fleet, and the version there"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class FleetCallbacks:
     """What is said, and who does what is ordered."""
 
     report: Callable[[], pb.SidecarReport]
-    obey: Callable[[pb.SidecarOrder], None]
+    execute: Callable[[pb.SidecarOrder], None]
     # A new stream: all answers that are remembered go out once more.
     begin: Callable[[], None]
 
@@ -42,18 +42,18 @@ class FleetClient:
         self,
         address: str,
         credentials: Credentials,
-        desk: Desk,
+        callbacks: FleetCallbacks,
         chance: Callable[[], float],
-        complain: Callable[[str], None],
+        report_problem: Callable[[str], None],
     ) -> None:
         self._asking = Asking(address, credentials, BACKOFF_S_MAX, UNKNOWN_CALL)
-        self._desk = desk
+        self._callbacks = callbacks
         self._chance = chance
-        self._complain = complain
+        self._report_problem = report_problem
         self._news = asyncio.Event()
         self._said = ""
 
-    def hurry(self) -> None:
+    def trigger_now(self) -> None:
         """Something is worth a report now."""
         self._news.set()
 
@@ -70,9 +70,9 @@ class FleetClient:
                 heard, failure = False, found
             if str(failure) != self._said:
                 self._said = str(failure)
-                self._complain(f"Fleet is not there, and nothing waits for it: {failure}")
+                self._report_problem(f"Fleet is not there, and nothing waits for it: {failure}")
             backoff_s = BACKOFF_S if heard else min(backoff_s * 2, BACKOFF_S_MAX)
-            await happens(asyncio.Event(), backoff_s * (0.5 + self._chance()))
+            await wait_until_set(asyncio.Event(), backoff_s * (0.5 + self._chance()))
 
     async def _converse(self) -> bool:
         """Whether it was there, and ended well. Raises Unreachable, Refused."""
@@ -81,10 +81,10 @@ class FleetClient:
         channel = open_channel(asking.address, asking.credentials)
         try:
             stream = FleetStub(channel).Connect(self._reports(), metadata=metadata)
-            self._desk.begin()
+            self._callbacks.begin()
             async for order in stream:
                 self._said = ""
-                self._desk.obey(order)
+                self._callbacks.execute(order)
             return True
         except asyncio.CancelledError:
             # gRPC cancels calls by itself, too; who converses is not cancelled by that.
@@ -100,6 +100,6 @@ class FleetClient:
     async def _reports(self) -> AsyncIterator[pb.SidecarReport]:
         while True:
             self._news.clear()
-            yield self._desk.report()
-            await happens(asyncio.Event(), REPORT_S_MIN)
-            await happens(self._news, REPORT_S - REPORT_S_MIN)
+            yield self._callbacks.report()
+            await wait_until_set(asyncio.Event(), REPORT_S_MIN)
+            await wait_until_set(self._news, REPORT_S - REPORT_S_MIN)

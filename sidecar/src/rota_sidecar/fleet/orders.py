@@ -14,10 +14,10 @@ from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import Delivering
-from rota_sidecar.fleet.reconfigure import Reconfiguring
-from rota_sidecar.lifecycle.drain import Draining
+from rota_sidecar.fleet.reconfigure import Reconfigurer
+from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.drain_orders import Source
-from rota_sidecar.lifecycle.member import Members
+from rota_sidecar.lifecycle.member import MemberLifecycle
 
 # Of those that are done; who asks again does so soon.
 ANSWERS_MAX = 100
@@ -25,19 +25,19 @@ UNDER_WAY_MAX = 100
 RESET_TIMEOUT_S = 60
 
 
-class Wrong(Exception):
+class OrderError(Exception):
     """Why an order is not carried out: one sentence."""
 
 
-class Orders:
+class OrderExecutor:
     """To be made and used on a running loop. `hurry` is called when there is an answer."""
 
     def __init__(
         self,
         delivering: Delivering,
-        members: Members,
-        draining: Draining,
-        reconfiguring: Reconfiguring,
+        members: MemberLifecycle,
+        draining: DrainController,
+        reconfiguring: Reconfigurer,
         wall_ms: Callable[[], int],
     ) -> None:
         self._delivering = delivering
@@ -48,9 +48,9 @@ class Orders:
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._answers: OrderedDict[int, pb.OrderAnswer] = OrderedDict()
         self._unsaid: list[pb.OrderAnswer] = []
-        self.hurry: Callable[[], None] = lambda: None
+        self.trigger_now: Callable[[], None] = lambda: None
 
-    def obey(self, order: pb.SidecarOrder) -> None:
+    def execute(self, order: pb.SidecarOrder) -> None:
         """Begin it, unless it has begun before."""
         number = order.order_id
         if number in self._under_way:
@@ -65,7 +65,7 @@ class Orders:
             task = asyncio.ensure_future(self._carry_out(order))
             self._under_way[number] = task
 
-    def say_all_again(self) -> None:
+    def requeue_answers(self) -> None:
         """Nobody knows which answers were heard before the stream ended."""
         self._unsaid = list(self._answers.values())
 
@@ -86,7 +86,7 @@ class Orders:
         answer = pb.OrderAnswer(order_id=order.order_id)
         try:
             answer.offsets.extend(await self._done(order))
-        except Wrong as wrong:
+        except OrderError as wrong:
             answer.error = str(wrong)
         except Exception as error:  # noqa: BLE001  an order that nobody could foresee must not end the sidecar
             answer.error = f"the order broke ({type(error).__name__}: {error}): report this"
@@ -98,7 +98,7 @@ class Orders:
 
     def _say(self, answer: pb.OrderAnswer) -> None:
         self._unsaid.append(answer)
-        self.hurry()
+        self.trigger_now()
 
     async def _done(self, order: pb.SidecarOrder) -> Sequence[pb.PartitionOffset]:
         """What a reset did; nothing of the others. Raises Wrong."""
@@ -116,23 +116,23 @@ class Orders:
             case "instance":
                 self._be_called(order.instance.name)
             case _:
-                raise Wrong("the order is none that this sidecar knows: update it")
+                raise OrderError("the order is none that this sidecar knows: update it")
         return ()
 
     def _configure(self, settings: bytes) -> None:
         wrong = self._reconfiguring.configure(settings)
         if wrong:
-            raise Wrong(wrong)
+            raise OrderError(wrong)
 
     async def _drain(self, expires_ms: int) -> None:
         left = await self._draining.expire_in(Source.FLEET, expires_ms - self._wall_ms())
         if left:
-            raise Wrong(f"{left} records are still in the application's hands")
+            raise OrderError(f"{left} records are still in the application's hands")
 
     def _be_called(self, name: str) -> None:
         if not is_name(name):
-            raise Wrong(f"{name!r} can be no instance: up to 249 letters, digits, '.', '_' and '-'")
-        self._members.be_called(name)
+            raise OrderError(f"{name!r} can be no instance: up to 249 letters, digits, '.', '_' and '-'")
+        self._members.rename_instance(name)
 
     async def _reset(self, reset: pb.ResetOffsets) -> Sequence[pb.PartitionOffset]:
         offsets = {
@@ -144,7 +144,7 @@ class Orders:
             async with asyncio.timeout(RESET_TIMEOUT_S):
                 answer = await self._delivering.ask(on.ResetOffsets(0, reset.generation_id, offsets))
         except TimeoutError:
-            raise Wrong(
+            raise OrderError(
                 f"the coordinator did not answer within {RESET_TIMEOUT_S} s: order it again"
             ) from None
         failed = {
@@ -154,7 +154,7 @@ class Orders:
             first = next(iter(failed.items()), None)
             error = answer.error if first is None else first[1]
             about = "" if first is None else f"{first[0].topic}-{first[0].number}: "
-            raise Wrong(f"{about}{answer.sentence or codes.ErrorCode.Name(error)}")
+            raise OrderError(f"{about}{answer.sentence or codes.ErrorCode.Name(error)}")
         return [
             pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
             for partition, offset in sorted((answer.offsets or offsets).items())

@@ -14,7 +14,7 @@ from rota_sidecar.config.parsing import listed
 from rota_sidecar.config.settings import SETTINGS, SettingsError, flags_of
 from rota_sidecar.config.validation import problem
 from rota_sidecar.delivery.driver import Delivering
-from rota_sidecar.lifecycle.member import Members
+from rota_sidecar.lifecycle.member import MemberLifecycle
 from rota_sidecar.wiring import Strategies, offers_of, subscription
 
 # What the member and the readers are made with.
@@ -31,7 +31,7 @@ FIXED = (
 PATHS = {flag: path for path, (flag, _) in SETTINGS.items() if flag}
 
 
-class Reconfiguring:
+class Reconfigurer:
     """Of one sidecar."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Reconfiguring:
         arguments: Sequence[str],
         strategies: Strategies,
         delivering: Delivering,
-        members: Members,
+        members: MemberLifecycle,
     ) -> None:
         self._options = options
         self._arguments = arguments

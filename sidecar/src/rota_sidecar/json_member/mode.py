@@ -19,7 +19,13 @@ from rota_sidecar.core.member.partitions import Offset, Partition, by_topic
 from rota_sidecar.engines.port import Heard
 from rota_sidecar.json_member import commands as said
 from rota_sidecar.json_member.commands import BadLine
-from rota_sidecar.membership.driver import ForeignProtocol, Kept, Membership, StateChanged, Told
+from rota_sidecar.membership.driver import (
+    ForeignProtocol,
+    MemberEvent,
+    Membership,
+    StateChanged,
+    StateFileRecovered,
+)
 
 NO_TENURE = 0
 Facts = dict[str, Any]
@@ -63,28 +69,28 @@ class MembershipOnly:
         """To be called once, before the membership runs."""
         self._membership = membership
 
-    def listen(self, told: Told) -> None:
+    def listen(self, told: MemberEvent) -> None:
         """Write down what happened."""
         self._put(self._event(told))
         if isinstance(told, do.Revoke) and self._settings.acknowledges:
-            self._running.tell(on.GivenUp(told.revocation))
+            self._running.post(on.GivenUp(told.revocation))
 
     def obey(self, line: bytes | None) -> None:
         """Do what the line says, or say what is wrong with it."""
         try:
             if line is None:
                 raise BadLine("the line is too long")
-            self._running.tell(self._wish(said.parsed(line)))
+            self._running.post(self._wish(said.parsed(line)))
         except BadLine as bad:
             self._put({"event": "refused", "id": bad.asked, "sentence": str(bad)})
 
     def end(self, reason: str) -> None:
         """Give up everything, and end."""
-        self._running.tell(on.End(self._settings.leave_timeout_ms, reason))
+        self._running.post(on.End(self._settings.leave_timeout_ms, reason))
 
     def hear(self, heard: Heard) -> None:
         """What the coordinator's connection says by itself."""
-        self._running.hear(heard)
+        self._running.on_coordinator_event(heard)
 
     @property
     def _running(self) -> Membership:
@@ -102,7 +108,7 @@ class MembershipOnly:
         }
         self._write(json.dumps(event | stamp).encode())
 
-    def _event(self, told: Told) -> Facts:
+    def _event(self, told: MemberEvent) -> Facts:
         match told:
             case StateChanged():
                 return {"event": "state", "state": told.state}
@@ -113,7 +119,7 @@ class MembershipOnly:
                 return {"event": "problem", "sentence": told.sentence}
             case ForeignProtocol():
                 return {"event": "foreign_protocol", "type": told.type}
-            case Kept():
+            case StateFileRecovered():
                 return {"event": "kept"}
             case do.Ended():
                 return {"event": "stopped", "reason": told.reason, "failed": told.failed}

@@ -10,7 +10,7 @@ from typing import Any
 from rota_sidecar.core.member.actions import Ended, Problem
 from rota_sidecar.json_member.lines import LineReader, LineWriter, NobodyReads
 from rota_sidecar.json_member.mode import Clocks, MembershipOnly, Settings
-from rota_sidecar.membership.driver import KEPT, Kept, Membership, Told
+from rota_sidecar.membership.driver import STATE_FILE_RECOVERED, MemberEvent, Membership, StateFileRecovered
 from rota_sidecar.observability.event_log import Journal
 from rota_sidecar.wiring import Strategies, engine_for, member_for, offers_of, open_state, wall_ms
 
@@ -68,16 +68,16 @@ async def minding(writer: LineWriter, mode: MembershipOnly) -> None:
     mode.end("nobody reads the events any more")
 
 
-def written_down(journal: Journal, listener: Callable[[Told], None]) -> Callable[[Told], None]:
+def written_down(journal: Journal, listener: Callable[[MemberEvent], None]) -> Callable[[MemberEvent], None]:
     """The listener, and beside it the journal for what somebody may have to mend."""
 
-    def listen(told: Told) -> None:
+    def listen(told: MemberEvent) -> None:
         if isinstance(told, Problem):
             journal.warn(told.sentence)
         elif isinstance(told, Ended):
             journal.tell("stopped", f"the member has stopped: {told.reason}")
-        elif isinstance(told, Kept):
-            journal.tell("kept", KEPT)
+        elif isinstance(told, StateFileRecovered):
+            journal.tell("kept", STATE_FILE_RECOVERED)
         listener(told)
 
     return listen

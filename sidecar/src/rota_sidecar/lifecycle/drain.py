@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, Source, Then
+from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, OnExpiry, Source
 
 # The part of the drain time that is kept for leaving the group, and its limit.
 LEAVING_PART = 3
@@ -17,7 +17,7 @@ LEAVING_MAX_MS = 5_000
 REVOKING_SHARE = 0.4
 
 
-class Drains(Protocol):
+class Drainable(Protocol):
     """Deliveries, as far as they drain; `rota_sidecar.delivery.driver` has them."""
 
     async def drain(self, within_ms: int) -> int:
@@ -29,10 +29,10 @@ class Drains(Protocol):
         ...
 
 
-class Draining:
+class DrainController:
     """Whether the sidecar drains. To be made and used on a running loop."""
 
-    def __init__(self, deliveries: Drains, timeout_ms: int, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, deliveries: Drainable, timeout_ms: int, tell: Callable[[str, str], None]) -> None:
         self._deliveries = deliveries
         self._leaving_ms = min(timeout_ms // LEAVING_PART, LEAVING_MAX_MS)
         self._timeout_ms = timeout_ms - self._leaving_ms
@@ -44,12 +44,12 @@ class Draining:
         self._is_drained = False
         self._changed = asyncio.Event()
         self._for_good: asyncio.Task[int] | None = None
-        self._hurrying: asyncio.Task[int] | None = None
+        self._finishing_now: asyncio.Task[int] | None = None
         # Called with the reason when an order expires that ends in Then.LEAVE.
         self.leave: Callable[[str], None] = lambda reason: None
 
     @property
-    def why(self) -> str:
+    def status(self) -> str:
         """State, reason and end of the drain, in one sentence; empty when the sidecar does not drain."""
         reason = self._orders.reason(self._now_ms())
         return reason and f"{'drained' if self._is_drained else 'draining'}: {reason}"
@@ -70,14 +70,14 @@ class Draining:
         """The time limit for revoking when the process is to end within `left_ms`, or when that time is over."""
         return int(max(left_ms, self._leaving_ms) * REVOKING_SHARE)
 
-    def hurry(self) -> None:
+    def finish_now(self) -> None:
         """Wait for nobody any more."""
         self._timeout_ms = 0
-        if self._for_good is not None and not self._for_good.done() and self._hurrying is None:
+        if self._for_good is not None and not self._for_good.done() and self._finishing_now is None:
             # The one that is under way learns of this one's end.
-            self._hurrying = asyncio.ensure_future(self._deliveries.drain(0))
+            self._finishing_now = asyncio.ensure_future(self._deliveries.drain(0))
 
-    async def expire_in(self, source: Source, within_ms: int, then: Then = Then.RESUME) -> int:
+    async def expire_in(self, source: Source, within_ms: int, then: OnExpiry = OnExpiry.RESUME) -> int:
         """Drain for `within_ms` in place of the source's earlier order; return how many records are left in hand."""
         if within_ms <= 0 and not self._orders.has(source):
             return 0
@@ -102,7 +102,7 @@ class Draining:
     async def _drain(self, within_ms: int) -> int:
         left = await self._deliveries.drain(within_ms)
         # A drain may have expired meanwhile.
-        self._is_drained = not left and bool(self.why)
+        self._is_drained = not left and bool(self.status)
         self._note_change()
         said = (
             f"{left} records are still in the application's hands, and will come again" if left else "drained"
@@ -118,11 +118,11 @@ class Draining:
 
     def _expire(self) -> None:
         match self._orders.expire(self._now_ms()):
-            case Then.RESUME:
+            case OnExpiry.RESUME:
                 self._is_drained = False
                 self._tell("undrained", "the order to drain has expired: the member resumes")
                 self._deliveries.undrain()
-            case Then.LEAVE:
+            case OnExpiry.LEAVE:
                 self.leave("the order to drain has expired, and the member leaves as the order says")
                 return
             case None:

@@ -18,7 +18,7 @@ class Source(Enum):
     FLEET = "fleet"
 
 
-class Then(Enum):
+class OnExpiry(Enum):
     """What follows when an order expires."""
 
     RESUME = "resume"
@@ -31,7 +31,7 @@ class DrainOrder:
     """Drain until `expires_ms`; None: until the process ends."""
 
     expires_ms: int | None
-    then: Then = Then.RESUME
+    then: OnExpiry = OnExpiry.RESUME
 
 
 class DrainOrders:
@@ -50,7 +50,7 @@ class DrainOrders:
         """Whether an order of that source is in force."""
         return source in self._orders
 
-    def expire(self, now_ms: int) -> Then | None:
+    def expire(self, now_ms: int) -> OnExpiry | None:
         """
         Remove the orders that have expired by `now_ms`; return what follows, None while another order is in force.
 
@@ -59,11 +59,11 @@ class DrainOrders:
         due = {source: order for source, order in self._orders.items() if _is_due(order, now_ms)}
         if not due or Source.SIGNAL in self._orders:
             return None
-        if any(order.then is Then.LEAVE for order in due.values()):
-            return Then.LEAVE
+        if any(order.then is OnExpiry.LEAVE for order in due.values()):
+            return OnExpiry.LEAVE
         for source in due:
             del self._orders[source]
-        return None if self._orders else Then.RESUME
+        return None if self._orders else OnExpiry.RESUME
 
     @property
     def next_expiry_ms(self) -> int | None:
@@ -78,7 +78,9 @@ class DrainOrders:
     @property
     def leaves_for_good(self) -> bool:
         """Whether the group continues without the member: a static member then leaves when the process ends."""
-        return Source.FLEET in self._orders or any(each.then is Then.LEAVE for each in self._orders.values())
+        return Source.FLEET in self._orders or any(
+            each.then is OnExpiry.LEAVE for each in self._orders.values()
+        )
 
     def reason(self, now_ms: int) -> str:
         """Why the sidecar drains and when that ends, without a period; empty: no order is in force."""
@@ -99,5 +101,5 @@ def _is_due(order: DrainOrder, now_ms: int) -> bool:
     return order.expires_ms is not None and order.expires_ms <= now_ms
 
 
-def _what_follows(then: Then) -> str:
-    return "resumes" if then is Then.RESUME else "leaves the group"
+def _what_follows(then: OnExpiry) -> str:
+    return "resumes" if then is OnExpiry.RESUME else "leaves the group"

@@ -15,27 +15,27 @@ from rota_sidecar.core.member.config import Strategy
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import Delivering
 from rota_sidecar.membership.driver import Membership
-from rota_sidecar.observability.counters import Counts, Heartbeats
+from rota_sidecar.observability.counters import CountedCoordination, Counters
 from rota_sidecar.wiring import Strategies
 
 
-class Members:
+class MemberLifecycle:
     """To be made and used on a running loop."""
 
     def __init__(
-        self, options: argparse.Namespace, strategies: Strategies, delivering: Delivering, counts: Counts
+        self, options: argparse.Namespace, strategies: Strategies, delivering: Delivering, counters: Counters
     ) -> None:
         self._options = options
         self._strategies = strategies
         self._delivering = delivering
-        self._counts = counts
+        self._counters = counters
         self._membership: Membership | None = None
         self._is_wanted = bool(options.topics or options.topic_pattern)
         self._ending: on.End | None = None
         self._is_renamed = False
 
     @property
-    def now(self) -> Membership:
+    def current(self) -> Membership:
         """The present one."""
         assert self._membership is not None
         return self._membership
@@ -46,7 +46,7 @@ class Members:
         return str(self._options.group_instance_id)
 
     @property
-    def is_nameless(self) -> bool:
+    def awaits_instance_name(self) -> bool:
         """Whether it waits for Fleet to give it a name."""
         return bool(self._options.static and not self._options.group_instance_id)
 
@@ -61,28 +61,28 @@ class Members:
     def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
         """Revoke everything within this time, leave the group, and end."""
         self._ending = on.End(within_ms, reason, leave_static=leave_static)
-        self.now.tell(self._ending)
+        self.current.post(self._ending)
 
-    def be_called(self, name: str) -> None:
+    def rename_instance(self, name: str) -> None:
         """Be the static member of this name from now on."""
         if name == self.instance_name:
             return
         self._options.group_instance_id = name
         self._is_renamed = True
         # Who held the old name does not come back under it.
-        self.now.tell(on.End(self._options.leave_timeout_ms, f"is {name} now", leave_static=True))
+        self.current.post(on.End(self._options.leave_timeout_ms, f"is {name} now", leave_static=True))
 
     def offer(self, strategies: tuple[Strategy, ...]) -> None:
         """Offer these from now on, the preferred one first."""
         self._options.assignors = ",".join(each.name for each in strategies)
-        self.now.tell(on.OfferStrategies(strategies))
+        self.current.post(on.OfferStrategies(strategies))
 
     def measured(self, rates: Mapping[Partition, float]) -> None:
         """So many records a second arrive in what it has."""
         by_topic: dict[str, dict[int, float]] = {}
         for partition, rate in rates.items():
             by_topic.setdefault(partition.topic, {})[partition.number] = rate
-        self.now.tell(on.RatesMeasured(by_topic))
+        self.current.post(on.RatesMeasured(by_topic))
 
     async def _be(self) -> Ended:
         options, delivering = self._options, self._delivering
@@ -91,7 +91,7 @@ class Members:
             remembered, forgotten = (None, "") if state_file is None else state_file.read()
             offers = wiring.offers_of(self._strategies)
             engine = wiring.engine_for(options, self._strategies, delivering.heard, state_file)
-            counted = replace(engine, coordination=Heartbeats(engine.coordination, self._counts))
+            counted = replace(engine, coordination=CountedCoordination(engine.coordination, self._counters))
             subscription = delivering.presence.subscription
             membership = Membership(
                 wiring.member_for(options, offers, subscription), counted, delivering.listen
@@ -99,12 +99,14 @@ class Members:
             first = self._membership is None
             self._membership = membership
             is_wanted = self._is_wanted if first else delivering.presence.is_wanted
-            begins = delivering.speak_for(membership, is_wanted=is_wanted, is_held=self.is_nameless)
+            starts_now = delivering.speak_for(
+                membership, is_wanted=is_wanted, is_held=self.awaits_instance_name
+            )
             if forgotten:
                 delivering.listen(Problem(forgotten))
             if self._ending is not None:
-                membership.tell(self._ending)
-            return await membership.run(remembered, begins=begins)
+                membership.post(self._ending)
+            return await membership.run(remembered, starts_now=starts_now)
         finally:
             if state_file is not None:
                 state_file.close()

@@ -27,11 +27,11 @@ TOPICS_TIMEOUT_S = 30
 # After a failure topics are looked at sooner, the first time so soon.
 TOPICS_RETRY_S = 0.2
 # Look-ups of members that were started together drift apart by this much of their time.
-TOPICS_SPREAD = 0.2
-KEEPING_TIMEOUT_S = 5
+TOPICS_JITTER = 0.2
+STATE_FLUSH_TIMEOUT_S = 5
 # What could not be kept is tried again: by then there may be room.
-KEEPING_AGAIN_S = 2
-KEPT = "--state-folder holds who this member is again"
+STATE_RETRY_S = 2
+STATE_FILE_RECOVERED = "--state-folder holds who this member is again"
 PROTOCOL_TIMEOUT_S = 10
 CLASSIC = "classic"
 # Far more than there are calls under way at a time.
@@ -53,11 +53,11 @@ class ForeignProtocol:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StateFileRecovered:
     """Who the member is could not be kept for a while, and is kept again."""
 
 
-Told = (
+MemberEvent = (
     do.Joined
     | do.Assign
     | do.Revoke
@@ -69,13 +69,13 @@ Told = (
     | do.Ended
     | StateChanged
     | ForeignProtocol
-    | Kept
+    | StateFileRecovered
 )
-Listener = Callable[[Told], None]
+MemberEventHandler = Callable[[MemberEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class MembershipPorts:
     """All that a membership needs of the outside."""
 
     coordination: Coordination
@@ -93,10 +93,10 @@ class Engine:
 class Membership:
     """One member, from its start until it has ended. To be made and used on a running loop."""
 
-    def __init__(self, member: Member, engine: Engine, listener: Listener) -> None:
+    def __init__(self, member: Member, ports: MembershipPorts, on_event: MemberEventHandler) -> None:
         self._member = member
-        self._engine = engine
-        self._listener = listener
+        self._ports = ports
+        self._on_event = on_event
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._began_s = loop.time()
@@ -106,12 +106,12 @@ class Membership:
         self._alarm: Alarm | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._state = ""
-        self._look = asyncio.Event()
+        self._refresh_now = asyncio.Event()
         self._watched = member.watched
-        self._keeper = Keeper(engine.state_file, listener)
+        self._state_writer = StateFileWriter(ports.state_file, on_event)
         self._ended: asyncio.Future[do.Ended] = loop.create_future()
         # Set while it is no member, and has said goodbye: whoever starts it before cuts its own goodbye off.
-        self.rested = asyncio.Event()
+        self.at_rest = asyncio.Event()
 
     @property
     def member(self) -> Member:
@@ -122,38 +122,38 @@ class Membership:
         """The member's time: since it was made, by the machine's steady clock."""
         return int((self._loop.time() - self._began_s) * 1000)
 
-    async def run(self, remembered: Remembered | None, *, begins: bool = True) -> do.Ended:
+    async def run(self, remembered: Remembered | None, *, starts_now: bool = True) -> do.Ended:
         """Be a member until that has ended, at once or when told to start; raises what nobody expected."""
-        self._do(self._look_at_events())
-        self._do(self._keeper.keep())
-        self._do(self._look_at_topics())
-        if begins:
-            self.tell(on.Start(remembered))
+        self._spawn(self._run_events())
+        self._spawn(self._state_writer.run())
+        self._spawn(self._refresh_topics())
+        if starts_now:
+            self.post(on.Start(remembered))
         try:
             ended = await asyncio.shield(self._ended)
-            await self._keeper.flush()
+            await self._state_writer.flush()
             return ended
         finally:
             await self._close()
 
-    def tell(self, event: on.Event) -> None:
+    def post(self, event: on.Event) -> None:
         """Something happened; it is looked at after all that happened before."""
         try:
             self._events.put_nowait(event)
         except asyncio.QueueFull:
-            self._break(RuntimeError(f"{EVENTS_MAX} events wait for the member: the loop stands still"))
+            self._fail(RuntimeError(f"{EVENTS_MAX} events wait for the member: the loop stands still"))
 
-    def hear(self, heard: Heard) -> None:
+    def on_coordinator_event(self, event: Heard) -> None:
         """What the coordinator's connection says by itself."""
-        match heard:
+        match event:
             case pb.RebalanceNotice():
-                self.tell(on.Noticed(heard.member_id, heard.generation_id))
+                self.post(on.Noticed(event.member_id, event.generation_id))
             case pb.GoAway():
-                self.tell(on.CoordinatorGone(f"the coordinator hands group {heard.group_id} over"))
+                self.post(on.CoordinatorGone(f"the coordinator hands group {event.group_id} over"))
             case Disconnected():
-                self.tell(on.CoordinatorGone(heard.reason))
+                self.post(on.CoordinatorGone(event.reason))
 
-    async def _look_at_events(self) -> None:
+    async def _run_events(self) -> None:
         while True:
             event = await self._events.get()
             if not self._ended.done():
@@ -165,44 +165,44 @@ class Membership:
         state = type(self._member.state).__name__
         if state != self._state:
             self._state = state
-            self._listener(StateChanged(state))
+            self._on_event(StateChanged(state))
         if isinstance(self._member.state, Down) and self._member.state.goodbye is None:
-            self.rested.set()
+            self.at_rest.set()
         else:
-            self.rested.clear()
+            self.at_rest.clear()
         self._set_timer()
         if self._member.watched != self._watched:
             self._watched = self._member.watched
-            self._look.set()
+            self._refresh_now.set()
 
     def _perform(self, action: Action) -> None:
         match action:
             case do.Find() | do.Send() | do.Lead():
                 self._call(action)
             case do.Remember():
-                self._keeper.wants(action.remembered)
+                self._state_writer.set_target(action.remembered)
             case do.Forget():
-                self._keeper.wants(None)
+                self._state_writer.set_target(None)
             case _:
-                self._listener(action)
-                self._mind(action)
+                self._on_event(action)
+                self._react(action)
 
     def _call(self, action: do.Find | do.Send | do.Lead) -> None:
         match action:
             case do.Find():
-                self._search = self._do(self._find(action, self._search))
+                self._search = self._spawn(self._find(action, self._search))
             case do.Send():
-                self._do(self._send(action))
+                self._spawn(self._send(action))
             case do.Lead():
-                self._do(self._lead(action))
+                self._spawn(self._lead(action))
 
-    def _mind(self, told: Told) -> None:
+    def _react(self, event: MemberEvent) -> None:
         """What concerns the shell too."""
-        match told:
-            case do.Joined(leader="") if self._engine.protocol_of_group is not None:
-                self._do(self._look_at_protocol(self._engine.protocol_of_group))
+        match event:
+            case do.Joined(leader="") if self._ports.protocol_of_group is not None:
+                self._spawn(self._check_protocol(self._ports.protocol_of_group))
             case do.Ended() if not self._ended.done():
-                self._ended.set_result(told)
+                self._ended.set_result(event)
             case _:
                 pass
 
@@ -212,66 +212,66 @@ class Membership:
             before.cancel()
             await asyncio.wait([before])
         try:
-            error = await self._engine.coordination.find(action.within_ms / 1000)
+            error = await self._ports.coordination.find(action.within_ms / 1000)
         except (Unreachable, Refused) as failure:
-            self._failed(action.call, failure)
+            self._post_failure(action.call, failure)
         else:
-            self.tell(on.Found(action.call, error))
+            self.post(on.Found(action.call, error))
 
     async def _send(self, action: do.Send) -> None:
         try:
-            response = await self._engine.coordination.ask(action.request, action.within_ms / 1000)
+            response = await self._ports.coordination.ask(action.request, action.within_ms / 1000)
         except (Unreachable, Refused) as failure:
-            self._failed(action.call, failure)
+            self._post_failure(action.call, failure)
         else:
-            self.tell(on.Answered(action.call, response))
+            self.post(on.Answered(action.call, response))
 
     async def _lead(self, action: do.Lead) -> None:
         within_s = action.within_ms / 1000
         try:
             async with asyncio.timeout(within_s):
-                led = await self._engine.leader.lead(action)
+                led = await self._ports.leader.lead(action)
         except TimeoutError:
             late = f"the strategy {action.strategy} made no plan within {within_s:g} s: choose another, or mend it"
-            self._failed(action.call, Unreachable(late))
+            self._post_failure(action.call, Unreachable(late))
         except (Unreachable, Refused) as failure:
-            self._failed(action.call, failure)
+            self._post_failure(action.call, failure)
         else:
-            self.tell(led)
+            self.post(led)
 
-    async def _look_at_protocol(self, ask: Callable[[float], Awaitable[str]]) -> None:
+    async def _check_protocol(self, ask: Callable[[float], Awaitable[str]]) -> None:
         """A round without a leader is one that the engine decided itself, or that was resumed after a crash."""
         try:
             protocol = await ask(PROTOCOL_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
-            self._complain(f"the protocol of the group cannot be looked at: {failure}")
+            self._report_problem(f"the protocol of the group cannot be looked at: {failure}")
             return
         if protocol not in ("", CLASSIC):
-            self._listener(ForeignProtocol(protocol))
+            self._on_event(ForeignProtocol(protocol))
 
-    def _failed(self, call: int, failure: Unreachable | Refused) -> None:
-        self.tell(on.Failed(call, str(failure), refused=isinstance(failure, Refused)))
+    def _post_failure(self, call: int, failure: Unreachable | Refused) -> None:
+        self.post(on.Failed(call, str(failure), refused=isinstance(failure, Refused)))
 
-    async def _look_at_topics(self) -> None:
+    async def _refresh_topics(self) -> None:
         """See what topics there are: when others are of interest, and again and again."""
-        said, retry_s = "", TOPICS_RETRY_S
+        last_problem, retry_s = "", TOPICS_RETRY_S
         while True:
-            self._look.clear()
+            self._refresh_now.clear()
             watched = self._member.watched
-            pause_s = self._engine.topics_refresh_s
+            pause_s = self._ports.topics_refresh_s
             try:
-                found = await self._engine.topics.describe(watched, TOPICS_TIMEOUT_S)
+                found = await self._ports.topics.describe(watched, TOPICS_TIMEOUT_S)
             except (Unreachable, Refused) as failure:
-                if str(failure) != said:
-                    said = str(failure)
-                    self._complain(f"topics cannot be looked at: {said}")
+                if str(failure) != last_problem:
+                    last_problem = str(failure)
+                    self._report_problem(f"topics cannot be looked at: {last_problem}")
                 pause_s, retry_s = min(retry_s, pause_s), retry_s * 2
             else:
-                said, retry_s = "", TOPICS_RETRY_S
+                last_problem, retry_s = "", TOPICS_RETRY_S
                 if watched == self._member.watched:
-                    self.tell(on.TopicsSeen({name: topic.partitions for name, topic in found.items()}))
-            pause_s *= 1 - TOPICS_SPREAD / 2 + TOPICS_SPREAD * self._engine.chance()
-            await happens(self._look, pause_s)
+                    self.post(on.TopicsSeen({name: topic.partitions for name, topic in found.items()}))
+            pause_s *= 1 - TOPICS_JITTER / 2 + TOPICS_JITTER * self._ports.chance()
+            await wait_until_set(self._refresh_now, pause_s)
 
     def _set_timer(self) -> None:
         alarm = self._member.alarm
@@ -281,29 +281,29 @@ class Membership:
             self._timer.cancel()
         self._alarm, self._timer = alarm, None
         if alarm is not None:
-            at_ms = ceil(alarm.at_ms + alarm.spread_ms * self._engine.chance())
+            at_ms = ceil(alarm.at_ms + alarm.spread_ms * self._ports.chance())
             self._timer = self._loop.call_at(self._began_s + at_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.tell(on.Tick())
+        self.post(on.Tick())
 
-    def _complain(self, sentence: str) -> None:
-        self._listener(do.Problem(sentence))
+    def _report_problem(self, sentence: str) -> None:
+        self._on_event(do.Problem(sentence))
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Have it done; what goes wrong with it that nobody expected ends the membership."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._break(error)
+            self._fail(error)
 
-    def _break(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         if not self._ended.done():
             self._ended.set_exception(error)
 
@@ -315,11 +315,11 @@ class Membership:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._engine.coordination.close()
-        await self._engine.topics.close()
+        await self._ports.coordination.close()
+        await self._ports.topics.close()
 
 
-async def happens(event: asyncio.Event, within_s: float | None) -> None:
+async def wait_until_set(event: asyncio.Event, within_s: float | None) -> None:
     """Return when it is set, or when the time is over."""
     try:
         async with asyncio.timeout(within_s):
@@ -328,55 +328,55 @@ async def happens(event: asyncio.Event, within_s: float | None) -> None:
         return
 
 
-class Keeper:
+class StateFileWriter:
     """Writes down who the member is, away from the loop: a slow disk holds up no heartbeat. The last word counts."""
 
-    def __init__(self, file: StateFile | None, listener: Listener) -> None:
+    def __init__(self, file: StateFile | None, on_event: MemberEventHandler) -> None:
         self._file = file
-        self._listener = listener
-        self._said = ""
+        self._on_event = on_event
+        self._last_problem = ""
         self._wanted: Remembered | None = None
-        self._is_new = asyncio.Event()
-        self._is_tried = asyncio.Event()
-        self._is_tried.set()
+        self._changed = asyncio.Event()
+        self._attempted = asyncio.Event()
+        self._attempted.set()
 
-    def wants(self, remembered: Remembered | None) -> None:
+    def set_target(self, remembered: Remembered | None) -> None:
         """Keep that; None: nothing."""
         self._wanted = remembered
-        self._is_new.set()
-        self._is_tried.clear()
+        self._changed.set()
+        self._attempted.clear()
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """For ever."""
         again_s = None
         while True:
-            await happens(self._is_new, again_s)
-            self._is_new.clear()
+            await wait_until_set(self._changed, again_s)
+            self._changed.clear()
             if self._file is not None:
-                again_s = None if await self._is_put(self._file, self._wanted) else KEEPING_AGAIN_S
-            if not self._is_new.is_set():
-                self._is_tried.set()
+                again_s = None if await self._saved(self._file, self._wanted) else STATE_RETRY_S
+            if not self._changed.is_set():
+                self._attempted.set()
 
-    async def _is_put(self, file: StateFile, wanted: Remembered | None) -> bool:
+    async def _saved(self, file: StateFile, wanted: Remembered | None) -> bool:
         try:
-            await asyncio.to_thread(put, file, wanted)
+            await asyncio.to_thread(save_or_remove, file, wanted)
         except StateFileError as error:
-            if str(error) != self._said:
-                self._said = str(error)
-                self._listener(do.Problem(self._said))
+            if str(error) != self._last_problem:
+                self._last_problem = str(error)
+                self._on_event(do.Problem(self._last_problem))
             return False
         # A full disk lets everybody remove a file, which says nothing about room.
-        if self._said and wanted is not None:
-            self._said = ""
-            self._listener(Kept())
+        if self._last_problem and wanted is not None:
+            self._last_problem = ""
+            self._on_event(StateFileRecovered())
         return True
 
     async def flush(self) -> None:
         """Return when the last word is kept, or cannot be, or when that takes too long."""
-        await happens(self._is_tried, KEEPING_TIMEOUT_S)
+        await wait_until_set(self._attempted, STATE_FLUSH_TIMEOUT_S)
 
 
-def put(file: StateFile, wanted: Remembered | None) -> None:
+def save_or_remove(file: StateFile, wanted: Remembered | None) -> None:
     """Write it, or remove it."""
     if wanted is None:
         file.remove()

@@ -19,9 +19,9 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.core.member.reactions import Error
 from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.engines.port import Coordination, Refused, Unreachable
-from rota_sidecar.membership.driver import StateChanged, Told
-from rota_sidecar.observability.in_flight import Hands
-from rota_sidecar.observability.log_observer import whole
+from rota_sidecar.membership.driver import MemberEvent, StateChanged
+from rota_sidecar.observability.in_flight import InFlightTimer
+from rota_sidecar.observability.log_observer import problem_text
 
 OK = "ok"
 RETRY = "retry"
@@ -49,7 +49,7 @@ PROCESSING_SECONDS = (
 REVOKE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
-class Spread:
+class Histogram:
     """How many durations lay between which bounds."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
@@ -73,7 +73,7 @@ class Spread:
         return found, self._total_s
 
 
-class Counts(Observer):
+class Counters(Observer):
     """Of one sidecar. `wall_s` is the time of day."""
 
     def __init__(self, wall_s: Callable[[], float]) -> None:
@@ -83,19 +83,19 @@ class Counts(Observer):
         self.commits: Counter[str] = Counter({OK: 0})
         self.rebalances: Counter[str] = Counter(dict.fromkeys(REBALANCES, 0))
         self.records: Counter[tuple[str, str]] = Counter()
-        self.revoke_seconds = Spread(REVOKE_SECONDS)
+        self.revoke_seconds = Histogram(REVOKE_SECONDS)
         self.last_revoke_s = 0.0
-        self.processing_seconds = Spread(PROCESSING_SECONDS)
-        self.hands = Hands(self.processing_seconds.add)
+        self.processing_seconds = Histogram(PROCESSING_SECONDS)
+        self.in_flight = InFlightTimer(self.processing_seconds.add)
         # When each partition was given, or was judged last.
         self.progress_s: dict[Partition, float] = {}
         self.last_problem = ""
         # Called when other partitions are held, or the member is in another state.
-        self.on_change: Callable[[], None] = nothing
+        self.on_change: Callable[[], None] = ignore_change
         self._revoking_since_ms: int | None = None
 
     @override
-    def told(self, told: Told, now_ms: int) -> None:
+    def told(self, told: MemberEvent, now_ms: int) -> None:
         match told:
             case StateChanged():
                 self.state = told.state
@@ -107,9 +107,9 @@ class Counts(Observer):
             case member_do.Assign(partitions=partitions) if partitions:
                 self.rebalances["assigned"] += 1
             case member_do.Revoked():
-                self._gone("revoked", now_ms)
+                self._count_loss("revoked", now_ms)
             case member_do.Lose():
-                self._gone("lost", now_ms)
+                self._count_loss("lost", now_ms)
                 self.last_problem = told.reason
             case member_do.Problem():
                 self.last_problem = told.sentence
@@ -120,9 +120,9 @@ class Counts(Observer):
     def happened(self, event: on.Event, now_ms: int) -> None:
         match event:
             case on.Judged():
-                self.hands.judged(event.judgements, now_ms)
+                self.in_flight.completed(event.judgements, now_ms)
             case on.Committed():
-                self.commits[outcome_of(event)] += 1
+                self.commits[commit_outcome(event)] += 1
             case on.Assigned():
                 self.on_change()
                 self.progress_s.update(dict.fromkeys(event.partitions, self._wall_s()))
@@ -130,9 +130,9 @@ class Counts(Observer):
                 self.on_change()
                 for partition in event.partitions:
                     self.progress_s.pop(partition, None)
-                    self.hands.dropped(partition)
+                    self.in_flight.forget(partition)
             case on.Detached():
-                self.hands.emptied()
+                self.in_flight.clear()
             case _:
                 pass
 
@@ -141,7 +141,7 @@ class Counts(Observer):
         for action in actions:
             match action:
                 case do.Deliver():
-                    self.hands.delivered(action, now_ms)
+                    self.in_flight.dispatched(action, now_ms)
                 case do.Settled():
                     self.records[action.partition.topic, action.verdict] += action.records
                     if action.partition in self.progress_s:
@@ -149,17 +149,17 @@ class Counts(Observer):
                 case do.Refuse():
                     self.records[action.partition.topic, REFUSED] += 1
                 case do.Problem():
-                    self.last_problem = whole(action)
+                    self.last_problem = problem_text(action)
                 case _:
                     pass
-        self.hands.hold(in_hand, now_ms)
+        self.in_flight.set_records(in_hand, now_ms)
 
     @property
     def records_done(self) -> int:
         """With any verdict that settles them."""
         return sum(count for (_, verdict), count in self.records.items() if verdict not in (RETRY, REFUSED))
 
-    def _gone(self, kind: str, now_ms: int) -> None:
+    def _count_loss(self, kind: str, now_ms: int) -> None:
         self.rebalances[kind] += 1
         if self._revoking_since_ms is not None:
             self.last_revoke_s = (now_ms - self._revoking_since_ms) / 1000
@@ -167,12 +167,12 @@ class Counts(Observer):
             self._revoking_since_ms = None
 
 
-class Heartbeats(Coordination):
+class CountedCoordination(Coordination):
     """The way to the coordinator, and beside it a count of how heartbeats fare."""
 
-    def __init__(self, coordination: Coordination, counts: Counts) -> None:
+    def __init__(self, coordination: Coordination, counters: Counters) -> None:
         self._coordination = coordination
-        self._count = counts.heartbeats
+        self._count = counters.heartbeats
 
     @override
     async def find(self, within_s: float) -> Error:
@@ -191,7 +191,7 @@ class Heartbeats(Coordination):
             self._count[REFUSED] += 1
             raise
         assert isinstance(response, pb.HeartbeatResponse)
-        self._count[name_of(response.error_code)] += 1
+        self._count[error_name(response.error_code)] += 1
         return response
 
     @override
@@ -203,16 +203,16 @@ class Heartbeats(Coordination):
         await self._coordination.close()
 
 
-def nothing() -> None:
+def ignore_change() -> None:
     """Nobody wants to know."""
 
 
-def outcome_of(committed: on.Committed) -> str:
+def commit_outcome(committed: on.Committed) -> str:
     """Ok, or the first error."""
-    return name_of(next((error for error in committed.errors.values() if error != pb.NONE), pb.NONE))
+    return error_name(next((error for error in committed.errors.values() if error != pb.NONE), pb.NONE))
 
 
-def name_of(error: Error) -> str:
+def error_name(error: Error) -> str:
     """Kafka's name of it; its number when it is none that we know."""
     if error == pb.NONE:
         return OK

@@ -13,7 +13,7 @@ from rota_sidecar.core.delivery.events import Bounds
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import Records
-from rota_sidecar.membership.driver import happens
+from rota_sidecar.membership.driver import wait_until_set
 
 LOOK_S = 5
 TIMEOUT_S = 5
@@ -23,7 +23,7 @@ KNOWN_S = 3 * LOOK_S
 WEIGHT = 0.3
 
 
-class Seen(NamedTuple):
+class EndOffset(NamedTuple):
     """What is known of a partition, and since when."""
 
     bounds: Bounds
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     rate: float | None = None
 
 
-class Ends:
+class EndOffsets:
     """To be made and used on a running loop."""
 
     def __init__(
@@ -45,14 +45,14 @@ class Ends:
         self._held = held
         self._measured = measured
         self._clock = asyncio.get_running_loop().time
-        self._seen: dict[Partition, Seen] = {}
+        self._seen: dict[Partition, EndOffset] = {}
         self._others = asyncio.Event()
 
     def look(self) -> None:
         """Other partitions are held."""
         self._others.set()
 
-    def seen(self, partition: Partition) -> Seen | None:
+    def seen(self, partition: Partition) -> EndOffset | None:
         """What is known now."""
         found = self._seen.get(partition)
         return found if found is not None and self._clock() - found.at_s < KNOWN_S else None
@@ -65,7 +65,7 @@ class Ends:
             self._seen = {partition: seen for partition, seen in self._seen.items() if partition in held}
             if held:
                 await self._look_at(held)
-            await happens(self._others, LOOK_S)
+            await wait_until_set(self._others, LOOK_S)
 
     async def _look_at(self, held: frozenset[Partition]) -> None:
         began_s = self._clock()
@@ -74,16 +74,16 @@ class Ends:
         except (Unreachable, Refused):
             return  # whoever reads says so; what is not seen again is forgotten
         for partition, bounds in found.items():
-            self._seen[partition] = after(self._seen.get(partition), bounds, began_s)
+            self._seen[partition] = updated(self._seen.get(partition), bounds, began_s)
         rates = {partition: seen.rate for partition, seen in self._seen.items() if seen.rate is not None}
         self._measured(rates)
 
 
-def after(before: Seen | None, bounds: Bounds, at_s: float) -> Seen:
+def updated(before: EndOffset | None, bounds: Bounds, at_s: float) -> EndOffset:
     """What is known after another look."""
     if before is None or at_s <= before.at_s or bounds.end < before.bounds.end:
-        return Seen(bounds, at_s)
+        return EndOffset(bounds, at_s)
     rate = (bounds.end - before.bounds.end) / (at_s - before.at_s)
     if before.rate is not None:
         rate = WEIGHT * rate + (1 - WEIGHT) * before.rate
-    return Seen(bounds, at_s, rate)
+    return EndOffset(bounds, at_s, rate)

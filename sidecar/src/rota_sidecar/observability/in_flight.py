@@ -14,11 +14,11 @@ from rota_sidecar.core.member.partitions import Partition
 OPEN_MAX = 10_000
 
 
-class Hands:
+class InFlightTimer:
     """Empty to begin with."""
 
-    def __init__(self, took: Callable[[float], None]) -> None:
-        self._took = took
+    def __init__(self, record_s: Callable[[float], None]) -> None:
+        self._record_s = record_s
         # The ledger of each partition, and when what ended with which offset was handed over.
         self._open: dict[Partition, tuple[int, dict[int, int]]] = {}
         self._busy_since_ms: int | None = None
@@ -29,7 +29,7 @@ class Hands:
         going_on_ms = 0 if self._busy_since_ms is None else now_ms - self._busy_since_ms
         return (self._busy_ms + going_on_ms) / 1000
 
-    def hold(self, records: int, now_ms: int) -> None:
+    def set_records(self, records: int, now_ms: int) -> None:
         """It has so many now."""
         if records and self._busy_since_ms is None:
             self._busy_since_ms = now_ms
@@ -37,32 +37,32 @@ class Hands:
             self._busy_ms += now_ms - self._busy_since_ms
             self._busy_since_ms = None
 
-    def delivered(self, delivery: do.Deliver, now_ms: int) -> None:
+    def dispatched(self, delivery: do.Deliver, now_ms: int) -> None:
         """It gets more."""
-        ledger, handed_over = self._open.get(delivery.partition, (0, {}))
+        ledger, dispatched_ms = self._open.get(delivery.partition, (0, {}))
         if ledger != delivery.ledger:
-            handed_over = {}
-            self._open[delivery.partition] = delivery.ledger, handed_over
-        if len(handed_over) < OPEN_MAX:
-            handed_over[delivery.handover.pieces[-1].end - 1] = now_ms
+            dispatched_ms = {}
+            self._open[delivery.partition] = delivery.ledger, dispatched_ms
+        if len(dispatched_ms) < OPEN_MAX:
+            dispatched_ms[delivery.handover.pieces[-1].end - 1] = now_ms
 
-    def judged(self, judgements: Sequence[on.Judgement], now_ms: int) -> None:
+    def completed(self, judgements: Sequence[on.Judgement], now_ms: int) -> None:
         """It has done something."""
         for each in judgements:
-            ledger, handed_over = self._open.get(each.partition, (0, {}))
+            ledger, dispatched_ms = self._open.get(each.partition, (0, {}))
             if ledger != each.ledger:
                 continue
             if each.first == each.last:
-                done = [each.last] if each.last in handed_over else []
+                done = [each.last] if each.last in dispatched_ms else []
             else:
-                done = [last for last in handed_over if each.first <= last <= each.last]
+                done = [last for last in dispatched_ms if each.first <= last <= each.last]
             for last in done:
-                self._took((now_ms - handed_over.pop(last)) / 1000)
+                self._record_s((now_ms - dispatched_ms.pop(last)) / 1000)
 
-    def dropped(self, partition: Partition) -> None:
+    def forget(self, partition: Partition) -> None:
         """What it has of the partition is nobody's concern any more."""
         self._open.pop(partition, None)
 
-    def emptied(self) -> None:
+    def clear(self) -> None:
         """It is gone."""
         self._open.clear()

@@ -9,42 +9,47 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.observer import Observer
-from rota_sidecar.membership.driver import KEPT, ForeignProtocol, Kept, Told
+from rota_sidecar.membership.driver import (
+    STATE_FILE_RECOVERED,
+    ForeignProtocol,
+    MemberEvent,
+    StateFileRecovered,
+)
 from rota_sidecar.observability.event_log import Journal
 
 SHOWN_MAX = 20
 
 
-class Witness(Observer):
+class LoggingObserver(Observer):
     """Writes down what somebody may want to read later."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     @override
-    def told(self, told: Told, now_ms: int) -> None:
+    def told(self, told: MemberEvent, now_ms: int) -> None:
         match told:
             case member_do.Problem():
                 self._journal.warn(told.sentence)
             case ForeignProtocol():
                 self._journal.warn(f"a consumer of the {told.type} protocol runs the group now: end it")
             case member_do.Lose():
-                self._journal.warn(f"lost {named(told.partitions)}: {told.reason}")
+                self._journal.warn(f"lost {format_partitions(told.partitions)}: {told.reason}")
             case _:
                 self._went_on(told)
 
-    def _went_on(self, told: Told) -> None:
+    def _went_on(self, told: MemberEvent) -> None:
         match told:
             case member_do.Joined():
                 self._journal.tell("joined", f"is {told.member_id} in generation {told.generation}")
             case member_do.Assign(partitions=partitions) if partitions:
-                self._journal.tell("assigned", f"was given {named(partitions)}")
+                self._journal.tell("assigned", f"was given {format_partitions(partitions)}")
             case member_do.Revoked():
-                self._journal.tell("revoked", f"gave up {named(told.partitions)}")
+                self._journal.tell("revoked", f"gave up {format_partitions(told.partitions)}")
             case member_do.Ended():
                 self._journal.tell("stopped", f"the member has stopped: {told.reason}")
-            case Kept():
-                self._journal.tell("kept", KEPT)
+            case StateFileRecovered():
+                self._journal.tell("kept", STATE_FILE_RECOVERED)
             case _:
                 pass
 
@@ -58,19 +63,23 @@ class Witness(Observer):
         for action in actions:
             match action:
                 case do.Problem():
-                    self._journal.warn(whole(action))
+                    self._journal.warn(problem_text(action))
                 case do.Rejoin():
                     self._journal.tell("rejoining", "its application goes on: joins again")
                 case _:
                     pass
 
 
-def whole(problem: do.Problem) -> str:
+def problem_text(problem: do.Problem) -> str:
     """The sentence, and what it is about."""
-    return f"{named(problem.partitions)}: {problem.sentence}" if problem.partitions else problem.sentence
+    return (
+        f"{format_partitions(problem.partitions)}: {problem.sentence}"
+        if problem.partitions
+        else problem.sentence
+    )
 
 
-def named(partitions: Collection[Partition]) -> str:
+def format_partitions(partitions: Collection[Partition]) -> str:
     """All of them, as long as they are few."""
     shown = sorted(partitions)[:SHOWN_MAX]
     names = ", ".join(f"{topic}-{number}" for topic, number in shown)

@@ -20,8 +20,8 @@ from typing_extensions import override
 
 from rota_sidecar.core.member import states
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.observability.counters import Counts, Spread
-from rota_sidecar.observability.partition_status import Facts
+from rota_sidecar.observability.counters import Counters, Histogram
+from rota_sidecar.observability.partition_status import PartitionStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STATES = tuple(state.__name__ for state in get_args(states.State))
@@ -34,13 +34,13 @@ class Metrics(Collector):
     def __init__(
         self,
         group: str,
-        counts: Counts,
-        facts: Callable[[], Iterable[tuple[Partition, Facts]]],
+        counters: Counters,
+        statuses: Callable[[], Iterable[tuple[Partition, PartitionStatus]]],
         wall_s: Callable[[], float],
     ) -> None:
         self._group = group
-        self._counts = counts
-        self._facts = facts
+        self._counters = counters
+        self._statuses = statuses
         self._wall_s = wall_s
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -51,20 +51,20 @@ class Metrics(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        facts = dict(self._facts())
-        yield from self._of_partitions(facts)
-        yield self._number("assigned_partitions", "Partitions that the member has.", len(facts))
-        in_hand = sum(each.in_hand for each in facts.values())
+        statuses = dict(self._statuses())
+        yield from self._of_partitions(statuses)
+        yield self._number("assigned_partitions", "Partitions that the member has.", len(statuses))
+        in_hand = sum(each.in_hand for each in statuses.values())
         yield self._number("inflight_records", "Records in the application's hands.", in_hand)
         state = GaugeMetricFamily(
             "rota_member_state", "1 for the state that the member is in.", labels=["group", "state"]
         )
         for name in STATES:
-            state.add_metric([self._group, name], float(name == self._counts.state))
+            state.add_metric([self._group, name], float(name == self._counters.state))
         yield state
         yield from self._of_work()
 
-    def _of_partitions(self, facts: Mapping[Partition, Facts]) -> Iterator[Metric]:
+    def _of_partitions(self, statuses: Mapping[Partition, PartitionStatus]) -> Iterator[Metric]:
         records = GaugeMetricFamily(
             "rota_lag_records",
             "Uncommitted records: from the committed offset to the end.",
@@ -81,37 +81,37 @@ class Metrics(Collector):
             labels=OF_PARTITION,
         )
         now_s = self._wall_s()
-        for partition, each in facts.items():
+        for partition, each in statuses.items():
             labels = [self._group, partition.topic, str(partition.number)]
             for family, value in (
                 (records, each.lag),
                 (seconds, each.lag_s(now_s)),
-                (progress, self._counts.progress_s.get(partition)),
+                (progress, self._counters.progress_s.get(partition)),
             ):
                 if value is not None:
                     family.add_metric(labels, value)
         yield from (records, seconds, progress)
 
     def _of_work(self) -> Iterator[Metric]:
-        counts = self._counts
+        counters = self._counters
         judged = CounterMetricFamily(
             "rota_records", "Records with a verdict.", labels=["group", "topic", "verdict"]
         )
-        for (topic, verdict), count in counts.records.items():
+        for (topic, verdict), count in counters.records.items():
             judged.add_metric([self._group, topic, verdict], count)
         yield judged
-        yield self._counted("heartbeats", "Heartbeats, by how they went.", "outcome", counts.heartbeats)
-        yield self._counted("commits", "Commits, by how they went.", "outcome", counts.commits)
-        yield self._counted("rebalances", "What the group did to the member.", "kind", counts.rebalances)
-        yield self._spread(
+        yield self._counted("heartbeats", "Heartbeats, by how they went.", "outcome", counters.heartbeats)
+        yield self._counted("commits", "Commits, by how they went.", "outcome", counters.commits)
+        yield self._counted("rebalances", "What the group did to the member.", "kind", counters.rebalances)
+        yield self._histogram(
             "processing_seconds",
             "From handing records over to the verdict on the last of them.",
-            counts.processing_seconds,
+            counters.processing_seconds,
         )
-        yield self._spread(
+        yield self._histogram(
             "revoke_seconds",
             "From being told to let partitions go until they are gone.",
-            counts.revoke_seconds,
+            counters.revoke_seconds,
         )
 
     def _number(self, name: str, meaning: str, value: float) -> Metric:
@@ -125,7 +125,7 @@ class Metrics(Collector):
             family.add_metric([self._group, kind], count)
         return family
 
-    def _spread(self, name: str, meaning: str, spread: Spread) -> Metric:
+    def _histogram(self, name: str, meaning: str, histogram: Histogram) -> Metric:
         family = HistogramMetricFamily(f"rota_{name}", meaning, labels=["group"])
-        family.add_metric([self._group], *spread.buckets())
+        family.add_metric([self._group], *histogram.buckets())
         return family

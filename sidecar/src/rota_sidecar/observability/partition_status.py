@@ -9,11 +9,11 @@ from rota_sidecar.core.delivery.views import PartitionView
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import Repacking, content_of
-from rota_sidecar.observability.end_offsets import Ends, Seen
-from rota_sidecar.observability.uncommitted import Uncommitted
+from rota_sidecar.observability.end_offsets import EndOffset, EndOffsets
+from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 
 
-class Facts(NamedTuple):
+class PartitionStatus(NamedTuple):
     """One partition."""
 
     position: int | None
@@ -48,20 +48,23 @@ class Facts(NamedTuple):
         return 0.0 if self.lag == 0 or self.is_done else None
 
 
-def facts_of(
-    views: Mapping[Partition, PartitionView], ends: Ends, repacking: Repacking, uncommitted: Uncommitted
-) -> Iterator[tuple[Partition, Facts]]:
+def partition_statuses(
+    views: Mapping[Partition, PartitionView],
+    ends: EndOffsets,
+    repacking: Repacking,
+    uncommitted: UncommittedTimestamps,
+) -> Iterator[tuple[Partition, PartitionStatus]]:
     """One after the other, in order."""
     uncommitted.keep(views)
     for partition, view in sorted(views.items()):
         seen = ends.seen(partition)
-        bounds = newest(view, seen)
+        bounds = merged_bounds(view, seen)
         unresolved_ms = view.reported_ms
         if view.first_unresolved is not None:
             unresolved_ms = timestamp_ms(*view.first_unresolved, repacking)
         yield (
             partition,
-            Facts(
+            PartitionStatus(
                 position=view.position,
                 committed=view.committed,
                 start=None if bounds is None else bounds.start,
@@ -77,7 +80,7 @@ def facts_of(
 
 
 def _uncommitted_ms(
-    partition: Partition, view: PartitionView, unresolved_ms: int | None, uncommitted: Uncommitted
+    partition: Partition, view: PartitionView, unresolved_ms: int | None, uncommitted: UncommittedTimestamps
 ) -> int | None:
     if view.committed is None:
         return None
@@ -88,7 +91,7 @@ def _uncommitted_ms(
     return unresolved_ms if is_same else delivered_ms
 
 
-def newest(view: PartitionView, seen: Seen | None) -> Bounds | None:
+def merged_bounds(view: PartitionView, seen: EndOffset | None) -> Bounds | None:
     """Starts and ends only rise; what nobody has seen lately is not known."""
     if seen is None or view.bounds is None:
         return None if seen is None else seen.bounds

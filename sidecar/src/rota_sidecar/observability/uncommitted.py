@@ -16,13 +16,13 @@ from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.engines.batch_slicing import content_of
-from rota_sidecar.membership.driver import Told
+from rota_sidecar.membership.driver import MemberEvent
 
 # Of one partition; with more, the last of them stands for all later ones.
 BATCHES_MAX = 10_000
 
 
-class Delivered(NamedTuple):
+class DeliveredBatch(NamedTuple):
     """A batch, without its records."""
 
     end: int
@@ -30,12 +30,12 @@ class Delivered(NamedTuple):
     timestamp_ms: int
 
 
-class Track:
+class DeliveredBatches:
     """Batches of one ledger, which begins at the committed offset. Invariant: their ends rise."""
 
     def __init__(self, ledger: int) -> None:
         self.ledger = ledger
-        self._batches: deque[Delivered] = deque()
+        self._batches: deque[DeliveredBatch] = deque()
 
     def add(self, batch: Batch) -> None:
         """Remember a batch; one that is delivered again is known."""
@@ -44,7 +44,7 @@ class Track:
         if len(self._batches) == BATCHES_MAX:
             self._batches[-1] = self._batches[-1]._replace(end=batch.end)
         else:
-            self._batches.append(Delivered(batch.end, content_of(batch).base_timestamp_ms))
+            self._batches.append(DeliveredBatch(batch.end, content_of(batch).base_timestamp_ms))
 
     def first_ms(self, committed: int) -> int | None:
         """Timestamp of the first delivered batch that goes beyond the committed offset; those before it are forgotten."""
@@ -53,11 +53,11 @@ class Track:
         return self._batches[0].timestamp_ms if self._batches else None
 
 
-class Uncommitted(Observer):
+class UncommittedTimestamps(Observer):
     """Of all partitions that the member has."""
 
     def __init__(self) -> None:
-        self._tracks: dict[Partition, Track] = {}
+        self._tracks: dict[Partition, DeliveredBatches] = {}
 
     def first_ms(self, partition: Partition, committed: int) -> int | None:
         """Timestamp in ms of the first uncommitted record that was delivered, to within its batch; None: there is none."""
@@ -70,7 +70,7 @@ class Uncommitted(Observer):
             del self._tracks[partition]
 
     @override
-    def told(self, told: Told, now_ms: int) -> None:
+    def told(self, told: MemberEvent, now_ms: int) -> None:
         """Nothing that the member tells matters here."""
 
     @override
@@ -83,6 +83,6 @@ class Uncommitted(Observer):
             if isinstance(action, do.Deliver):
                 track = self._tracks.get(action.partition)
                 if track is None or track.ledger != action.ledger:
-                    track = self._tracks[action.partition] = Track(action.ledger)
+                    track = self._tracks[action.partition] = DeliveredBatches(action.ledger)
                 for piece in action.handover.pieces:
                     track.add(piece.batch)

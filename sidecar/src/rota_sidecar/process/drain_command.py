@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from rota_sidecar.lifecycle.drain_orders import Then
+from rota_sidecar.lifecycle.drain_orders import OnExpiry
 from rota_sidecar.process.drain_requests import PATH, WrongRequest, request_of
 
 VARIABLE = "ROTA_DRAIN_SOCKET"
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> str:
     )
     parser.add_argument(
         "--then",
-        choices=[each.value for each in Then],
-        default=Then.RESUME.value,
+        choices=[each.value for each in OnExpiry],
+        default=OnExpiry.RESUME.value,
         help="what follows: resume, or leave the group and end the process",
     )
     options = parser.parse_args(arguments)

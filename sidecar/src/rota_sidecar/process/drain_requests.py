@@ -7,7 +7,7 @@ A request names how long the drain lasts unless the process ends before, and wha
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from rota_sidecar.lifecycle.drain_orders import Then
+from rota_sidecar.lifecycle.drain_orders import OnExpiry
 
 PATH = "/drain"
 # Beyond the drain time: for the application to end, and for the sidecar to be told to end.
@@ -19,7 +19,7 @@ class DrainRequest(NamedTuple):
     """Drain for so long, and what follows; None: the drain time and a quarter of a minute."""
 
     for_ms: int | None
-    then: Then
+    then: OnExpiry
 
 
 class WrongRequest(Exception):
@@ -37,13 +37,13 @@ def request_of(query: str) -> DrainRequest:
     unknown = sorted(found.keys() - {"for_ms", "then"})
     if unknown:
         raise WrongRequest(f"unknown parameter {unknown[0]}: expected for_ms and then")
-    for_ms, then = found.get("for_ms"), found.get("then", Then.RESUME.value)
-    if then not in {each.value for each in Then}:
+    for_ms, then = found.get("for_ms"), found.get("then", OnExpiry.RESUME.value)
+    if then not in {each.value for each in OnExpiry}:
         raise WrongRequest(f"then={then}: expected resume or leave")
     if for_ms is None:
-        return DrainRequest(None, Then(then))
+        return DrainRequest(None, OnExpiry(then))
     if not (for_ms.isascii() and for_ms.isdecimal() and len(for_ms) <= len(str(FOR_MS_MAX))) or not (
         1 <= int(for_ms) <= FOR_MS_MAX
     ):
         raise WrongRequest(f"for_ms={for_ms}: expected milliseconds, 1 to {FOR_MS_MAX}")
-    return DrainRequest(int(for_ms), Then(then))
+    return DrainRequest(int(for_ms), OnExpiry(then))

@@ -23,17 +23,17 @@ from rota_sidecar.delivery.driver import Delivering
 from rota_sidecar.delivery.effects import Means
 from rota_sidecar.delivery.standalone_offsets import ByHand
 from rota_sidecar.engines.batch_slicing import Repacking
-from rota_sidecar.lifecycle.drain import Draining
+from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.drain_orders import Source
-from rota_sidecar.lifecycle.member import Members
-from rota_sidecar.lifecycle.readiness import missing
+from rota_sidecar.lifecycle.member import MemberLifecycle
+from rota_sidecar.lifecycle.readiness import readiness_problem
 from rota_sidecar.membership.state_file import StateFileError
-from rota_sidecar.observability.counters import Counts
-from rota_sidecar.observability.end_offsets import Ends
+from rota_sidecar.observability.counters import Counters
+from rota_sidecar.observability.end_offsets import EndOffsets
 from rota_sidecar.observability.event_log import Journal
-from rota_sidecar.observability.log_observer import Witness
-from rota_sidecar.observability.partition_status import Facts, facts_of
-from rota_sidecar.observability.uncommitted import Uncommitted
+from rota_sidecar.observability.log_observer import LoggingObserver
+from rota_sidecar.observability.partition_status import PartitionStatus, partition_statuses
+from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 from rota_sidecar.process.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
 from rota_sidecar.process.http_server import Page, Path, Paths, probes, sentence
 from rota_sidecar.process.listeners import Doors
@@ -42,7 +42,7 @@ from rota_sidecar.wiring import Strategies
 
 if TYPE_CHECKING:
     from rota_sidecar.fleet.client import FleetClient
-    from rota_sidecar.fleet.orders import Orders
+    from rota_sidecar.fleet.orders import OrderExecutor
     from rota_sidecar.observability.metrics import Metrics
 
 # Requests that wait for the end of a drain at a time; probes and metrics need connections too.
@@ -65,24 +65,24 @@ class Serving:
     def __init__(self, options: argparse.Namespace, strategies: Strategies, journal: Journal) -> None:
         self._options = options
         self._journal = journal
-        self._counts = Counts(wiring.wall_s)
-        self._uncommitted = Uncommitted()
-        observers = (Witness(journal), self._counts, self._uncommitted)
+        self._counters = Counters(wiring.wall_s)
+        self._uncommitted = UncommittedTimestamps()
+        observers = (LoggingObserver(journal), self._counters, self._uncommitted)
         self._delivering = Delivering(delivery_config(options), observers, options.leave_timeout_ms)
         self._repacking = Repacking()
         self._means = self._all_means()
         self._delivering.connect(self._means)
-        self._members = Members(options, strategies, self._delivering, self._counts)
-        self._draining = Draining(self._delivering, options.drain_timeout_ms, journal.tell)
-        self._ends = Ends(
+        self._members = MemberLifecycle(options, strategies, self._delivering, self._counters)
+        self._draining = DrainController(self._delivering, options.drain_timeout_ms, journal.tell)
+        self._ends = EndOffsets(
             self._means.records, lambda: frozenset(self._delivering.delivery.held), self._members.measured
         )
         self._dead_letter_topic = DeadLetterTopic(
             self._means.topics, lambda: self._delivering.config.dead_letter_topic, self._complain
         )
-        self._counts.on_change = self._changed
+        self._counters.on_change = self._changed
         self._fleet: FleetClient | None = None
-        self._orders: Orders | None = None
+        self._orders: OrderExecutor | None = None
         self._metrics: Metrics | None = None
         self._doors = Doors(options, self._delivering, journal)
         self._ending: asyncio.Task[None] | None = None
@@ -92,26 +92,30 @@ class Serving:
 
     def report_to_fleet(self, strategies: Strategies, arguments: Sequence[str]) -> None:
         """And take its orders. To be called before it runs."""
-        from rota_sidecar.fleet.client import Desk, FleetClient
-        from rota_sidecar.fleet.orders import Orders
-        from rota_sidecar.fleet.reconfigure import Reconfiguring
-        from rota_sidecar.fleet.reports import Reports
+        from rota_sidecar.fleet.client import FleetCallbacks, FleetClient
+        from rota_sidecar.fleet.orders import OrderExecutor
+        from rota_sidecar.fleet.reconfigure import Reconfigurer
+        from rota_sidecar.fleet.reports import ReportBuilder
 
         options, delivering, members = self._options, self._delivering, self._members
-        reconfiguring = Reconfiguring(options, arguments, strategies, delivering, members)
-        orders = Orders(delivering, members, self._draining, reconfiguring, wiring.wall_ms)
-        draining = lambda: self._draining.why
-        reports = Reports(options.client_id, delivering, members, self._counts, self._problems, draining)
-        desk = Desk(lambda: reports.made(self._facts(), orders.answers()), orders.obey, orders.say_all_again)
+        reconfiguring = Reconfigurer(options, arguments, strategies, delivering, members)
+        orders = OrderExecutor(delivering, members, self._draining, reconfiguring, wiring.wall_ms)
+        draining = lambda: self._draining.status
+        reports = ReportBuilder(
+            options.client_id, delivering, members, self._counters, self._problems, draining
+        )
+        callbacks = FleetCallbacks(
+            lambda: reports.made(self._facts(), orders.answers()), orders.execute, orders.requeue_answers
+        )
         credentials = wiring.fleet_credentials(options)
-        fleet = FleetClient(options.fleet, credentials, desk, wiring.chance, self._journal.warn)
-        orders.hurry = fleet.hurry
+        fleet = FleetClient(options.fleet, credentials, callbacks, wiring.chance, self._journal.warn)
+        orders.trigger_now = fleet.trigger_now
         self._fleet, self._orders = fleet, orders
 
     def _changed(self) -> None:
         self._ends.look()
         if self._fleet is not None:
-            self._fleet.hurry()
+            self._fleet.trigger_now()
 
     async def run(self) -> str:
         """Until it has ended; why it failed, or nothing."""
@@ -154,7 +158,7 @@ class Serving:
     def _end_by_signal(self, reason: str) -> None:
         """The first signal ends the sidecar; the second one stops the wait for verdicts."""
         if self._has_signal:
-            self._draining.hurry()
+            self._draining.finish_now()
         self._has_signal = True
         self._end(reason)
 
@@ -196,23 +200,28 @@ class Serving:
         await self._means.topics.close()
 
     def _paths(self) -> Paths:
-        ready = probes(lambda: missing(self._delivering, self._members, self._draining))
+        ready = probes(lambda: readiness_problem(self._delivering, self._members, self._draining))
         return {**ready, "/metrics": Path(self._scrape), "/drained": Path(self._await_drained)}
 
     async def _scrape(self, _query: str) -> Page:
         from rota_sidecar.observability.metrics import CONTENT_TYPE, Metrics
 
         if self._metrics is None:
-            self._metrics = Metrics(self._options.group_id, self._counts, self._facts, wiring.wall_s)
+            self._metrics = Metrics(self._options.group_id, self._counters, self._facts, wiring.wall_s)
         return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
 
-    def _facts(self) -> Iterable[tuple[Partition, Facts]]:
-        return facts_of(self._delivering.delivery.partitions, self._ends, self._repacking, self._uncommitted)
+    def _facts(self) -> Iterable[tuple[Partition, PartitionStatus]]:
+        return partition_statuses(
+            self._delivering.delivery.partitions, self._ends, self._repacking, self._uncommitted
+        )
 
     def _problems(self) -> Sequence[str]:
         """What is wrong now, and concerns no partition that it has."""
-        missing = [f"topic {name} does not exist: create it" for name in self._members.now.member.missing]
-        return [*missing, *([self._dead_letter_topic.problem] if self._dead_letter_topic.problem else [])]
+        missing = [f"topic {name} does not exist: create it" for name in self._members.current.member.missing]
+        return [
+            *missing,
+            *([self._dead_letter_topic.problem] if self._dead_letter_topic.problem else []),
+        ]
 
     async def _drain(self, query: str) -> Page:
         try:
@@ -239,7 +248,7 @@ class Serving:
             self._waiting -= 1
         if is_drained:
             return sentence(HTTPStatus.OK, "drained")
-        return sentence(HTTPStatus.GATEWAY_TIMEOUT, self._draining.why or "no drain has begun")
+        return sentence(HTTPStatus.GATEWAY_TIMEOUT, self._draining.status or "no drain has begun")
 
     def _all_means(self) -> Means:
         options = self._options
@@ -255,7 +264,7 @@ class Serving:
     def _complain(self, problem: str) -> None:
         """Nothing can be read for now; or, without words, it can again."""
         if problem:
-            self._counts.last_problem = problem
+            self._counters.last_problem = problem
             self._journal.warn(problem)
         else:
             self._journal.tell("reading", "records can be read again")

@@ -26,28 +26,28 @@ PAGE = ROOT / "docs" / "reference" / "consumergroup.md"
 EFFECTS = ROOT / "tests" / "operator" / "effects.yaml"
 HEAD = "# Generated from operator/src/rota_operator/spec by `make crds`; do not edit.\n"
 PAGE_HEAD = """<!-- Generated from operator/src/rota_operator/spec by `make crds`; do not edit. -->
-# ConsumerGroup, field by field
+# ConsumerGroup API reference
 
-`apiVersion: rota.dev/v1alpha1`, `kind: ConsumerGroup`. What a field says is checked whole before anything is started or changed;
-what is wrong is one sentence with its path. An example of a small one is in the [quickstart](../quickstart.md); what groups,
-offsets and deliveries are stands in the [guides](../guide/groups.md).
+`apiVersion: rota.dev/v1alpha1`, `kind: ConsumerGroup`. A ConsumerGroup is validated as a whole before anything is started or
+changed; every error names the path of its field. The [quickstart](../quickstart.md) has a small example, the
+[guides](../guide/groups.md) explain groups, offsets and delivery.
 
-The last column is about [`rota up`](../guide/laptop.md): **works**; **not yet**: given otherwise than by default it is refused,
-because nothing acts on it yet; **no pods**: it is about pods, and passed over where there are processes.
+The last column is about [`rota up`](../guide/laptop.md): **works**; **not yet**: not implemented, so values other than the
+default are rejected; **ignored**: applies to pods and is ignored for local processes.
 
-| field below `spec` | default | values | what it says | on a laptop |
+| field of `spec` | default | values | description | on a laptop |
 |---|---|---|---|---|
 """
 RULES_HEAD = """
-## What has to fit together
+## Validation rules
 
 """
 EFFECTS_HEAD = """
-## Where each field is seen at work
+## Tests of each field
 
-Of each one that works on a laptop: a test in which a group runs with it.
+For each field that works on a laptop, a test that runs a group with it.
 
-| field below `spec` | test |
+| field of `spec` | test |
 |---|---|
 """
 Schema = dict[str, Any]
@@ -129,13 +129,13 @@ def on_a_laptop(path: FieldPath) -> str:
     if any(path[: len(each)] == tuple(each) for each in NOT_YET):
         return "not yet"
     if any(path[: len(each)] == tuple(each) for each in NOT_OF_PROCESSES):
-        return "no pods"
+        return "ignored"
     return f"works for `{ISOLATION}`" if path == ("config",) else "works"
 
 
 def wrong_in(schema: Schema, path: FieldPath) -> Iterator[tuple[str, str]]:
     """What is refused, and where."""
-    where = f"`{dotted(path)}` " if path else "a spec that "
+    where = f"`{dotted(('spec', *path))}` "
     for rule in schema.get("x-kubernetes-validations", ()):
         yield where, rule["message"]
     for name, each in schema.get("properties", {}).items():

@@ -27,7 +27,7 @@ class Runner(http.server.BaseHTTPRequestHandler):
     """Stands for the page of `rota up`."""
 
     status = 200
-    answer = b'{"said": "done"}'
+    answer = b'{"message": "done"}'
     asked: list[tuple[str, str | None, object]]
 
     def do_GET(self) -> None:

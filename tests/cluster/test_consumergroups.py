@@ -68,10 +68,10 @@ def test_a_broken_rule_is_refused_in_the_same_words(served: Cluster, broken: Bro
 @pytest.mark.parametrize(
     ("was", "patch", "wrong"),
     [
-        ({}, {"groupId": "other"}, "changes groupId"),
-        ({"groupId": "one"}, {"groupId": None}, "changes groupId"),
-        ({"groupId": "one"}, {"groupId": "other"}, "changes groupId"),
-        ({}, {"coordination": "Kafka"}, "changes coordination"),
+        ({}, {"groupId": "other"}, "must not change groupId"),
+        ({"groupId": "one"}, {"groupId": None}, "must not change groupId"),
+        ({"groupId": "one"}, {"groupId": "other"}, "must not change groupId"),
+        ({}, {"coordination": "Kafka"}, "must not change coordination"),
     ],
 )
 def test_what_offsets_are_kept_under_cannot_be_changed(
@@ -111,4 +111,4 @@ def test_it_is_scaled_like_a_workload_and_shown_by_its_short_name(served: Cluste
 
 def test_a_field_is_explained(served: Cluster) -> None:
     said = served.kubectl("explain", "consumergroup.spec.membership.sessionTimeoutSeconds")
-    assert "Without a heartbeat for so long a member is out." in said
+    assert "A member that sends no heartbeat for this long is removed" in said

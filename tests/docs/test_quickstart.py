@@ -76,7 +76,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.mark.process
 def test_the_page_can_be_followed(reader: Reader) -> None:
-    up = reader.starts("up", "the page is")
+    up = reader.starts("up", "web page:")
     reader.types("work")
     up.wait_until(lambda: set(reader.words()) == GREETINGS, within_s=WITHIN_S)
     assert "hello ada (partition " in reader.types("words")

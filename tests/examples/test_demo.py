@@ -24,7 +24,7 @@ WITHIN_S = 150
 STEP_S = 45
 SUMMARY = re.compile(
     r"demo: produced (\d+), processed (\d+), unprocessed 0, repeated \d+; first after [\d.]+ s; "
-    r"a member was killed and back after [\d.]+ s; scaled 3 → 5 → 2"
+    r"killed member recovered after [\d.]+ s; scaled 3 → 5 → 2"
 )
 
 
@@ -92,7 +92,7 @@ def test_what_it_says_to_try_can_be_tried(tmp_path: Path) -> None:
     assert "done" in tried("scale")
     process.wait_until(lambda: sharing() == 5, within_s=STEP_S)
     tried("kill a member")
-    process.wait_until(lambda: "orders-enricher-1: its sidecar has ended" in log.read_text(), within_s=STEP_S)
+    process.wait_until(lambda: "orders-enricher-1: sidecar exited" in log.read_text(), within_s=STEP_S)
     process.wait_until(lambda: sharing() == 5, within_s=STEP_S)
     tried("add partitions")
     process.wait_until(lambda: len(group()["partitions"]) == 16, within_s=STEP_S)
@@ -110,7 +110,7 @@ def test_what_it_says_to_try_can_be_tried(tmp_path: Path) -> None:
 def test_it_goes_without_manifests_of_ones_own() -> None:
     done = run("-f", str(ORDERS), "--demo-seconds=1")
     assert done.returncode == 2
-    assert done.stderr.endswith("--demo-seconds goes without -f: leave one of them out\n")
+    assert done.stderr.endswith("--demo-seconds cannot be combined with -f; omit one of them\n")
 
 
 def test_a_checkout_has_it_in_its_examples() -> None:
@@ -129,5 +129,5 @@ def test_an_installed_package_has_the_same_files(tmp_path: Path) -> None:
 
 def test_without_its_manifests_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(demo, "PLACES", (tmp_path,))
-    with pytest.raises(CannotRun, match="the demo's manifests are not installed: name some with -f"):
+    with pytest.raises(CannotRun, match="the demo's manifests are not installed; give manifests with -f"):
         demo.demo_folder()

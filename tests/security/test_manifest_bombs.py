@@ -7,10 +7,10 @@ import pytest
 from rota_operator.local.runner import load
 from rota_operator.manifests.documents import BYTES_MAX, DEPTH_MAX, VALUES_MAX, InvalidManifest
 
-DEEP = f"more than {DEPTH_MAX} levels deep: flatten it"
-MANY = f"more than {VALUES_MAX} values, counting what aliases repeat: split it"
-LARGE = f"more than {BYTES_MAX} bytes: split it"
-NUMBER = "characters: put it in quotes"
+DEEP = f"nested more than {DEPTH_MAX} levels deep"
+MANY = f"more than {VALUES_MAX} values, counting repetitions by aliases; split it"
+LARGE = f"larger than {BYTES_MAX} bytes; split it"
+NUMBER = "characters; put it in quotes if it is text"
 LAUGHS = "\n".join(
     ["a0: &a0 [x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))]
 )

@@ -93,7 +93,7 @@ def test_of_a_home_with_other_files_only_its_own_are_mended_and_that_is_said(tmp
     warnings: list[str] = []
     make_private(home, warnings.append)
     assert warnings == [
-        f"{home} has other files than Rota's, and others may look into it (mode 777): give --home a folder of its own"
+        f"warning: {home} contains files that are not Rota's and is accessible to other users (mode 777); use a separate folder for --home"
     ]
     assert open_to_others(home) == {".": "0o777", "main.py": "0o666"}
 

@@ -21,35 +21,49 @@ if TYPE_CHECKING:
 def main() -> None:
     """Start what is named, or say in one sentence why not."""
     parser = argparse.ArgumentParser(
-        prog="rota-operator", description="Runs the workloads of ConsumerGroup resources."
+        prog="rota-operator",
+        description="Runs the workloads of ConsumerGroup resources. In this version: on this machine only.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-operator')}")
     commands = parser.add_subparsers(dest="command", required=True)
-    local = commands.add_parser("local", help="play Kubernetes for manifests, with processes on this machine")
+    local = commands.add_parser("local", help="run manifests as processes on this machine")
     local.add_argument(
-        "-f", "--file", type=Path, action="append", help="a manifest, or a folder of them; none: the demo"
+        "-f",
+        "--file",
+        type=Path,
+        action="append",
+        help="manifest file or folder to run; repeatable; without it, the demo runs",
     )
     local.add_argument(
-        "--home", type=Path, default=Path(".rota"), help="where logs, state and the log are kept"
+        "--home",
+        type=Path,
+        default=Path(".rota"),
+        help="folder of process logs, state and the embedded log; one runner at a time",
     )
-    local.add_argument("--listen", default="127.0.0.1:7070", help="the coordinator's address, if it is free")
-    local.add_argument("--page", default="127.0.0.1:7072", help="the web page's address, if it is free")
+    local.add_argument(
+        "--listen", default="127.0.0.1:7070", help="address of the coordinator; another port if it is in use"
+    )
+    local.add_argument(
+        "--page", default="127.0.0.1:7072", help="address of the web page; another port if it is in use"
+    )
     local.add_argument(
         "--kafka",
         default="",
-        help="Kafka's brokers that stand for Rota's servers in the manifests: HOST:PORT, several with commas",
+        help="Kafka brokers (HOST:PORT, comma-separated) that replace every rota:// address in the manifests",
     )
     local.add_argument(
         "--demo-seconds",
         type=float,
-        help="play the demo by itself for so long, and say in a line how it went",
+        help="run the demo unattended for this many seconds, and print a one-line summary",
     )
-    local.add_argument("--plain", action="store_true", help="lines instead of tables, on a terminal too")
+    local.add_argument(
+        "--plain", action="store_true", help="print lines instead of tables, even on a terminal"
+    )
     options = parser.parse_args()
     if options.demo_seconds is not None and options.file:
-        parser.error("--demo-seconds goes without -f: leave one of them out")
+        parser.error("--demo-seconds cannot be combined with -f; omit one of them")
     if options.kafka and not options.file:
-        parser.error("--kafka goes with -f: the demo counts on Rota's own log")
+        parser.error("--kafka requires -f: the demo runs on Rota's own log")
     run_local(options)
 
 
@@ -71,8 +85,8 @@ def run_local(options: argparse.Namespace) -> None:
             place = replace(stack.enter_context(at), umask=umask)
             say, shows = talking(options, place)
             make_private(place.home, say)
-            what = "the brokers are" if place.kafka else "the coordinator is"
-            say(f"{what} {place.servers}, logs are in {place.home / 'logs'}")
+            servers = "Kafka brokers" if place.kafka else "coordinator"
+            say(f"{servers}: {place.servers}; logs: {place.home / 'logs'}")
             if folder is not None and options.demo_seconds is None:
                 say(hints(place, folder))
             elif folder is not None:
@@ -82,7 +96,7 @@ def run_local(options: argparse.Namespace) -> None:
 
             def end() -> None:
                 if ends.is_set():
-                    say("nobody is waited for any more")
+                    say("stopping without waiting for drains")
                     runner.hurry()
                 ends.set()
 
@@ -110,7 +124,7 @@ def talking(options: argparse.Namespace, place: "Place") -> tuple[Callable[[str]
         async with serving_page(Page(runner.board, runner.scale, runner.reset), place.page):
             await runner.coordinator_answers()
             publish(place)
-            say(f"the page is http://{place.page}")
+            say(f"web page: http://{place.page}")
             await asyncio.Event().wait()
 
     if options.plain or options.demo_seconds is not None or not sys.stdout.isatty():

@@ -101,7 +101,7 @@ def test_what_does_not_answer_is_unknown_once_its_last_answer_is_too_old(
     said: list[str] = []
 
     async def look() -> None:
-        raise Unavailable("the brokers are away")
+        raise Unavailable("the brokers are unreachable")
 
     async def story() -> None:
         heard = asyncio.Event()
@@ -118,4 +118,4 @@ def test_what_does_not_answer_is_unknown_once_its_last_answer_is_too_old(
         repeating.cancel()
 
     asyncio.run(story())
-    assert said == ["the brokers are away"]
+    assert said == ["the brokers are unreachable"]

@@ -110,7 +110,7 @@ def test_what_is_left_is_told(tmp_path: Path) -> None:
 def test_a_sidecar_that_does_not_answer_is_not_waited_for_longer(tmp_path: Path) -> None:
     place = play(tmp_path, Rules(drain_ms=300), None)
     assert place.lines[2:] == [line for line in ENDED if line != "answered"]
-    assert place.told == [Undrained(0, "what it has in hand was not done after 300 ms"), Gone(0)]
+    assert place.told == [Undrained(0, "records still in flight after 300 ms"), Gone(0)]
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -166,7 +166,7 @@ def test_who_breaks_off_is_said(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        assert asyncio.run(run(server)).startswith("its sidecar cannot be asked to drain (")
+        assert asyncio.run(run(server)).startswith("the sidecar's drain socket failed (")
 
 
 def test_who_hangs_up_has_ended() -> None:
@@ -174,7 +174,7 @@ def test_who_hangs_up_has_ended() -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
 
-    assert asked(hang_up) == "its sidecar has ended before it answered"
+    assert asked(hang_up) == "the sidecar exited before it answered"
 
 
 def test_who_says_nothing_is_given_up() -> None:
@@ -182,7 +182,7 @@ def test_who_says_nothing_is_given_up() -> None:
         await reader.read()
         writer.close()
 
-    assert asked(say_nothing, 0.05) == "its sidecar has not answered within 0.05 s"
+    assert asked(say_nothing, 0.05) == "the sidecar did not answer within 0.05 s"
 
 
 def test_an_answer_is_not_read_for_ever() -> None:

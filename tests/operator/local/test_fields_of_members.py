@@ -94,4 +94,4 @@ def test_who_holds_on_to_a_record_lets_go_in_the_end(groups: Groups) -> None:
     groups.scale("held", 0)
     # What it has in hand is waited for as long as the group says, of which 45 s are the default.
     wait_for("the end", lambda: not groups.pid_file("held-0").exists(), within_s=30)
-    assert "held-0: goes without having finished" in (groups.folder / "local.log").read_text()
+    assert "held-0: stopping without a complete drain" in (groups.folder / "local.log").read_text()

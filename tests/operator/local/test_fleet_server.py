@@ -59,7 +59,7 @@ def test_who_reports_under_another_name_is_refused_in_a_sentence(other: pb.Sidec
     heard, code, said = told(other)
     assert heard == []
     assert code is grpc.StatusCode.PERMISSION_DENIED
-    assert said.endswith(": give its own --client-id and --group-id")
+    assert said.endswith("; check --client-id and --group-id")
 
 
 class OneSidecar:
@@ -108,7 +108,7 @@ def ordered(error: str | None, within_s: float) -> tuple[list[str], OneSidecar]:
     return asyncio.run(run())
 
 
-NOBODY = "orders-1 does not listen to orders now: see its log"
+NOBODY = "orders-1 is not connected, or has too many pending orders; see its log"
 
 
 def test_an_order_is_done_when_it_is_answered() -> None:
@@ -125,4 +125,4 @@ def test_why_an_order_is_not_done_is_said() -> None:
 
 def test_an_order_without_an_answer_is_not_waited_for_for_ever() -> None:
     said, _ = ordered(None, 0.1)
-    assert said[0] == "orders-0 has not answered within 0.1 s: see its log"
+    assert said[0] == "orders-0 did not answer within 0.1 s; see its log"

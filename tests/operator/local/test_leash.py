@@ -114,5 +114,5 @@ def test_a_command_that_is_not_there_is_said_in_a_sentence() -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 127
     assert done.stderr == (
-        "/no/such/program cannot be run (No such file or directory): correct the container's command\n"
+        "cannot execute /no/such/program (No such file or directory); check the container's command\n"
     )

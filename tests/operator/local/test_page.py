@@ -38,13 +38,13 @@ class Place:
 
     def _scale(self, workload: str, replicas: int) -> str:
         if workload != "orders":
-            return f"workload {workload!r} is none: give one of shop/orders"
+            return f'unknown workload "{workload}"; expected one of shop/orders'
         self.scaled.append((workload, replicas))
         return ""
 
     async def _reset(self, group: str, offsets: Offsets) -> str:
         if group != "orders":
-            return f"no replica of group {group} runs here: stop its members, and reset it then"
+            return f"group {group} has no running replica here; reset it after stopping its members"
         self.was_reset.append(offsets)
         return ""
 
@@ -95,9 +95,9 @@ def test_events_follow_what_happens() -> None:
         async with place.browser.get(f"http://{place.address}/api/events") as stream:
             assert stream.content_type == "text/event-stream"
             assert (await next_event(stream))["groups"][0]["history"] == []
-            place.board.happened("orders", Kind.SCALE, "it is scaled")
+            place.board.happened("orders", Kind.SCALE, "orders scaled")
             (moment,) = (await next_event(stream))["groups"][0]["history"]
-            assert (moment["kind"], moment["sentence"]) == ("scale", "it is scaled")
+            assert (moment["kind"], moment["message"]) == ("scale", "orders scaled")
 
     play(story)
 
@@ -122,7 +122,7 @@ def test_so_many_listen_and_no_more() -> None:
             await place.browser.get(f"http://{place.address}/api/events") for _ in range(LISTENERS_MAX)
         ]
         status, said = await place.ask("GET", "/api/events")
-        assert (status, said) == (503, {"error": "32 pages listen already: close one of them"})
+        assert (status, said) == (503, {"error": "too many event streams (at most 32); close one"})
         for stream in streams:
             stream.close()
 
@@ -142,13 +142,13 @@ def test_who_may_scales() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ([], 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'),
-        ({"workload": "orders"}, 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'),
-        ({"workload": "orders", "replicas": 1, "more": 1}, 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'),
-        ({"workload": 7, "replicas": 1}, "workload is no text: give the name of one"),
-        ({"workload": "orders", "replicas": "5"}, "replicas is no whole number: give one"),
-        ({"workload": "orders", "replicas": True}, "replicas is no whole number: give one"),
-        ({"workload": "others", "replicas": 1}, "workload 'others' is none: give one of shop/orders"),
+        ([], 'invalid request; expected {"workload": "NAME", "replicas": NUMBER}'),
+        ({"workload": "orders"}, 'invalid request; expected {"workload": "NAME", "replicas": NUMBER}'),
+        ({"workload": "orders", "replicas": 1, "more": 1}, 'invalid request; expected {"workload": "NAME", "replicas": NUMBER}'),
+        ({"workload": 7, "replicas": 1}, "workload must be a string"),
+        ({"workload": "orders", "replicas": "5"}, "replicas must be an integer"),
+        ({"workload": "orders", "replicas": True}, "replicas must be an integer"),
+        ({"workload": "others", "replicas": 1}, 'unknown workload "others"; expected one of shop/orders'),
     ],
 )  # fmt: skip
 def test_a_wrong_body_is_refused_in_a_sentence(body: object, said: str) -> None:
@@ -164,12 +164,12 @@ def test_what_is_no_json_or_too_much_is_refused() -> None:
         as_json = {"Content-Type": "application/json"}
         status, said = await place.ask("POST", "/api/scale", data=b"{", headers=as_json)
         assert status == 400
-        assert said["error"].startswith("the body is no JSON (")
+        assert said["error"].startswith("invalid JSON: ")
         much = b" " * (BODY_BYTES_MAX + 1)
         status, said = await place.ask("POST", "/api/scale", data=much, headers=as_json)
         assert (status, said) == (
             413,
-            {"error": f"the body is too large: give at most {BODY_BYTES_MAX} bytes"},
+            {"error": f"request body exceeds {BODY_BYTES_MAX} bytes"},
         )
 
     play(story)
@@ -189,13 +189,13 @@ def test_what_a_form_of_another_page_could_send_is_refused(kind: str) -> None:
 def test_offsets_are_reset_as_they_are_given() -> None:
     async def story(place: Place) -> None:
         body = {"group": "orders", "offsets": {"orders": {"0": 5, "12": 0}, "payments": {"1": 7}}}
-        assert await place.ask("POST", "/api/reset", json=body) == (200, {"said": "done"})
+        assert await place.ask("POST", "/api/reset", json=body) == (200, {"message": "done"})
         assert place.was_reset == [
             {Partition("orders", 0): 5, Partition("orders", 12): 0, Partition("payments", 1): 7}
         ]
         status, said = await place.ask("POST", "/api/reset", json={**body, "group": "others"})
         assert status == 409
-        assert said["error"].startswith("no replica of group others runs here")
+        assert said["error"].startswith("group others has no running replica here")
 
     play(story)
 
@@ -217,7 +217,7 @@ def test_what_is_no_reset_is_refused(body: object) -> None:
     async def story(place: Place) -> None:
         status, said = await place.ask("POST", "/api/reset", json=body)
         assert (status, place.was_reset) == (400, [])
-        assert said["error"].startswith("this is no reset: give {")
+        assert said["error"].startswith("invalid reset; expected {")
 
     play(story)
 
@@ -250,7 +250,7 @@ def test_what_is_not_there_is_said() -> None:
     async def story(place: Place) -> None:
         status, said = await place.ask("GET", "/nothing")
         assert status == 404
-        assert said["error"].startswith("GET /nothing is nothing here: there are ")
+        assert said["error"].startswith("unknown endpoint GET /nothing; available: ")
         assert (await place.ask("GET", "/api/scale"))[0] == 405
 
     play(story)

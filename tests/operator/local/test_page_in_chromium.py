@@ -23,7 +23,7 @@ PARTITIONS = """
   (row) => [...row.cells].map((cell) => cell.innerText))
 """
 REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: SIGTERM, paused ")
-FEWER = "document.querySelector('[aria-label=\"one replica less of orders\"]')"
+FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
 
 
 def members(count: int, each: int) -> str:
@@ -44,7 +44,7 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     await tab.evaluate(f"{FEWER}.click()")
     await tab.until(members(2, 3), WITHIN_S)
     moments = await tab.evaluate(MOMENTS)
-    assert "scale: orders is scaled from 3 to 2" in moments
+    assert "scale: orders scaled from 3 to 2 replicas" in moments
     assert any(map(REBALANCED.match, moments)), moments
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await tab.evaluate(wide), "it has to be moved sideways"
@@ -53,7 +53,7 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     await asyncio.to_thread(process.stop)
     await tab.until("document.getElementById('connection').className === 'bad'", WITHIN_S)
     said = await tab.evaluate("document.getElementById('connection').innerText")
-    assert said == "not connected: what is shown is old; see whether it still runs"
+    assert said == "disconnected: the data shown is outdated; check that rota up is still running"
 
 
 def test_the_page_follows_a_group_live(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_what_cannot_be_run_is_told_and_tried_again(tmp_path: Path) -> None:
         place.processes.want(1)
         await place.until(lambda: len(place.told) == 2)
         assert all(isinstance(told, Again) and told.code == 127 for told in place.told)
-        assert "/no/such/program cannot be run" in (tmp_path / "logs" / "nobody.log").read_text()
+        assert "cannot execute /no/such/program" in (tmp_path / "logs" / "nobody.log").read_text()
 
     play(tmp_path, story)
 

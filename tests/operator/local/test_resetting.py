@@ -85,8 +85,8 @@ def test_what_a_rebalance_left_undone_the_next_owner_does() -> None:
 
 def test_when_somebody_does_not_stop_nothing_is_set_and_all_go_on() -> None:
     members = Members()
-    members.refusals["two", "suspend"] = "two does not listen to orders now: see its log"
-    assert reset(members) == "two does not listen to orders now: see its log"
+    members.refusals["two", "suspend"] = "two is not connected; see its log"
+    assert reset(members) == "two is not connected; see its log"
     assert members.offsets == {}
     assert members.ordered[-2:] == [("one", "resume"), ("two", "resume")]
 
@@ -99,5 +99,5 @@ def test_who_is_not_to_read_does_not_begin_to() -> None:
 
 def test_a_group_of_nobody_here_is_left_alone() -> None:
     members = Members()
-    assert reset(members, group="others").startswith("no replica of group others runs here")
+    assert reset(members, group="others").startswith("group others has no running replica here")
     assert members.ordered == []

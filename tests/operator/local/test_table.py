@@ -32,7 +32,7 @@ WITHIN_S = 40
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 MEMBER = MemberView("orders-0", "id", "Stable", 4, ("orders-0", "orders-3"), 1_234, 30.25, 2)
 SILENT = MemberView("orders-1", None, "Unknown", None, ())
-MOMENT = Moment(0, Kind.REBALANCE, "orders-0 came", 4, 294, 2)
+MOMENT = Moment(0, Kind.REBALANCE, "orders-0 joined", 4, 294, 2)
 
 
 def group(
@@ -61,11 +61,11 @@ def lines(found: GroupView, height: int = 50, said: Sequence[str] = ()) -> list[
 def test_members_have_their_partitions_and_what_is_unknown_is_no_number() -> None:
     found = lines(group())
     assert found[0] == "shop.orders Stable generation 4, cooperative-sticky, 2 of 3 replicas"
-    assert found[1] == "lag – uncommitted, first of them – old, arriving 99.5/s, done –, rebalances 1"
+    assert found[1] == "lag – records, –, arrival rate 99.5/s, processing rate –, rebalances 1"
     assert found[3] == "orders-0 Stable orders 0,3 2 1,234 30.2/s 7"
     assert found[4] == "orders-1 Unknown none – – – –"
     assert any(
-        line.endswith(" generation 4: orders-0 came, paused 294 ms, 2 partitions moved") for line in found
+        line.endswith(" generation 4: orders-0 joined, paused 294 ms, 2 partitions moved") for line in found
     )
     assert found[-1] == "shop: 1 of 1 replicas"
 
@@ -82,12 +82,12 @@ def test_partitions_say_who_has_them_and_how_far_behind_they_are() -> None:
     owned = PartitionView("orders", 0, "orders-0", 10, 9, 12_000, 11_991, 4.25, 1.0, 1)
     found = lines(group([owned, PartitionView("orders", 1, None)]))
     assert "orders-0 orders-0 9 12,000 11,991 4.2 s 1.0/s" in found
-    assert "orders-1 nobody – – – – –" in found
+    assert "orders-1 unowned – – – – –" in found
 
 
 def test_a_rebalance_on_kafka_has_no_generation() -> None:
-    found = lines(group(history=[Moment(0, Kind.REBALANCE, "orders-0 came", moved=2)]))
-    assert any(line.endswith(" rebalance: orders-0 came, 2 partitions moved") for line in found)
+    found = lines(group(history=[Moment(0, Kind.REBALANCE, "orders-0 joined", moved=2)]))
+    assert any(line.endswith(" rebalance: orders-0 joined, 2 partitions moved") for line in found)
 
 
 def test_where_there_is_no_room_those_that_are_unknown_or_behind_come_first() -> None:
@@ -100,7 +100,7 @@ def test_where_there_is_no_room_those_that_are_unknown_or_behind_come_first() ->
         "orders-18",
         "orders-17",
     ]
-    assert "and 17 more, less behind" in found
+    assert "and 17 more with less lag" in found
 
 
 def test_names_are_shown_as_they_are() -> None:
@@ -169,12 +169,12 @@ def test_a_terminal_follows_the_group(tmp_path: Path) -> None:
     table = re.compile(r"orders-enricher-0 +Stable +orders 0,3,6,9 ")
     terminal.wait_until(lambda: table.search(terminal.text) is not None)
     assert terminal.end() == 0
-    assert terminal.text.splitlines()[-1] == "coordinator-0: gone"
+    assert terminal.text.splitlines()[-1] == "coordinator: stopped"
 
 
 @pytest.mark.process
 def test_whoever_wants_lines_has_them(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / ".rota", "--plain")
-    terminal.wait_until(lambda: "the page is http://" in terminal.text)
+    terminal.wait_until(lambda: "web page: http://" in terminal.text)
     assert terminal.end() == 0
     assert "member" not in terminal.text

@@ -72,17 +72,17 @@ def test_a_file_without_resources_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a: 1\nb: [\n", "group.yaml:3: the YAML cannot be read ("),
-        ("a: 1\n\ta: 2\n", "group.yaml:2: the YAML cannot be read ("),
-        ("a: \x07\n", "group.yaml:1: the YAML cannot be read ("),
-        ("- a\n", "group.yaml:1: this is no resource: begin with apiVersion and kind"),
-        ("a: 1\nb: 2\na: 3\n", "group.yaml:3: a is there twice: leave one of them"),
-        ("a: 1\n1: 2\n", "group.yaml:2: the name '1' is no text: put it in quotes"),
-        ("a: !!python/object:os.system x\n", "group.yaml:1: the tag tag:yaml.org,2002:python/object:os.system has no"),
-        ("a: !mine x\n", "group.yaml:1: the tag !mine has no meaning here: leave it out"),
-        ("a: !!int x\n", "group.yaml:1: x is no value of type int: put it in quotes"),
-        ("kind: List\nitems:\n- 1\n", "group.yaml:3: items[0] is no resource: leave it out"),
-        ("a: *b\n", "group.yaml:1: the YAML cannot be read (found undefined alias 'b'): correct it"),
+        ("a: 1\nb: [\n", "group.yaml:3: invalid YAML: "),
+        ("a: 1\n\ta: 2\n", "group.yaml:2: invalid YAML: "),
+        ("a: \x07\n", "group.yaml:1: invalid YAML: "),
+        ("- a\n", "group.yaml:1: the document must be a resource with apiVersion and kind"),
+        ("a: 1\nb: 2\na: 3\n", "group.yaml:3: duplicate key a; remove one"),
+        ("a: 1\n1: 2\n", "group.yaml:2: the key '1' must be a string; put it in quotes"),
+        ("a: !!python/object:os.system x\n", "group.yaml:1: unsupported tag tag:yaml.org,2002:python/object:os.system"),
+        ("a: !mine x\n", "group.yaml:1: unsupported tag !mine; remove it"),
+        ("a: !!int x\n", "group.yaml:1: x is not a valid int; put it in quotes if it is text"),
+        ("kind: List\nitems:\n- 1\n", "group.yaml:3: items[0] must be a resource"),
+        ("a: *b\n", "group.yaml:1: invalid YAML: found undefined alias 'b'"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_or_two_things_is_refused(text: str, sentence: str) -> None:

@@ -217,7 +217,7 @@ def test_without_a_generation_a_rebalance_is_a_round_or_other_owners(place: Plac
         place.on_kafka("Stable", {"orders-0": [0, 1]})
     assert place.group.rebalances == 1
     place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
-    assert (place.group.rebalances, place.group.history[0].sentence) == (2, "orders-1 came")
+    assert (place.group.rebalances, place.group.history[0].message) == (2, "orders-1 joined")
     place.on_kafka("PreparingRebalance", {"orders-0": [], "orders-1": []})
     place.now_ms += 400
     place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
@@ -278,10 +278,10 @@ def test_a_rebalance_says_why_how_long_and_how_much(place: Place) -> None:
     place.describe(PREPARING, 1, {"orders-0": [], "orders-1": []})
     place.now_ms += 300
     place.describe(STABLE, 2, {"orders-0": [0, 1], "orders-1": [2, 3]})
-    rebalance, came, *_ = place.group.history
-    assert (rebalance.kind, rebalance.sentence) == (Kind.REBALANCE, "orders-1 came")
+    rebalance, joined, *_ = place.group.history
+    assert (rebalance.kind, rebalance.message) == (Kind.REBALANCE, "orders-1 joined")
     assert (rebalance.generation, rebalance.pause_ms, rebalance.moved) == (2, 500, 2)
-    assert (came.kind, came.sentence, came.at_ms) == (Kind.CAME, "orders-1 came", place.now_ms - 300)
+    assert (joined.kind, joined.message, joined.at_ms) == (Kind.JOINED, "orders-1 joined", place.now_ms - 300)
     assert place.group.rebalances == 2
 
 
@@ -295,8 +295,8 @@ def test_while_a_group_rebalances_its_owners_stay_shown(place: Place) -> None:
 def test_a_reason_that_the_coordinator_gives_is_said(place: Place) -> None:
     place.describe(PREPARING, 0, {"orders-0": []}, "the topics have changed")
     place.describe(STABLE, 1, {"orders-0": [0]})
-    assert place.group.history[0].sentence == "the topics have changed"
-    assert place.group.history[1].sentence == "orders-0 came"
+    assert place.group.history[0].message == "the topics have changed"
+    assert place.group.history[1].message == "orders-0 joined"
 
 
 def test_members_are_called_by_their_names_in_a_reason_also_those_that_are_gone(place: Place) -> None:
@@ -304,16 +304,16 @@ def test_members_are_called_by_their_names_in_a_reason_also_those_that_are_gone(
     place.describe(PREPARING, 1, {"orders-0": []}, "member orders-1-id was silent for its session")
     place.describe(COMPLETING, 2, {"orders-0": []}, "member orders-1-id was silent for its session")
     place.describe(STABLE, 2, {"orders-0": [0, 1]}, "member orders-1-id was silent for its session")
-    assert place.group.history[0].sentence == "member orders-1 was silent for its session"
+    assert place.group.history[0].message == "member orders-1 was silent for its session"
 
 
 def test_a_round_that_was_over_before_anybody_looked_has_its_reason(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0]}, "member orders-0-id joined")
     place.describe(STABLE, 2, {"orders-0": [0]}, "member orders-0-id joined again: it leads")
-    assert [each.sentence for each in place.group.history] == [
+    assert [each.message for each in place.group.history] == [
         "member orders-0 joined again: it leads",
         "member orders-0 joined",
-        "orders-0 came",
+        "orders-0 joined",
     ]
 
 
@@ -321,15 +321,13 @@ def test_a_group_that_was_empty_begins_anew(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0]})
     place.describe(EMPTY, 2, {})
     place.describe(STABLE, 3, {"orders-1": [0]})
-    assert place.group.history[0].sentence == "orders-1 came"
+    assert place.group.history[0].message == "orders-1 joined"
 
 
 def test_a_generation_that_nobody_saw_coming_has_no_pause(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0]})
     place.describe(STABLE, 2, {"orders-0": [0]})
-    assert [(each.sentence, each.pause_ms) for each in place.group.history[:1]] == [
-        ("members joined again", None)
-    ]
+    assert [(each.message, each.pause_ms) for each in place.group.history[:1]] == [("members rejoined", None)]
 
 
 def test_the_same_generation_again_is_no_rebalance(place: Place) -> None:
@@ -341,7 +339,7 @@ def test_the_same_generation_again_is_no_rebalance(place: Place) -> None:
 def test_who_leaves_is_said_and_an_empty_group_has_no_owners(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0]})
     place.describe(EMPTY, 2, {})
-    assert place.group.history[0].sentence == "orders-0 left"
+    assert place.group.history[0].message == "orders-0 left"
     assert place.partition(0).owner is None
 
 
@@ -372,7 +370,7 @@ def test_history_and_partitions_have_an_end(place: Place) -> None:
     for number in range(MOMENTS_MAX + 5):
         place.overview.happened(GROUP, Kind.PROCESS, str(number), place.now_ms)
     assert len(place.group.history) == MOMENTS_MAX
-    assert place.group.history[0].sentence == str(MOMENTS_MAX + 4)
+    assert place.group.history[0].message == str(MOMENTS_MAX + 4)
     place.offsets(*(PartitionOffsets(90, 0, 120, place.now_ms) for _ in range(PARTITIONS_SHOWN + 3)))
     assert len(place.group.partitions) == PARTITIONS_SHOWN
     assert place.group.partitions_left_out == 3

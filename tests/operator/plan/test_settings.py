@@ -98,7 +98,7 @@ def given(path: Path, spec: Spec) -> Spec:
 def refused(spec: Spec) -> list[Path]:
     """The paths of what is not supported."""
     problems = unsupported(read_spec(spec))
-    assert all(problem.wrong.startswith("is not supported yet: leave it out") for problem in problems)
+    assert all(problem.wrong.startswith("is not supported yet; remove it") for problem in problems)
     return [problem.path[1:] for problem in problems]
 
 

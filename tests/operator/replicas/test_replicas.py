@@ -121,7 +121,7 @@ def test_who_does_not_finish_in_time_ends_all_the_same_and_that_is_told() -> Non
     machine.hear(on.Wanted(0))
     told, ended = machine.wait()
     assert machine.now_ms == RULES.drain_ms
-    assert told == Undrained(0, "what it has in hand was not done after 700 ms")
+    assert told == Undrained(0, "records still in flight after 700 ms")
     assert ended == Terminate(machine.run(0, Part.APP))
     assert machine.drained(0) == []
 
@@ -142,7 +142,7 @@ def test_whoever_hurries_waits_for_no_drain_and_for_a_moment_only() -> None:
     machine.hear(on.Wanted(1))
     app, sidecar = machine.run(1, Part.APP), machine.run(1, Part.SIDECAR)
     assert machine.hear(on.Hurry()) == [
-        Undrained(1, "nobody waited for what it has in hand"),
+        Undrained(1, "shutdown was forced"),
         Terminate(app),
     ]
     assert machine.wait() == [Kill(app)]
@@ -170,7 +170,7 @@ def test_where_one_of_the_two_ends_nothing_is_waited_for(part: Part) -> None:
     machine.want(1)
     machine.hear(on.Wanted(0))
     other = next(machine.run(0, each) for each in Part if each is not part)
-    assert machine.end(0, part, 1) == [Undrained(0, f"its {part.value} has ended with 1"), Terminate(other)]
+    assert machine.end(0, part, 1) == [Undrained(0, f"{part.value} exited with code 1"), Terminate(other)]
 
 
 def test_who_does_not_end_in_time_is_killed_and_so_is_its_sidecar() -> None:

@@ -254,4 +254,4 @@ async def answered(answer: "Future[Answer]", *absent: int) -> Answer | None:
 
 def sentence(error: KafkaException) -> str:
     """What librdkafka reports."""
-    return f"Kafka's brokers did not answer ({error.args[0].name()})"
+    return f"request to the Kafka brokers failed ({error.args[0].name()})"

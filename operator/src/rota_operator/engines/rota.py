@@ -165,9 +165,9 @@ async def answered(call: Awaitable[Answer]) -> Answer:
     try:
         return await call
     except grpc.aio.AioRpcError as error:
-        raise Unavailable(f"Rota did not answer ({error.details() or error.code().name})") from None
+        raise Unavailable(f"request to Rota failed ({error.details() or error.code().name})") from None
 
 
 def _check(code: pb.ErrorCode.ValueType, about: str) -> None:
     if code:
-        raise Unavailable(f"the coordinator refuses the offsets of {about} ({pb.ErrorCode.Name(code)})")
+        raise Unavailable(f"cannot fetch the offsets of {about} ({pb.ErrorCode.Name(code)})")

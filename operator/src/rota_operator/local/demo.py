@@ -27,13 +27,13 @@ PARTS = 2
 # For each thing that is waited for.
 PATIENCE_S = 60.0
 HINTS = """\
-What to try, in another terminal:
+Try in another terminal:
   kill a member     kill -9 $(cat {logs}/{consumer}-{victim}.app.pid {logs}/{consumer}-{victim}.sidecar.pid)
   scale             curl -H 'Content-Type: application/json' -d '{{"workload": "{consumer}", "replicas": 5}}' http://{page}/api/scale
   add partitions    {python} -c 'import rota; rota.Topics("{servers}").add_partitions({{"orders": 16}})'
   reset offsets     {python} -m rota_cli groups reset shop.{consumer} --bootstrap-servers {servers} --to-earliest --dry-run
   close and count   curl -fsS -o /dev/null -H 'Content-Type: application/json' -d '{{"workload": "{shop}", "replicas": 0}}' http://{page}/api/scale && {python} {folder}/audit.py {servers} http://{page}
-It ends with Ctrl-C."""
+Ctrl-C stops everything."""
 
 
 class WentWrong(Exception):
@@ -45,7 +45,7 @@ def demo_folder() -> Path:
     for folder in PLACES:
         if (folder / "orders.yaml").exists():
             return folder
-    raise CannotRun("the demo's manifests are not installed: name some with -f")
+    raise CannotRun("the demo's manifests are not installed; give manifests with -f")
 
 
 def hints(place: Place, folder: Path) -> str:
@@ -95,26 +95,28 @@ class Demo:
         consumer, shop = (self._workload(runner, name) for name in (CONSUMER, SHOP))
         await self._until(runner, "no record was processed", has_processed)
         first_s = self._passed_s()
-        self._say(f"the first record is processed after {first_s:.1f} s")
-        await self._until(runner, f"{MEMBERS} members do not share the partitions", shared_by(MEMBERS))
+        self._say(f"first record processed after {first_s:.1f} s")
+        await self._until(runner, f"{MEMBERS} members did not share the partitions", shared_by(MEMBERS))
         victim = consumer.replica(VICTIM)
-        self._say(f"{victim} is killed")
+        self._say(f"killing {victim}")
         consumer.kill(VICTIM)
         killed_s = self._passed_s()
-        await self._until(runner, f"{victim} did not end", lambda _: consumer.restarts_of(VICTIM) >= PARTS)
-        await self._until(runner, f"{victim} did not come back", lambda group: is_back(group, victim))
+        await self._until(runner, f"{victim} did not exit", lambda _: consumer.restarts_of(VICTIM) >= PARTS)
+        await self._until(runner, f"{victim} did not recover", lambda group: is_back(group, victim))
         back_s = self._passed_s() - killed_s
-        self._say(f"{victim} is back after {back_s:.1f} s")
+        self._say(f"{victim} recovered after {back_s:.1f} s")
         for count in (MORE_MEMBERS, FEWER_MEMBERS):
             self._scale(runner, CONSUMER, count)
-            await self._until(runner, f"{count} members do not share the partitions", shared_by(count))
+            await self._until(runner, f"{count} members did not share the partitions", shared_by(count))
         await asyncio.sleep(max(0.0, self._seconds - self._passed_s()))
         self._scale(runner, SHOP, 0)
-        await self._until(runner, "the shop did not close", lambda _: not shop.view().replicas)
-        await self._until(runner, "not all was processed", lambda group: group.lag_records == 0)
+        await self._until(runner, "the shop did not stop", lambda _: not shop.view().replicas)
+        await self._until(runner, "records were left unprocessed", lambda group: group.lag_records == 0)
         self.went_well, counted = await self._counted(runner.place)
         scaled = f"scaled {MEMBERS} → {MORE_MEMBERS} → {FEWER_MEMBERS}"
-        return f"{counted}; first after {first_s:.1f} s; a member was killed and back after {back_s:.1f} s; {scaled}"
+        return (
+            f"{counted}; first after {first_s:.1f} s; killed member recovered after {back_s:.1f} s; {scaled}"
+        )
 
     def _workload(self, runner: Runner, name: str) -> RunningWorkload:
         return next(each for each in runner.workloads if each.short_name == name)
@@ -157,7 +159,7 @@ class Demo:
         code = process.returncode
         return (
             code == 0,
-            output.decode().strip() or f"the orders were not counted: audit.py ended with {code}",
+            output.decode().strip() or f"the orders were not counted: audit.py exited with code {code}",
         )
 
 

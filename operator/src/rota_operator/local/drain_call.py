@@ -25,9 +25,9 @@ async def ask_to_drain(drain_socket: Path, within_s: float) -> str:
         # Its socket opens before anything is handed out, and closes after.
         return ""
     except TimeoutError:
-        return f"its sidecar has not answered within {within_s:g} s"
+        return f"the sidecar did not answer within {within_s:g} s"
     except OSError as error:
-        return f"its sidecar cannot be asked to drain ({error})"
+        return f"the sidecar's drain socket failed ({error})"
     return meaning_of(answer)
 
 
@@ -38,4 +38,4 @@ def meaning_of(answer: bytes) -> str:
     if len(status) > 1 and status[1] == b"200":
         return ""
     said = body.decode(errors="replace").strip()
-    return said or "its sidecar has ended before it answered"
+    return said or "the sidecar exited before it answered"

@@ -29,7 +29,7 @@ else:
     Context = grpc.aio.ServicerContext
 
 
-STRANGER = "this Fleet hears the sidecars that its runner has started: show the secret of one with --fleet-token-file"
+UNAUTHENTICATED = "unknown token; this Fleet accepts sidecars started by its runner (see --fleet-token-file)"
 BEARER = "Bearer "
 
 
@@ -53,7 +53,7 @@ class LocalFleet(FleetServicer):
         """Have it do this; why it has not, in one sentence, or nothing."""
         stream = self._orders.get(sidecar)
         if stream is None or stream.qsize() >= ORDERS_MAX:
-            return f"{sidecar} does not listen to orders now: see its log"
+            return f"{sidecar} is not connected, or has too many pending orders; see its log"
         # The same may be ordered of several: each has its own.
         own = pb.SidecarOrder(order_id=next(self._ids))
         own.MergeFrom(order)
@@ -63,7 +63,7 @@ class LocalFleet(FleetServicer):
             async with asyncio.timeout(within_s):
                 return str((await answer).error)
         except TimeoutError:
-            return f"{sidecar} has not answered within {within_s:g} s: see its log"
+            return f"{sidecar} did not answer within {within_s:g} s; see its log"
         finally:
             del self._asked[sidecar, own.order_id]
 
@@ -73,7 +73,7 @@ class LocalFleet(FleetServicer):
     ) -> AsyncIterator[pb.SidecarOrder]:
         replica = self._replica_of(secret_in(context.invocation_metadata() or ()))
         if replica is None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, STRANGER)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNAUTHENTICATED)
         orders: asyncio.Queue[pb.SidecarOrder | None] = asyncio.Queue(ORDERS_MAX + 1)
         self._orders[replica.name] = orders
         listening = asyncio.ensure_future(self._listen(request_iterator, replica))
@@ -94,8 +94,8 @@ class LocalFleet(FleetServicer):
         async for report in reports:
             if (report.sidecar, report.group_id) != replica:
                 return (
-                    f"a report of {report.sidecar!r} in group {report.group_id!r} came with the secret of {replica.name!r} "
-                    f"in group {replica.group_id!r}: give its own --client-id and --group-id"
+                    f"report of sidecar {report.sidecar!r} in group {report.group_id!r} with the token of {replica.name!r} "
+                    f"in group {replica.group_id!r}; check --client-id and --group-id"
                 )
             for answer in report.answers:
                 asked = self._asked.get((replica.name, answer.order_id))

@@ -39,9 +39,9 @@ def make_private(home: Path, say: Callable[[str], None]) -> None:
         _close(home)
     mode = home.stat().st_mode
     if mode & PRIVATE_UMASK:
-        what = "belongs to another user" if is_own else "has other files than Rota's"
-        others = f"others may look into it (mode {stat.S_IMODE(mode):03o})"
-        say(f"{home} {what}, and {others}: give --home a folder of its own")
+        what = "belongs to another user" if is_own else "contains files that are not Rota's"
+        others = f"is accessible to other users (mode {stat.S_IMODE(mode):03o})"
+        say(f"warning: {home} {what} and {others}; use a separate folder for --home")
 
 
 def _close_to_others(path: Path) -> None:

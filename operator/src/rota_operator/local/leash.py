@@ -52,7 +52,7 @@ class Leash:
                 preexec_fn=lambda: prepare(before),  # noqa: PLW1509  there is no thread yet
             )
         except OSError as error:
-            said = f"{self._command[0]} cannot be run ({error.strerror}): correct the container's command"
+            said = f"cannot execute {self._command[0]} ({error.strerror}); check the container's command"
             sys.stderr.write(f"{said}\n")
             return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_ALLOWED
         self._pid_file.write_text(f"{child.pid}\n")

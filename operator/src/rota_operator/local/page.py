@@ -84,15 +84,13 @@ class Page:
         try:
             response = refused(stranger(request), 403) or await handler(request)
         except web.HTTPRequestEntityTooLarge:
-            response = sentence(413, f"the body is too large: give at most {BODY_BYTES_MAX} bytes")
+            response = sentence(413, f"request body exceeds {BODY_BYTES_MAX} bytes")
         except web.RequestPayloadError:
-            response = sentence(
-                400, "the body cannot be read (its encoding is not what it says): send it as it is"
-            )
+            response = sentence(400, "cannot decode the request body; check its Content-Encoding")
         except web.HTTPException as error:
-            there_are = "GET /, /api/state, /api/events; POST /api/scale, /api/reset"
+            available = "GET /, /api/state, /api/events; POST /api/scale, /api/reset"
             response = sentence(
-                error.status, f"{request.method} {request.path} is nothing here: there are {there_are}"
+                error.status, f"unknown endpoint {request.method} {request.path}; available: {available}"
             )
         if not response.prepared:
             response.headers.update(self._headers)
@@ -106,7 +104,7 @@ class Page:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._listeners >= LISTENERS_MAX:
-            return sentence(503, f"{LISTENERS_MAX} pages listen already: close one of them")
+            return sentence(503, f"too many event streams (at most {LISTENERS_MAX}); close one")
         self._listeners += 1
         assert isinstance(request.protocol, Connection)
         request.protocol.keep()
@@ -144,7 +142,7 @@ class Page:
         if wrong is not None:
             return wrong
         if (offsets := offsets_in(body)) is None:
-            return sentence(400, f"this is no reset: give {RESET_EXAMPLE}")
+            return sentence(400, f"invalid reset; expected {RESET_EXAMPLE}")
         return refused(await self._reset(body["group"], offsets), 409) or sentence(200, "done")
 
     def _document(self) -> str:
@@ -155,18 +153,18 @@ def shown(value: object) -> Any:  # noqa: ANN401  whatever JSON has
     """Of what JSON does not know."""
     if isinstance(value, Enum):
         return value.value
-    raise TypeError(f"{type(value).__name__} is nothing to show: make it a text or a number")
+    raise TypeError(f"cannot serialize {type(value).__name__} to JSON")
 
 
 async def json_of(request: web.Request) -> tuple[Any, web.Response | None]:
     """What was sent, or the answer to what is none."""
     if request.content_type != "application/json":
-        return None, sentence(415, "this is no JSON: send it as application/json")
+        return None, sentence(415, "Content-Type must be application/json")
     try:
         return json.loads(await request.read()), None
     except (ValueError, RecursionError) as error:
-        what = "it is nested too deep" if isinstance(error, RecursionError) else error
-        return None, sentence(400, f"the body is no JSON ({what}): correct it")
+        what = "nested too deeply" if isinstance(error, RecursionError) else error
+        return None, sentence(400, f"invalid JSON: {what}")
 
 
 def offsets_in(body: object) -> Offsets | None:
@@ -205,21 +203,21 @@ class Wish(BaseModel):
 def wrong_with(body: object) -> str:
     """Of a request to scale; empty: nothing."""
     if not isinstance(body, dict) or body.keys() != {"workload", "replicas"}:
-        return 'this is no scaling: give {"workload": "NAME", "replicas": NUMBER}'
+        return 'invalid request; expected {"workload": "NAME", "replicas": NUMBER}'
     if not isinstance(body["workload"], str):
-        return "workload is no text: give the name of one"
+        return "workload must be a string"
     if not isinstance(body["replicas"], int) or isinstance(body["replicas"], bool):
-        return "replicas is no whole number: give one"
+        return "replicas must be an integer"
     return ""
 
 
 def stranger(request: web.Request) -> str:
     """Why this is none of ours: it came under another name than this machine's, or from another page."""
     if LOOPBACK.fullmatch(request.host) is None:
-        return f"{request.host!r} is no name of this machine: ask for 127.0.0.1"
+        return f"host {request.host!r} is not allowed; use 127.0.0.1"
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"http://{request.host}":
-        return f"{origin} is another page: open http://{request.host}"
+        return f"origin {origin} is not allowed; open http://{request.host}"
     return ""
 
 

@@ -41,9 +41,9 @@ class Resetting:
     async def reset(self, group_id: str, offsets: Offsets) -> str:
         """Why it is not done, or not all of it, in one sentence; empty: it is done."""
         if not self._replicas(group_id):
-            return f"no replica of group {group_id} runs here: stop its members, and reset it then"
+            return f"group {group_id} has no running replica here; reset it after stopping its members"
         if group_id in self._under_way:
-            return f"group {group_id} is being reset: wait for the end of that"
+            return f"a reset of group {group_id} is in progress; retry when it has finished"
         self._under_way.add(group_id)
         try:
             wrong = await self._while_suspended(group_id, dict(offsets))
@@ -73,7 +73,7 @@ class Resetting:
         return next((wrong for wrong in await asyncio.gather(*orders) if wrong), "")
 
     async def _set(self, group_id: str, left: dict[Partition, int]) -> str:
-        wrong = "nobody has the partition"
+        wrong = "the partition has no owner"
         try:
             async with asyncio.timeout(WITHIN_S):
                 while True:
@@ -89,7 +89,7 @@ class Resetting:
                     await self._board.change()
         except TimeoutError:
             first = min(left)
-            return f"{len(left)} offsets are not set, that of {first.text} first ({wrong}): see who has them, and reset again"
+            return f"{len(left)} offsets not set, beginning with {first.text} ({wrong}); check the owners, and reset again"
 
     async def _share(self, sidecar: str, share: Share) -> str:
         topics: dict[str, list[pb.PartitionOffset]] = {}

@@ -71,7 +71,7 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
                 data = manifest.read(BYTES_MAX + 1)
         except OSError as error:
             raise CannotRun(
-                f"{file} cannot be read ({error.strerror}): see that it is there, and a text"
+                f"cannot read {file} ({error.strerror}); check that it exists and is readable"
             ) from None
         found += documents(str(file), decoded(str(file), data))
     manifests = gather(found)
@@ -83,7 +83,7 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
     if wrong:
         raise InvalidManifest(wrong)
     if not manifests.workloads:
-        raise CannotRun("there is nothing to run: give files with a Deployment or a StatefulSet")
+        raise CannotRun("no workload to run; add a Deployment or a StatefulSet to the manifests")
     return manifests
 
 
@@ -91,15 +91,15 @@ def _contradictions(group: Group, manifests: Manifests, *, on_kafka: bool) -> It
     """What cannot be where Kafka's brokers stand for Rota's servers, and what cannot be where they do not."""
     if on_kafka and group.spec.speaks_rota and group.spec.coordination == "Rota":
         wrong = (
-            "asks for Rota's coordinator, and --kafka has Kafka's brokers stand for it: leave one of them out"
+            "must not be Rota with --kafka, which replaces Rota's servers by Kafka brokers; omit one of them"
         )
         yield Problem(("spec", "coordination"), wrong)
     elif not on_kafka and has_records_elsewhere(group):
         for other in manifests.groups.values():
             if other.spec.speaks_rota:
                 wrong = (
-                    f"has Rota coordinate records in Kafka, and {'/'.join(other.name)} has its records in Rota: "
-                    "one coordinator does one of both, so run them with two commands and --home folders"
+                    f"must not be Rota over topics in Kafka while {'/'.join(other.name)} has its topics in Rota: one "
+                    "coordinator supports only one of the two; run them separately, each with its own --home"
                 )
                 yield Problem(("spec", "coordination"), wrong)
                 return
@@ -205,12 +205,12 @@ class Runner:
         """Why not, in a sentence; empty: it is done. The name has its namespace, unless there is only one of that name."""
         found = [each for each in self.workloads if name in (each.name, each.short_name)]
         if len(found) != 1:
-            there_are = ", ".join(each.name for each in self.workloads)
-            return f"workload {name!r} is {'none' if not found else 'several'}: give one of {there_are}"
+            what = "ambiguous workload name" if found else "unknown workload"
+            return f'{what} "{name}"; expected one of {", ".join(each.name for each in self.workloads)}'
         if not 0 <= replicas <= REPLICAS_MAX:
-            return f"replicas is {replicas}: give 0 to {REPLICAS_MAX}"
+            return f"replicas must be from 0 to {REPLICAS_MAX}; got {replicas}"
         (workload,) = found
-        said = f"{workload.short_name} is scaled from {workload.wanted} to {replicas}"
+        said = f"{workload.short_name} scaled from {workload.wanted} to {replicas} replicas"
         workload.scale(replicas)
         self._say(said)
         self.board.happened(workload.group_id, Kind.SCALE, said)
@@ -248,16 +248,16 @@ class Runner:
     def _told(self, workload: RunningWorkload, told: Told) -> None:
         replica = workload.replica(told.replica)
         if isinstance(told, Again):
-            said = f"{replica}: its {told.part.value} has ended with {told.code}, and is started again"
-            self._say(f"{said}: see {log_of(self.place, replica, told.part.value)}")
+            said = f"{replica}: {told.part.value} exited with code {told.code}; restarting"
+            self._say(f"{said} (log: {log_of(self.place, replica, told.part.value)})")
             if told.part is Part.SIDECAR:
                 # What it has said is true no more.
                 self.board.gone(workload.group_id, replica)
         elif isinstance(told, Undrained):
-            said = f"{replica}: goes without having finished: {told.wrong}"
+            said = f"{replica}: stopping without a complete drain: {told.wrong}"
             self._say(said)
         else:
-            said = f"{replica}: gone"
+            said = f"{replica}: stopped"
             self._say(said)
             self.board.gone(workload.group_id, replica)
             self._secrets.revoke(Replica(replica, workload.group_id or ""))
@@ -266,9 +266,9 @@ class Runner:
     def _told_of_coordinator(self, told: Told) -> None:
         if isinstance(told, Again):
             log = self.place.home / "logs" / "coordinator.log"
-            self._say(f"the coordinator has ended with {told.code}, and is started again: see {log}")
+            self._say(f"coordinator exited with code {told.code}; restarting (log: {log})")
         elif isinstance(told, Gone):
-            self._say("coordinator-0: gone")
+            self._say("coordinator: stopped")
 
     def _coordinator_command(self, number: int, part: Part) -> Command:
         home, address = self.place.home, self.place.coordinator.removeprefix(ROTA)
@@ -293,14 +293,14 @@ def place_at(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[Pl
     """A folder of ours alone, and addresses. Raises CannotRun when it is somebody else's."""
     kafka = kafka.removeprefix(KAFKA)
     if kafka and not BROKERS.fullmatch(kafka):
-        raise CannotRun(f"--kafka {kafka} is no address of brokers: give HOST:PORT, several with commas")
+        raise CannotRun(f"invalid --kafka {kafka}; expected HOST:PORT, comma-separated")
     home = home.absolute()
     home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="rota-") as sockets:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CannotRun(f"somebody runs in {home} already: end that, or give another --home") from None
+            raise CannotRun(f"another runner uses {home}; stop it, or choose another --home") from None
         address = f"{ROTA}{free_address(listen)}"
         # Those of an earlier run name what does not answer any more.
         for name in ("address", "page"):
@@ -345,7 +345,7 @@ def free_address(wanted: str) -> str:
     """The wanted one, unless somebody has it: then another port. Raises CannotRun."""
     host, _, port = wanted.rpartition(":")
     if host not in LOOPBACK or not port.isdecimal() or int(port) > PORT_MAX:
-        raise CannotRun(f"{wanted} is no address of this machine: give 127.0.0.1:PORT")
+        raise CannotRun(f"{wanted} is not a loopback address; expected 127.0.0.1:PORT")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

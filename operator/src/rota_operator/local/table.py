@@ -84,10 +84,9 @@ def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
     first.append(f", {group.strategy}" if group.strategy else "")
     first.append("".join(f", {running(each)}" for each in workloads))
     sums = [
-        f"lag {count(group.lag_records)} uncommitted",
-        f"first of them {seconds(group.lag_seconds)} old",
-        f"arriving {rate(group.arrival_rate)}",
-        f"done {rate(group.done_rate)}",
+        f"lag {count(group.lag_records)} records, {seconds(group.lag_seconds)}",
+        f"arrival rate {rate(group.arrival_rate)}",
+        f"processing rate {rate(group.done_rate)}",
         f"rebalances {group.rebalances}",
     ]
     return first.append("\n" + ", ".join(sums))
@@ -96,7 +95,7 @@ def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
 def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
     """Who there is, and what each has."""
     restarts = {replica.name: replica.restarts for each in workloads for replica in each.replicas}
-    table = made("member", "state", "partitions", ">in hand", ">done", ">rate", ">restarts")
+    table = made("member", "state", "partitions", ">in flight", ">processed", ">rate", ">restarts")
     for member in group.members:
         state = shown_state(member)
         table.add_row(
@@ -137,7 +136,9 @@ def held(member: MemberView) -> Iterator[str]:
 
 def partitions(group: GroupView, rows: int) -> Table:
     """How far behind each is; those that are furthest behind come first, where there is no room for all."""
-    table = made("partition", "owner", ">committed", ">end", ">uncommitted", ">age of first", ">arriving")
+    table = made(
+        "partition", "owner", ">committed offset", ">end offset", ">lag", ">lag time", ">arrival rate"
+    )
     chosen = list(group.partitions)
     if len(chosen) > rows:
         # What is unknown is what somebody should look at.
@@ -146,7 +147,7 @@ def partitions(group: GroupView, rows: int) -> Table:
     for each in chosen:
         table.add_row(
             named(f"{each.topic}-{each.partition}"),
-            Text("nobody", BAD) if each.owner is None else named(each.owner),
+            Text("unowned", BAD) if each.owner is None else named(each.owner),
             count(each.committed),
             count(each.end),
             count(each.lag_records),
@@ -155,7 +156,7 @@ def partitions(group: GroupView, rows: int) -> Table:
         )
     more = len(group.partitions) - len(chosen) + group.partitions_left_out
     if more:
-        table.add_row(Text(f"and {more} more, less behind", SOFT))
+        table.add_row(Text(f"and {more} more with less lag", SOFT))
     return table
 
 
@@ -174,12 +175,12 @@ def moments(history: Sequence[Moment]) -> Text:
 def spoken(moment: Moment) -> str:
     """In words."""
     if moment.kind is not Kind.REBALANCE:
-        return moment.sentence
+        return moment.message
     pause = "" if moment.pause_ms is None else f", paused {moment.pause_ms} ms"
     moved = f"{moment.moved} partitions moved"
     # Kafka's brokers report no generation.
     what = "rebalance" if moment.generation is None else f"generation {moment.generation}"
-    return f"{what}: {moment.sentence}{pause}, {moved}"
+    return f"{what}: {moment.message}{pause}, {moved}"
 
 
 def named(text: str, style: str = "") -> Text:

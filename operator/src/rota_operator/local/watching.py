@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from rota_operator.engines.kafka import KafkaGroups
 
 LIBRARY = "confluent_kafka"
-NO_LIBRARY = (
-    "groups on Kafka are watched with confluent-kafka, which is not installed: install rota-operator[kafka]"
-)
+NO_LIBRARY = "groups on Kafka require confluent-kafka, which is not installed; install rota-operator[kafka]"
 Watch = Coroutine[Any, Any, None]
 
 
@@ -87,7 +85,7 @@ class GroupWatches:
         return records
 
     def _offsets_are_unknown(self, group_id: str, reason: str) -> None:
-        self._complain(f"the lag of group {group_id} is unknown: {reason}; see whether the servers run")
+        self._complain(f"lag of group {group_id} is unknown: {reason}; check that the servers are running")
 
     async def _describe(self, groups: "KafkaGroups") -> None:
         self._board.describe(await groups.describe())

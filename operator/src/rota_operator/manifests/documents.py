@@ -17,8 +17,8 @@ SHOWN_LENGTH_MAX = 80
 SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
 COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
-DEEP = f"the document is more than {DEPTH_MAX} levels deep: flatten it"
-MANY = f"the file has more than {VALUES_MAX} values, counting what aliases repeat: split it"
+TOO_DEEP = f"the document is nested more than {DEPTH_MAX} levels deep"
+TOO_MANY = f"the file has more than {VALUES_MAX} values, counting repetitions by aliases; split it"
 
 
 class Wrong(NamedTuple):
@@ -69,13 +69,13 @@ class Document:
 def decoded(file: str, data: bytes) -> str:
     """The text of a file, of which at most one byte more was read than it may have. Raises InvalidManifest."""
     if len(data) > BYTES_MAX:
-        raise InvalidManifest([Wrong(file, 1, f"the file has more than {BYTES_MAX} bytes: split it")])
+        raise InvalidManifest([Wrong(file, 1, f"the file is larger than {BYTES_MAX} bytes; split it")])
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InvalidManifest(
-            [Wrong(file, line, "the file is not UTF-8: save it as text in UTF-8")]
+            [Wrong(file, line, "the file is not valid UTF-8; save it as UTF-8 text")]
         ) from None
 
 
@@ -93,10 +93,10 @@ def documents(file: str, text: str) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         said = " ".join(part for part in (error.context, error.problem) if part)
         line = 1 if mark is None else mark.line + 1
-        raise InvalidManifest([Wrong(file, line, f"the YAML cannot be read ({said}): correct it")]) from None
+        raise InvalidManifest([Wrong(file, line, f"invalid YAML: {said}")]) from None
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
-        raise InvalidManifest([Wrong(file, 1, f"the YAML cannot be read ({said}): correct it")]) from None
+        raise InvalidManifest([Wrong(file, 1, f"invalid YAML: {said}")]) from None
     return found
 
 
@@ -115,9 +115,7 @@ def _items(document: Document) -> Iterator[Document]:
             lines[int(path[1])][path[2:]] = line
     for number, item in enumerate(items):
         if not isinstance(item, dict):
-            raise InvalidManifest(
-                [document.wrong(("items", number), f"items[{number}] is no resource: leave it out")]
-            )
+            raise InvalidManifest([document.wrong(("items", number), f"items[{number}] must be a resource")])
         yield Document(document.file, item, lines[number])
 
 
@@ -136,7 +134,7 @@ class _Composer(yaml.SafeLoader):
         self._depth += 1
         if self._depth > DEPTH_MAX or self._nodes > VALUES_MAX:
             raise InvalidManifest(
-                [Wrong(self._file, self.line + 1, DEEP if self._depth > DEPTH_MAX else MANY)]
+                [Wrong(self._file, self.line + 1, TOO_DEEP if self._depth > DEPTH_MAX else TOO_MANY)]
             )
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -157,7 +155,7 @@ class _Reader:
         self._lines = {}
         value = self._value(node, ())
         if not isinstance(value, dict):
-            self._refuse(node, "this is no resource: begin with apiVersion and kind")
+            self._refuse(node, "the document must be a resource with apiVersion and kind")
         return Document(self._file, value, self._lines)
 
     def _value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401  whatever was written
@@ -165,9 +163,9 @@ class _Reader:
         self._lines[path] = _line(node)
         self._values += 1
         if len(path) > DEPTH_MAX or self._values > VALUES_MAX:
-            self._refuse(node, DEEP if len(path) > DEPTH_MAX else MANY)
+            self._refuse(node, TOO_DEEP if len(path) > DEPTH_MAX else TOO_MANY)
         if isinstance(node, yaml.CollectionNode) and node.tag not in COLLECTIONS:
-            self._refuse(node, f"the tag {node.tag} has no meaning here: leave it out")
+            self._refuse(node, f"unsupported tag {node.tag}; remove it")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -179,9 +177,9 @@ class _Reader:
         for name, value in node.value:
             key = self._scalar(name)
             if not isinstance(key, str):
-                self._refuse(name, f"the name {name.value!r} is no text: put it in quotes")
+                self._refuse(name, f"the key {name.value!r} must be a string; put it in quotes")
             if key in found:
-                self._refuse(name, f"{key} is there twice: leave one of them")
+                self._refuse(name, f"duplicate key {key}; remove one")
             found[key] = self._value(value, (*path, key))
             # What is wrong with a field is looked for where its name stands.
             self._lines[*path, key] = _line(name)
@@ -189,19 +187,22 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401  as above
         if node.tag not in SCALARS:
-            self._refuse(node, f"the tag {node.tag} has no meaning here: leave it out")
+            self._refuse(node, f"unsupported tag {node.tag}; remove it")
         if node.tag.endswith(":timestamp"):
             # To Kubernetes that is a text.
             return node.value
         if node.tag in NUMBERS and len(node.value) > NUMBER_LENGTH_MAX:
             # Of one to the base of 60 the time grows with the square.
-            self._refuse(node, f"the number has more than {NUMBER_LENGTH_MAX} characters: put it in quotes")
+            self._refuse(
+                node,
+                f"the number has more than {NUMBER_LENGTH_MAX} characters; put it in quotes if it is text",
+            )
         try:
             return self._scalars.construct_object(node)
         except (ValueError, LookupError):
             # What the tag says and the text does not.
             kind = node.tag.rpartition(":")[2]
-            self._refuse(node, f"{_shown(node.value)} is no value of type {kind}: put it in quotes")
+            self._refuse(node, f"{_shown(node.value)} is not a valid {kind}; put it in quotes if it is text")
 
     def _refuse(self, node: yaml.Node, sentence: str) -> Never:
         raise InvalidManifest([Wrong(self._file, _line(node), sentence)])

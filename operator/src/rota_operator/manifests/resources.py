@@ -101,27 +101,28 @@ class _Gathering:
         kind, value = document.kind, document.value
         wanted = API_VERSIONS.get(kind)
         if wanted is None:
-            there_are = ", ".join(API_VERSIONS)
-            what = f"a {kind} is nothing that can be run here" if kind else "the kind is missing"
-            self._say(document, ("kind",), f"{what}: give one of {there_are}")
+            what = f'unsupported kind "{kind}"' if kind else "kind is required"
+            self._say(document, ("kind",), f"{what}; expected one of {', '.join(API_VERSIONS)}")
         elif value.get("apiVersion") != wanted:
-            self._say(document, ("apiVersion",), f"apiVersion is not the one of a {kind}: give {wanted}")
+            self._say(document, ("apiVersion",), f"apiVersion of a {kind} must be {wanted}")
         elif (name := self._name(document)) is not None:
             self._add_kind(document, kind, name)
 
     def _name(self, document: Document) -> Name | None:
         metadata = read_part(Metadata, document.value.get("metadata", {}), ("metadata",))
         if metadata.name is None:
-            self._say(document, ("metadata", "name"), "metadata.name is missing: give it")
+            self._say(document, ("metadata", "name"), "metadata.name is required")
             return None
         if document.kind in LABELLED and len(metadata.name) > LABEL_LENGTH_MAX:
-            too_long = f"metadata.name is too long for a label: give at most {LABEL_LENGTH_MAX} characters"
+            too_long = (
+                f"metadata.name must have at most {LABEL_LENGTH_MAX} characters, like every label value"
+            )
             self._say(document, ("metadata", "name"), too_long)
             return None
         name = Name(metadata.namespace, metadata.name)
         if (document.kind, name) in self._seen:
             self._say(
-                document, ("metadata", "name"), f"there are two of {_called(document.kind, name)}: leave one"
+                document, ("metadata", "name"), f"{_called(document.kind, name)} is defined twice; remove one"
             )
             return None
         self._seen.add((document.kind, name))
@@ -153,9 +154,9 @@ class _Gathering:
         if other is None:
             self.workloads[workload.name] = workload
             return
-        called = f"the replicas of {_called(other.kind, other.name)} have these names"
-        remedy = "rename one, or run them with two commands and --home folders"
-        self._say(workload.document, ("metadata", "name"), f"metadata.name: {called}: {remedy}")
+        taken = f"metadata.name is in use by {_called(other.kind, other.name)}, whose replicas have the same names"
+        remedy = "rename one, or run them separately, each with its own --home"
+        self._say(workload.document, ("metadata", "name"), f"{taken}; {remedy}")
 
     def _secret(self, document: Document, texts: Texts) -> Mapping[str, bytes]:
         found = {key: text.encode() for key, text in texts.string_data.items()}
@@ -167,13 +168,13 @@ class _Gathering:
                 self._say(
                     document,
                     ("data", key),
-                    f"data.{key} is not in base64: encode it, or put it in stringData",
+                    f"data.{key} must be base64; encode it, or use stringData",
                 )
         return found
 
     def _check_fields(self, document: Document, *known: str) -> None:
         for name in document.value.keys() - {"apiVersion", "kind", "metadata", *known}:
-            self._say(document, (name,), f"{name} is no field: correct its name, or leave it out")
+            self._say(document, (name,), f"{name} is an unknown field; correct its name or remove it")
 
     # What belongs together
 
@@ -203,19 +204,19 @@ class _Gathering:
                 self._say(
                     group.document,
                     path,
-                    f"{dotted(path)}: there is no {_called(target.kind, place)}: give it",
+                    f"{dotted(path)}: {_called(target.kind, place)} not found",
                 )
             elif other != name:
-                called = f"{_called(target.kind, place)} consumes for {_called(KIND, other)} already"
-                self._say(group.document, path, f"{dotted(path)}: {called}: give each a workload of its own")
+                taken_by = f"{_called(target.kind, place)} already consumes for {_called(KIND, other)}"
+                self._say(group.document, path, f"{dotted(path)}: {taken_by}; use another workload")
 
     def _check_group_ids(self) -> None:
         taken: dict[tuple[tuple[str, ...], str], Name] = {}
         for name, group in self.groups.items():
             other = taken.setdefault((group.spec.bootstrap_servers, group.group_id), name)
             if other != name:
-                said = f"{_called(KIND, other)} is {group.group_id} already"
-                self._say(group.document, ("spec", "groupId"), f"spec.groupId: {said}: give another one")
+                used = f"spec.groupId {group.group_id} is already used by {_called(KIND, other)}"
+                self._say(group.document, ("spec", "groupId"), f"{used}; choose another one")
 
     def _check_container(self, workload: Workload, container: Container, path: Path) -> None:
         for asked in keys_of(container):
@@ -263,13 +264,13 @@ def _wrong_with(asked: Asked, place: Name, held: Mapping[str, str | bytes] | Non
     """Why what is asked for cannot be had, in a sentence; empty: it can, or need not."""
     called = _called(asked.kind, place)
     if held is None:
-        return "" if asked.optional else f"there is no {called}: give it"
+        return "" if asked.optional else f"{called} not found"
     if asked.key is not None and asked.key not in held:
-        return "" if asked.optional else f"there is no {called} with the key {asked.key}: give it"
+        return "" if asked.optional else f"key {asked.key} not found in {called}"
     keys = held if asked.key is None else [asked.key]
     if with_nul := [key for key in keys if isinstance(value := held[key], bytes) and 0 in value]:
         listed = ", ".join(with_nul)
-        return f"{called} has NUL in {listed}, which no environment variable can hold: give other keys"
+        return f"{called} has NUL in {listed}, which environment variables cannot hold; use other keys"
     return ""
 
 

@@ -40,7 +40,7 @@ class KubernetesPart(Part):
         if not isinstance(written, dict):
             return written
         for name in sorted(cls.refused & written.keys()):
-            wrong = f"has {name}, which processes have not: leave it out, or run this in a cluster"
+            wrong = f"must not set {name}, which local processes do not support; remove it or run this in a cluster"
             raise PydanticCustomError("rule", "{wrong}", {"wrong": wrong})
         return {name: value for name, value in written.items() if name not in cls.passed_over}
 
@@ -72,7 +72,7 @@ class ValueFrom(Part):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "",
-            "names no single place: give exactly one of secretKeyRef, configMapKeyRef, fieldRef",
+            "must set exactly one of secretKeyRef, configMapKeyRef, fieldRef",
             lambda part: len(part.model_fields_set) == 1,
         ),
     )
@@ -130,7 +130,7 @@ class Container(KubernetesPart):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "",
-            "has no command, and here are no images that have one: give it the command of its image",
+            "must set command: local processes have no image to take it from",
             lambda part: bool(part.command),
         ),
     )
@@ -161,7 +161,7 @@ class PodSpec(KubernetesPart):
     termination_grace_period_seconds: Count = Field(default=30)
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("", "has no container: give one", lambda part: bool(part.containers)),
+        Rule("", "must have at least one container", lambda part: bool(part.containers)),
     )
 
 

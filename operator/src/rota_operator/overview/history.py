@@ -39,7 +39,7 @@ class History:
     def members(self, names: frozenset[str], at_ms: int) -> None:
         """These are the members now."""
         for kind, word, changed in (
-            (Kind.CAME, "came", names - self._members),
+            (Kind.JOINED, "joined", names - self._members),
             (Kind.LEFT, "left", self._members - names),
         ):
             for name in sorted(changed):
@@ -72,7 +72,7 @@ class History:
                 at_ms=at_ms,
                 kind=Kind.REBALANCE,
                 # What the coordinator says tells also why; that members came or went is not all of it.
-                sentence=", ".join(self._reasons or self._why) or "members joined again",
+                message=", ".join(self._reasons or self._why) or "members rejoined",
                 generation=generation,
                 # It was over before anybody looked.
                 pause_ms=None if self._since_ms is None else at_ms - self._since_ms,

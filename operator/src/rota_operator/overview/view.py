@@ -10,7 +10,7 @@ class Kind(Enum):
     """What a moment of a group's history is about."""
 
     REBALANCE = "rebalance"
-    CAME = "came"
+    JOINED = "joined"
     LEFT = "left"
     PROCESS = "process"
     SCALE = "scale"
@@ -23,7 +23,7 @@ class Moment:
 
     at_ms: int
     kind: Kind
-    sentence: str
+    message: str
     generation: int | None = None
     # Of a rebalance: from its beginning until everybody had what is theirs.
     pause_ms: int | None = None

@@ -35,13 +35,13 @@ def unsupported(spec: ConsumerGroupSpec) -> list[Problem]:
     given = spec.model_dump(mode="json", by_alias=True)
     usual = _usual(spec)
     found = [
-        Problem(("spec", *leaf), "is not supported yet: leave it out")
+        Problem(("spec", *leaf), "is not supported yet; remove it")
         for path in NOT_YET
         for leaf in _differences(_at(given, path), _at(usual, path), path)
     ]
     found += [
         Problem(
-            ("spec", "config", key), f"is not supported yet: leave it out; there is {', '.join(PROPERTIES)}"
+            ("spec", "config", key), f"is not supported yet; remove it (supported: {', '.join(PROPERTIES)})"
         )
         for key in spec.config
         if key not in PROPERTIES

@@ -163,7 +163,7 @@ class ReplicaSet:
         if replica is None or part is None:
             return
         if isinstance(replica.drain, Draining):
-            self._finish(replica, f"its {part.value} has ended with {code}")
+            self._finish(replica, f"{part.value} exited with code {code}")
         match replica.parts[part]:
             case Starting(failures=failures):
                 replica.parts[part] = self._again(replica, part, code, failures)
@@ -186,7 +186,7 @@ class ReplicaSet:
             if replica.ends_ms is None:
                 continue
             if isinstance(replica.drain, Draining):
-                self._finish(replica, "nobody waited for what it has in hand")
+                self._finish(replica, "shutdown was forced")
             replica.ends_ms = min(replica.ends_ms, self._now_ms + self._rules.hurry_ms)
             for part, life in replica.parts.items():
                 if isinstance(life, Ending) and life.kill_ms is not None:
@@ -195,7 +195,7 @@ class ReplicaSet:
     def _tick(self) -> None:
         for replica in self._replicas.values():
             if isinstance(replica.drain, Draining) and replica.drain.until_ms <= self._now_ms:
-                self._finish(replica, f"what it has in hand was not done after {self._rules.drain_ms} ms")
+                self._finish(replica, f"records still in flight after {self._rules.drain_ms} ms")
             for part, life in replica.parts.items():
                 due_ms = _due_ms(life)
                 if due_ms is None or due_ms > self._now_ms:

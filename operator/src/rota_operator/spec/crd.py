@@ -58,7 +58,7 @@ def _version() -> Schema:
         "status": schema_of(ConsumerGroupStatus),
     }
     schema = {
-        "description": "A group of consumers that share the partitions of topics.",
+        "description": "A consumer group: members that share the partitions of one or more topics.",
         "type": "object",
         "required": ["spec"],
         "properties": properties,

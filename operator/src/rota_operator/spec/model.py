@@ -1,5 +1,6 @@
-"""The fields of a ConsumerGroup, version v1alpha1. Names, defaults and bounds are a contract; people read the descriptions with
-`kubectl explain`.
+"""
+The `spec` of a ConsumerGroup, version v1alpha1. Names, defaults and bounds are a contract; `kubectl explain` shows the
+descriptions.
 """
 
 from typing import ClassVar, Literal
@@ -17,7 +18,7 @@ GROUP = "rota.dev"
 VERSION = "v1alpha1"
 KIND = "ConsumerGroup"
 ROTA = "rota://"
-# Keys of `config` that Rota sets by itself: another value would break what it promises.
+# Consumer properties that Rota manages: `config` must not set them.
 OWNED_KEYS = (
     "auto.offset.reset", "bootstrap.servers", "client.rack", "enable.auto.commit", "enable.auto.offset.store",
     "group.id", "group.instance.id", "group.protocol", "heartbeat.interval.ms", "max.poll.interval.ms",
@@ -26,108 +27,144 @@ OWNED_KEYS = (
 
 
 class Alerts(Part):
-    """When to call somebody."""
+    """Thresholds of the group's alerts, in seconds."""
 
-    lag_seconds: Seconds = Field(default=300, description="So far behind.")
-    stuck_seconds: Seconds = Field(default=120, description="So long without progress.")
+    lag_seconds: Seconds = Field(
+        default=300, description="The age of the oldest uncommitted record above which an alert fires."
+    )
+    stuck_seconds: Seconds = Field(
+        default=120,
+        description="The time without progress on uncommitted records after which an alert fires.",
+    )
 
 
 class Monitoring(Part):
-    """What is shown of the group."""
+    """Metrics and alerts of the group."""
 
     granularity: Literal["partition", "topic", "group"] = Field(
-        default="partition", description="How fine series are."
+        default="partition",
+        description="The level at which metrics are exported: one time series per partition, topic or group.",
     )
-    alerts: Alerts = Field(default=Alerts(), description="When to call somebody.")
+    alerts: Alerts = Field(default=Alerts(), description="The thresholds of the group's alerts.")
 
 
 class ConsumerGroupSpec(Part):
-    """A group of consumers: what they read, who they are, how they share it, and how many there are."""
+    """The desired state of a ConsumerGroup."""
 
     bootstrap_servers: tuple[Address, ...] = Field(
         min_length=1,
         max_length=100,
-        description="Where the records are: HOST:PORT of Kafka, or rota://HOST:PORT.",
+        description="Addresses of the servers that store the topics: HOST:PORT of Kafka brokers, or rota://HOST:PORT of Rota "
+        "coordinators. All of one kind.",
     )
     coordination: Literal["Auto", "Kafka", "Rota"] = Field(
         default="Auto",
-        description="Who coordinates the group; Auto: whoever keeps the records. It cannot be changed.",
+        description="Which system coordinates the group and stores its offsets. Auto: the one that stores the topics. Immutable.",
     )
     coordinator_address: str = Field(
         default="",
         max_length=1024,
-        description="With coordination Rota over records of Kafka: the coordinator, as rota://HOST:PORT.",
+        description="The address of the coordinator, as rota://HOST:PORT. Required if coordination is Rota and the topics are in "
+        "Kafka, and only then.",
     )
     group_id: GroupId | None = Field(
-        default=None, description="The group's name; none: <namespace>.<name>. It cannot be changed."
+        default=None, description="The group id (group.id). Defaults to <namespace>.<name>. Immutable."
     )
-    topics: tuple[Topic, ...] = Field(default=(), max_length=1000, description="What is read.")
+    topics: tuple[Topic, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="Topics that the group consumes. Set either topics or topicPattern.",
+    )
     topic_pattern: str = Field(
         default="",
         max_length=1024,
-        description="All topics whose whole name matches this regular expression are read.",
+        description="A regular expression; the group consumes all topics whose full name matches. Set either topics or "
+        "topicPattern.",
     )
-    auth: Auth = Field(default=Auth(), description="How the servers are spoken to.")
+    auth: Auth = Field(
+        default=Auth(), description="Encryption and authentication of the connections to the servers."
+    )
     config: dict[str, str] = Field(
         default={},
         max_length=100,
-        description="Properties of a Kafka consumer, but for those that Rota sets by itself.",
+        description="Kafka consumer properties, such as isolation.level. Properties that Rota manages are rejected.",
     )
     replicas: Count | None = Field(
         default=None,
-        description="How many pods or processes; none: as the workload says. With autoscaling: how many at first.",
+        description="The desired number of replicas. Defaults to the workload's own. If autoscaling is enabled, the initial "
+        "number of replicas.",
     )
-    scale_target_ref: ScaleTargetRef | None = Field(default=None, description="The workload that consumes.")
-    sidecar: Sidecar = Field(default=Sidecar(), description="The sidecar beside each application.")
-    suspend: bool = Field(default=False, description="Keep the membership, and read nothing.")
-    membership: Membership = Field(default=Membership(), description="How the group learns who lives.")
-    assignment: Assignment = Field(default=Assignment(), description="Who gets which partitions.")
-    offsets: Offsets = Field(default=Offsets(), description="Where reading begins, and what is committed.")
-    delivery: Delivery = Field(default=Delivery(), description="How records come to the application.")
-    autoscaling: Autoscaling = Field(default=Autoscaling(), description="How many replicas there should be.")
-    spark: Spark = Field(default=Spark(), description="SparkApplications as members.")
+    scale_target_ref: ScaleTargetRef | None = Field(
+        default=None, description="The workload that consumes, in the ConsumerGroup's namespace."
+    )
+    sidecar: Sidecar = Field(default=Sidecar(), description="The sidecar container of each pod.")
+    suspend: bool = Field(
+        default=False,
+        description="Stops consumption: members stay in the group and keep their partitions, but deliver no records.",
+    )
+    membership: Membership = Field(
+        default=Membership(), description="Timeouts and identity of the group's members."
+    )
+    assignment: Assignment = Field(
+        default=Assignment(), description="How partitions are assigned to members."
+    )
+    offsets: Offsets = Field(
+        default=Offsets(), description="Start positions, commits and resets of the group's offsets."
+    )
+    delivery: Delivery = Field(
+        default=Delivery(),
+        description="Delivery of records to the application, with retries and dead letters.",
+    )
+    autoscaling: Autoscaling = Field(
+        default=Autoscaling(), description="Automatic scaling of the workload by arrival rate and backlog."
+    )
+    spark: Spark = Field(
+        default=Spark(),
+        description="SparkApplications as members of the group, instead of a workload's pods.",
+    )
     pod_disruption_budget: PodDisruptionBudget | None = Field(
-        default=None, description="How many pods may go at once when nodes are emptied."
+        default=None, description="A PodDisruptionBudget for the workload's pods. Not created if absent."
     )
-    monitoring: Monitoring = Field(default=Monitoring(), description="What is shown of the group.")
+    monitoring: Monitoring = Field(default=Monitoring(), description="Metrics and alerts of the group.")
     deletion_policy: Literal["RetainOffsets", "DeleteGroup"] = Field(
         default="RetainOffsets",
-        description="What becomes of the committed offsets when this resource is deleted.",
+        description="What happens to the group when the ConsumerGroup is deleted. RetainOffsets: its committed offsets are kept. "
+        "DeleteGroup: the group is deleted with its offsets.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "(has(self.topics) && self.topics.size() > 0) != (has(self.topicPattern) && self.topicPattern != '')",
-            "does not say what to read: give exactly one of topics and topicPattern",
+            "must set exactly one of topics and topicPattern",
             lambda spec: bool(spec.topics) != bool(spec.topic_pattern),
         ),
         Rule(
             "has(self.scaleTargetRef) != (has(self.spark) && self.spark.enabled)",
-            "does not say who consumes: give exactly one of scaleTargetRef and spark.enabled",
+            "must set exactly one of scaleTargetRef and spark.enabled",
             lambda spec: (spec.scale_target_ref is not None) != spec.spark.enabled,
         ),
         Rule(
             "self.bootstrapServers.all(each, each.startsWith('rota://')) || "
             "!self.bootstrapServers.exists(each, each.startsWith('rota://'))",
-            "mixes Rota's servers with Kafka's: give bootstrapServers of one kind",
+            "must not mix rota:// addresses and Kafka brokers in bootstrapServers",
             lambda spec: len({each.startswith(ROTA) for each in spec.bootstrap_servers}) == 1,
         ),
         Rule(
             "!self.bootstrapServers[0].startsWith('rota://') || self.coordination != 'Kafka'",
-            "has Kafka coordinate what Rota keeps: give coordination Auto or Rota",
+            "must have coordination Auto or Rota if bootstrapServers are rota:// addresses",
             lambda spec: not spec.speaks_rota or spec.coordination != "Kafka",
         ),
         Rule(
             "(has(self.coordinatorAddress) && self.coordinatorAddress != '') == "
             "(self.coordination == 'Rota' && !self.bootstrapServers[0].startsWith('rota://'))",
-            "contradicts itself: coordinatorAddress goes with coordination Rota over records of Kafka, and only with that",
+            "must set coordinatorAddress if and only if coordination is Rota and bootstrapServers are Kafka brokers",
             lambda spec: (
                 bool(spec.coordinator_address) == (spec.coordination == "Rota" and not spec.speaks_rota)
             ),
         ),
         Rule(
             f"!has(self.config) || !self.config.exists(key, key in {list(OWNED_KEYS)})",
-            "sets a property in config that Rota sets by itself: leave these out, there are fields for them: "
+            "must not set config properties that Rota manages; use the corresponding fields instead of "
             + ", ".join(OWNED_KEYS),
             lambda spec: not set(spec.config) & set(OWNED_KEYS),
         ),
@@ -135,17 +172,17 @@ class ConsumerGroupSpec(Part):
     changes: ClassVar[tuple[Change, ...]] = (
         Change(
             "has(self.groupId) == has(oldSelf.groupId) && (!has(self.groupId) || self.groupId == oldSelf.groupId)",
-            "changes groupId, by which its offsets are kept: make another ConsumerGroup",
+            "must not change groupId, which is immutable; create another ConsumerGroup",
             lambda was, spec: was.group_id == spec.group_id,
         ),
         Change(
             "self.coordination == oldSelf.coordination",
-            "changes coordination, where its offsets are kept: make another ConsumerGroup",
+            "must not change coordination, which is immutable; create another ConsumerGroup",
             lambda was, spec: was.coordination == spec.coordination,
         ),
     )
 
     @property
     def speaks_rota(self) -> bool:
-        """Whether the records are on Rota's own log."""
+        """True if the topics are in Rota's embedded log, not in Kafka."""
         return self.bootstrap_servers[0].startswith(ROTA)

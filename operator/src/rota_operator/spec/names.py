@@ -38,7 +38,7 @@ EXPECTED = {
     LABEL_KEY: 'a label key: an optional DNS prefix and "/", then letters, digits, "-", "_" and "."',
     LABEL_KEY_OR_EMPTY: 'a label key: an optional DNS prefix and "/", then letters, digits, "-", "_" and "."',
     LABEL_VALUE: 'a label value: letters, digits, "-", "_" and ".", beginning and ending with a letter or digit',
-    PRINTABLE: "text without control characters: remove them",
+    PRINTABLE: "text without control characters",
 }
 
 # Of most resources, and what refers to them.

@@ -1,4 +1,8 @@
-"""A manifest becomes a value, or every reason why it does not: each with the path of its field, as a sentence."""
+"""
+Validates manifests: parsed YAML in, a frozen spec out, or InvalidSpec with one message for each invalid field.
+
+Called by the operator for every change of a ConsumerGroup and by the local runner for every resource.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,32 +17,34 @@ from rota_operator.spec.names import EXPECTED
 
 Some = TypeVar("Some", bound=Part)
 Path = tuple[str | int, ...]
-# By pydantic's kinds of errors; what is not here is said in its own words.
-WORDS = {
-    "missing": "is missing: give it",
-    "extra_forbidden": "is no field: correct its name, or leave it out",
-    "string_type": "is no text: put it in quotes",
-    "int_type": "is no whole number: give one",
-    "int_from_float": "is no whole number: give one",
-    "float_type": "is no number: give one",
-    "bool_type": "is neither true nor false: give one of them",
-    "tuple_type": "is no list: give one",
-    "dict_type": "is no mapping: give one",
-    "model_type": "is no mapping of fields: give one",
-    "literal_error": "is {input}: give one of {expected}",
-    "string_pattern_mismatch": "is {input}: give something that matches {pattern}",
-    "string_too_short": "is empty: give something, or leave it out",
-    "string_too_long": "is too long: give at most {max_length} characters",
-    "too_short": "has too few: give at least {min_length}",
-    "too_long": "has too many: give at most {max_length}",
-    "greater_than": "is {input}: give more than {gt}",
-    "greater_than_equal": "is {input}: give at least {ge}",
-    "less_than_equal": "is {input}: give at most {le}",
+# By pydantic's error types: the end of a sentence that begins with the field's path. Other types keep pydantic's message.
+MESSAGES = {
+    "missing": "is required",
+    "extra_forbidden": "is an unknown field; correct its name or remove it",
+    "string_type": "must be a string; put it in quotes",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "literal_error": "must be {expected}; got {input}",
+    "string_pattern_mismatch": "must match {pattern}; got {input}",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have {min_length} or more elements",
+    "too_long": "must have at most {max_length} elements",
+    "greater_than": "must be greater than {gt}; got {input}",
+    "greater_than_equal": "must be at least {ge}; got {input}",
+    "less_than_equal": "must be at most {le}; got {input}",
     "rule": "{wrong}",
 }
 INPUT_LENGTH_MAX = 80
 NUL = "\0"
-UNUSABLE = "has a character that cannot be used: remove NUL and lone surrogates, which no argument, variable or request can hold"
+UNUSABLE = (
+    "must not contain NUL or lone surrogates, which no argument, environment variable or request can hold"
+)
 
 
 class Problem(NamedTuple):
@@ -111,9 +117,9 @@ def _problem(error: ErrorDetails, at: Path) -> Problem:
     # Of the name of a field that is wrong pydantic adds that it is one.
     path = (*at, *(each for each in error["loc"] if each != "[key]"))
     if (expected := EXPECTED.get(facts.get("pattern", ""))) is not None:
-        return Problem(path, f"must be {expected}; it is {facts['input']}")
-    words = WORDS.get(error["type"], error["msg"])
-    return Problem(path, words.format(**facts) if error["type"] in WORDS else words)
+        return Problem(path, f"must be {expected}; got {facts['input']}")
+    message = MESSAGES.get(error["type"])
+    return Problem(path, error["msg"] if message is None else message.format(**facts))
 
 
 def _shown(value: object) -> str:

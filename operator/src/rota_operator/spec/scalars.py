@@ -14,9 +14,7 @@ def int_or_text(value: object) -> int | str:
     """For a field that takes both."""
     if isinstance(value, int | str) and not isinstance(value, bool):
         return value
-    raise PydanticCustomError(
-        "rule", "{wrong}", {"wrong": "is neither a whole number nor a text: give one of them"}
-    )
+    raise PydanticCustomError("rule", "{wrong}", {"wrong": "must be an integer or a string"})
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253)]

@@ -1,4 +1,4 @@
-"""How the servers are spoken to."""
+"""Fields of `spec.auth`: TLS and SASL for the connections to the servers, with credentials from Secrets."""
 
 from typing import ClassVar, Literal
 
@@ -9,42 +9,47 @@ from rota_operator.spec.names import DataKey, ResourceName
 
 
 class SecretKey(Part):
-    """A key of a Secret in the group's namespace."""
+    """Reference to a key of a Secret in the ConsumerGroup's namespace."""
 
-    name: ResourceName = Field(description="The Secret.")
-    key: DataKey = Field(description="The key in it.")
+    name: ResourceName = Field(description="The name of the Secret.")
+    key: DataKey = Field(description="The key within the Secret.")
 
 
 class Tls(Part):
-    """Encryption on the way to the servers, and who this is by certificate."""
+    """TLS to the servers, mutual if a client certificate is given."""
 
     ca_cert_secret: SecretKey | None = Field(
-        default=None, description="Who signed the servers' certificates; none: the system's."
+        default=None,
+        description="The CA certificates (PEM) that verify the servers. Defaults to the system's trust store.",
     )
-    cert_secret: SecretKey | None = Field(default=None, description="Our certificate, for mutual TLS.")
-    key_secret: SecretKey | None = Field(default=None, description="Its private key.")
+    cert_secret: SecretKey | None = Field(
+        default=None, description="The client certificate (PEM), for mutual TLS."
+    )
+    key_secret: SecretKey | None = Field(
+        default=None, description="The private key (PEM) of the client certificate."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.certSecret) == has(self.keySecret)",
-            "has a certificate or a key alone: give certSecret and keySecret, or neither",
+            "must set both certSecret and keySecret, or neither",
             lambda part: (part.cert_secret is None) == (part.key_secret is None),
         ),
     )
 
 
 class Sasl(Part):
-    """Who this is, by name and password."""
+    """SASL authentication with user name and password."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] = Field(
-        description="How the brokers ask. GSSAPI and OAUTHBEARER are reserved for later."
+        description="The SASL mechanism. GSSAPI and OAUTHBEARER are reserved."
     )
-    user_secret: SecretKey = Field(description="The name.")
+    user_secret: SecretKey = Field(description="The user name.")
     password_secret: SecretKey = Field(description="The password.")
 
 
 class Auth(Part):
-    """How the servers are spoken to."""
+    """Encryption and authentication of the connections to the servers."""
 
-    tls: Tls | None = Field(default=None, description="Speak TLS.")
-    sasl: Sasl | None = Field(default=None, description="Log in by SASL.")
+    tls: Tls | None = Field(default=None, description="Encrypts the connections with TLS.")
+    sasl: Sasl | None = Field(default=None, description="Authenticates with SASL.")

@@ -1,4 +1,4 @@
-"""What is seen of a group: the status of a ConsumerGroup, written by the operator alone."""
+"""The `status` of a ConsumerGroup: its observed state. Only the operator writes it; unknown values are absent, never zero."""
 
 from typing import Literal
 
@@ -8,84 +8,115 @@ from rota_operator.spec.declaring import Part
 
 
 class Condition(Part):
-    """Something that holds or does not, since when, and why."""
+    """One aspect of the group's current state, as `metav1.Condition`."""
 
-    type: str = Field(description="What it is about.", max_length=316)
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: str = Field(description="Why, in one word.", max_length=1024)
-    message: str = Field(default="", description="Why, in one sentence.", max_length=32768)
-    last_transition_time: str = Field(description="Since when.")
-    observed_generation: int = Field(default=0, description="Of the spec that was looked at.")
+    type: str = Field(description="The type of the condition, in CamelCase.", max_length=316)
+    status: Literal["True", "False", "Unknown"] = Field(
+        description="The status of the condition: True, False or Unknown."
+    )
+    reason: str = Field(
+        description="A programmatic identifier, in CamelCase, of the reason for the last transition.",
+        max_length=1024,
+    )
+    message: str = Field(
+        default="",
+        description="A human-readable message with details of the last transition.",
+        max_length=32768,
+    )
+    last_transition_time: str = Field(description="The time of the last transition between two statuses.")
+    observed_generation: int = Field(
+        default=0, description="The metadata.generation that the condition was set for."
+    )
 
 
 class Lag(Part):
-    """How far behind the group is; what is not known is left out."""
+    """Uncommitted records of the group; values that are unknown are absent."""
 
-    total: int | None = Field(default=None, description="Records, of all partitions.")
-    max: int | None = Field(default=None, description="Records, of the partition that is furthest behind.")
+    total: int | None = Field(
+        default=None, description="The number of uncommitted records in all partitions."
+    )
+    max: int | None = Field(
+        default=None, description="The number of uncommitted records in the partition with the most."
+    )
     max_seconds: int | None = Field(
-        default=None, description="The age of the oldest record that is not done."
+        default=None, description="The age of the oldest uncommitted record, in seconds."
     )
 
 
 class LastRebalance(Part):
-    """The last rebalance."""
+    """The most recent rebalance."""
 
-    reason: str = Field(default="", description="What began it.")
-    duration_ms: int = Field(default=0, description="How long it took.")
-    moved_partitions: int = Field(default=0, description="How many partitions changed owners.")
+    reason: str = Field(default="", description="The reason for the rebalance.")
+    duration_ms: int = Field(default=0, description="The duration of the rebalance, in milliseconds.")
+    moved_partitions: int = Field(
+        default=0, description="The number of partitions that were assigned to another member."
+    )
 
 
 class Scaling(Part):
-    """Why there are so many replicas."""
+    """The autoscaler's last decision."""
 
-    recommendation: int | None = Field(default=None, description="How many there should be.")
-    explanation: str = Field(default="", description="How that was computed.")
-    last_scale_time: str | None = Field(default=None, description="When it was changed last.")
+    recommendation: int | None = Field(default=None, description="The recommended number of replicas.")
+    explanation: str = Field(default="", description="How the recommendation was computed.")
+    last_scale_time: str | None = Field(
+        default=None, description="The last time the number of replicas was changed."
+    )
 
 
 class OffsetReset(Part):
-    """What became of the reset that was asked for."""
+    """The state of the reset in `spec.offsets.reset`."""
 
-    request_id: str = Field(description="Its name.")
-    dry_run: bool = Field(default=True, description="Whether it was only planned.")
-    phase: str = Field(description="How far it is.")
-    plan_config_map: str = Field(default="", description="Where old and new offsets stand.")
+    request_id: str = Field(description="The requestId of the reset.")
+    dry_run: bool = Field(default=True, description="Whether the reset is a dry run.")
+    phase: str = Field(description="The phase of the reset.")
+    plan_config_map: str = Field(
+        default="", description="The name of the ConfigMap with the current and the new offsets."
+    )
 
 
 class Placement(Part):
-    """One member."""
+    """One member of the group."""
 
-    pod_name: str = Field(description="Its pod, or process.")
-    member_id: str = Field(default="", description="What the coordinator calls it.")
-    partitions: int = Field(default=0, description="How many it has.")
-    lag: int | None = Field(default=None, description="Records that they are behind.")
+    pod_name: str = Field(description="The name of the member's pod.")
+    member_id: str = Field(default="", description="The member id issued by the coordinator.")
+    partitions: int = Field(default=0, description="The number of partitions assigned to the member.")
+    lag: int | None = Field(
+        default=None, description="The number of uncommitted records in these partitions."
+    )
 
 
 class ConsumerGroupStatus(Part):
-    """What is seen of the group."""
+    """The observed state of a ConsumerGroup."""
 
-    observed_generation: int = Field(default=0, description="Of the spec that was looked at.")
-    phase: str = Field(default="", description="In one word.")
-    group_id: str = Field(default="", description="The group's name, as it is used.")
-    sidecar_image: str = Field(default="", description="The sidecar's image, as it is used.")
-    selector: str = Field(default="", description="The pods that consume.")
-    replicas: int | None = Field(default=None, description="How many pods there are.")
-    ready_replicas: int | None = Field(default=None, description="How many of them are ready.")
-    desired_replicas: int | None = Field(default=None, description="How many there should be.")
-    members: int | None = Field(default=None, description="How many members the group has.")
-    partitions: int | None = Field(default=None, description="How many partitions there are to read.")
-    unowned_partitions: int | None = Field(default=None, description="How many of them nobody has.")
-    generation: int | None = Field(default=None, description="Of the group's assignment.")
-    lag: Lag = Field(default=Lag(), description="How far behind the group is.")
-    rebalance: LastRebalance = Field(default=LastRebalance(), description="The last rebalance.")
-    scaling: Scaling = Field(default=Scaling(), description="Why there are so many replicas.")
+    observed_generation: int = Field(
+        default=0, description="The metadata.generation that the operator observed last."
+    )
+    phase: str = Field(default="", description="A one-word summary of the group's state.")
+    group_id: str = Field(default="", description="The group id in use.")
+    sidecar_image: str = Field(default="", description="The sidecar image in use.")
+    selector: str = Field(default="", description="The label selector of the pods that consume.")
+    replicas: int | None = Field(default=None, description="The number of pods.")
+    ready_replicas: int | None = Field(default=None, description="The number of ready pods.")
+    desired_replicas: int | None = Field(default=None, description="The desired number of pods.")
+    members: int | None = Field(default=None, description="The number of members of the group.")
+    partitions: int | None = Field(
+        default=None, description="The number of partitions that the group consumes."
+    )
+    unowned_partitions: int | None = Field(
+        default=None, description="The number of partitions that are assigned to no member."
+    )
+    generation: int | None = Field(
+        default=None, description="The generation of the group, increased by each rebalance."
+    )
+    lag: Lag = Field(default=Lag(), description="The uncommitted records of the group.")
+    rebalance: LastRebalance = Field(default=LastRebalance(), description="The most recent rebalance.")
+    scaling: Scaling = Field(default=Scaling(), description="The autoscaler's last decision.")
     offset_reset: OffsetReset | None = Field(
-        default=None, description="What became of the reset that was asked for."
+        default=None, description="The state of the reset in spec.offsets.reset."
     )
     placements: tuple[Placement, ...] = Field(
-        default=(), max_length=100, description="The members, the first hundred."
+        default=(), max_length=100, description="The members of the group, at most 100 of them."
     )
     conditions: tuple[Condition, ...] = Field(
-        default=(), max_length=20, description="What holds, and what does not."
+        default=(), max_length=20, description="The conditions of the group's current state."
     )

@@ -1,4 +1,4 @@
-"""Who consumes: a workload with sidecars in it, or SparkApplications, and how many there should be."""
+"""Fields of `spec` about the workload that consumes: its pods, their sidecars, the number of replicas, SparkApplications."""
 
 import re
 from typing import Any, ClassVar, Literal
@@ -11,99 +11,132 @@ from rota_operator.spec.scalars import Count, IntOrText, Seconds, Share
 
 
 class ScaleTargetRef(Part):
-    """The workload that consumes."""
+    """Reference to the workload that consumes, in the ConsumerGroup's namespace."""
 
-    api_version: Literal["apps/v1"] = Field(default="apps/v1", description="Of the workload.")
-    kind: Literal["Deployment", "StatefulSet"] = Field(default="Deployment", description="Of the workload.")
-    name: ResourceName = Field(description="Of the workload, in the group's namespace.")
+    api_version: Literal["apps/v1"] = Field(default="apps/v1", description="The API version of the workload.")
+    kind: Literal["Deployment", "StatefulSet"] = Field(
+        default="Deployment", description="The kind of the workload."
+    )
+    name: ResourceName = Field(description="The name of the workload, in the ConsumerGroup's namespace.")
 
 
 class Resources(Part):
-    """What the sidecar's container may use, as Kubernetes writes it."""
+    """Compute resources of the sidecar container, as in a pod's `resources`."""
 
-    requests: dict[str, str] = Field(default={}, description="What is set aside for it.", max_length=16)
-    limits: dict[str, str] = Field(default={}, description="What it gets at most.", max_length=16)
+    requests: dict[str, str] = Field(
+        default={}, description="The minimum amount of compute resources required.", max_length=16
+    )
+    limits: dict[str, str] = Field(
+        default={}, description="The maximum amount of compute resources allowed.", max_length=16
+    )
 
 
 class Sidecar(Part):
-    """The sidecar beside each pod's application."""
+    """The sidecar container of each pod."""
 
     image: str = Field(
         default="",
-        description="Its image; empty: the operator's own version, pinned when the group is first seen.",
+        description="The sidecar's image. Defaults to the operator's own version, pinned when the ConsumerGroup is created.",
     )
     container: OptionalContainerName = Field(
-        default="", description="The container that consumes; empty: the only one, or the first."
+        default="",
+        description="The name of the container that consumes. Defaults to the first container of the pod.",
     )
     termination_drain_seconds: Seconds = Field(
-        default=45, description="How long a pod that ends is given to finish what it has in hand."
+        default=45,
+        description="The maximum time for a terminating pod to finish and commit its in-flight records.",
     )
     resources: Resources = Field(
         default=Resources(requests={"cpu": "50m", "memory": "64Mi"}),
-        description="Of the sidecar's container.",
+        description="The compute resources of the sidecar container.",
     )
 
 
 class Fallback(Part):
-    """What to do when too little is known."""
+    """The number of replicas while metrics are missing."""
 
-    failure_threshold: Seconds = Field(default=3, description="After so many bad samples.")
-    replicas: Count | None = Field(default=None, description="So many replicas; none: stay.")
+    failure_threshold: Seconds = Field(
+        default=3, description="The number of consecutive failed samples after which the fallback applies."
+    )
+    replicas: Count | None = Field(
+        default=None,
+        description="The number of replicas while the fallback applies. Defaults to the current number.",
+    )
 
 
 class Autoscaling(Part):
-    """How many replicas there should be."""
+    """Automatic scaling of the workload by arrival rate and backlog."""
 
     enabled: bool = Field(
-        default=False, description="Whether replicas follow the work; spec.replicas is where they start."
+        default=False,
+        description="Enables autoscaling. spec.replicas is then the initial number of replicas only.",
     )
-    min_replica_count: Count = Field(default=1, description="Never fewer.")
+    min_replica_count: Count = Field(default=1, description="The minimum number of replicas.")
     max_replica_count: Seconds = Field(
-        default=24, description="Never more; nor more than there are partitions."
+        default=24,
+        description="The maximum number of replicas. The number of partitions is an upper bound as well.",
     )
-    polling_interval: Seconds = Field(default=10, description="Seconds between two samples.")
-    min_change_interval_seconds: Count = Field(default=300, description="Between two changes.")
-    lag_seconds_target: Seconds = Field(default=60, description="How far behind the group may be.")
-    catch_up_seconds: Seconds = Field(default=600, description="In what time a backlog is to be worked off.")
-    target_utilization: Share = Field(default=0.7, description="How busy replicas should be.")
+    polling_interval: Seconds = Field(default=10, description="The interval between two samples, in seconds.")
+    min_change_interval_seconds: Count = Field(
+        default=300, description="The minimum time between two changes of the number of replicas."
+    )
+    lag_seconds_target: Seconds = Field(
+        default=60, description="The target for the age of the oldest uncommitted record, in seconds."
+    )
+    catch_up_seconds: Seconds = Field(
+        default=600, description="The time within which a backlog is to be processed."
+    )
+    target_utilization: Share = Field(
+        default=0.7, description="The target share of time in which a replica is busy, above 0 and up to 1."
+    )
     partition_alignment: Literal["off", "balanced", "even"] = Field(
         default="balanced",
-        description="balanced: no replica that would lower nobody's load; even: divisors of the partitions.",
+        description="How the number of replicas is fitted to the number of partitions. off: not at all. balanced: the smallest "
+        "number with the same maximum of partitions per replica. even: a divisor of the number of partitions.",
     )
-    dry_run: bool = Field(default=False, description="Say what would be done, and do nothing.")
-    fallback: Fallback = Field(default=Fallback(), description="When too little is known.")
+    dry_run: bool = Field(
+        default=False, description="Report the recommended number of replicas without applying it."
+    )
+    fallback: Fallback = Field(
+        default=Fallback(), description="The number of replicas while metrics are missing."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.minReplicaCount <= self.maxReplicaCount",
-            "has a minReplicaCount above its maxReplicaCount: exchange them",
+            "must have a minReplicaCount less than or equal to maxReplicaCount",
             lambda part: part.min_replica_count <= part.max_replica_count,
         ),
     )
 
 
 class SparkTemplate(Part):
-    """What each SparkApplication is made of."""
+    """Template of the SparkApplications."""
 
-    spec: dict[str, Any] = Field(description="As the Spark operator takes it.")
+    spec: dict[str, Any] = Field(description="The spec of each SparkApplication, passed on unchanged.")
 
 
 class Spark(Part):
-    """SparkApplications as members."""
+    """SparkApplications as members of the group, instead of a workload's pods."""
 
-    enabled: bool = Field(default=False, description="Make SparkApplications instead of scaling a workload.")
+    enabled: bool = Field(
+        default=False, description="Creates SparkApplications instead of scaling a workload."
+    )
     api_version: Literal["sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"] = Field(
-        default="sparkoperator.k8s.io/v1beta2", description="Of which Spark operator."
+        default="sparkoperator.k8s.io/v1beta2", description="The API version of the SparkApplications."
     )
     partitions_per_application: Seconds = Field(
-        default=12, description="One application for each so many partitions."
+        default=12,
+        description="The number of partitions per SparkApplication; their number is rounded up.",
     )
-    template: SparkTemplate | None = Field(default=None, description="What each is made of.")
+    template: SparkTemplate | None = Field(
+        default=None, description="The template of the SparkApplications. Required if enabled."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!self.enabled || has(self.template)",
-            "is enabled without a template: give spark.template.spec",
+            "must set template.spec if enabled is true",
             lambda part: not part.enabled or part.template is not None,
         ),
     )
@@ -116,15 +149,18 @@ def _is_some(number_or_share: int | str) -> bool:
 
 
 class PodDisruptionBudget(Part):
-    """How many pods may go at once when nodes are emptied."""
+    """Limit of voluntary disruptions, as in a Kubernetes PodDisruptionBudget."""
 
-    max_unavailable: IntOrText = Field(default=1, description="A number, or a share as 25%.")
+    max_unavailable: IntOrText = Field(
+        default=1,
+        description="The maximum number of pods that may be unavailable at once, as a number or a percentage such as 25%.",
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : "
             "self.maxUnavailable.matches('^[0-9]{1,3}%$')",
-            "is no number and no share: give maxUnavailable as 1 or as 25%",
+            "must have a maxUnavailable that is a non-negative integer or a percentage such as 25%",
             lambda part: _is_some(part.max_unavailable),
         ),
     )

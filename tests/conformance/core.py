@@ -14,7 +14,7 @@ from rota_coordinator.core.group.join import Joining
 from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record, SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import HandoverSnapshot, ProducerEnded, Record
 from tests.conformance.driver import (
     CORE,
     EXPIRING,
@@ -119,7 +119,7 @@ class CoreDriver:
         self.groups = Groups(config(self.settings))
         for record in self.records:
             self.groups.replay(record)
-        for effects in self.groups.loaded(MonotonicMs(self.now_ms), SlotParcel()).values():
+        for effects in self.groups.loaded(MonotonicMs(self.now_ms), HandoverSnapshot()).values():
             self.perform(effects)
 
     def run_until(self, end_ms: int, stop: Callable[[], bool] = lambda: False) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from rota_coordinator.rpc.sessions import Session, Sessions
-from rota_coordinator.security.access_control import Caller
+from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_coordinator.security.authenticator import Anonymous
 from rota_coordinator.security.policy import AllowAll
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -23,7 +23,7 @@ class Stream:
     """The client's side of one stream: what it sends, and what it has read. A driver for the vocabulary of the cases."""
 
     sessions: Sessions
-    caller: Caller
+    caller: AuthorizedCaller
     name: str = "stream"
     read: list[pb.SessionResponse] = field(default_factory=list)
     # Cleared: it reads nothing.
@@ -91,12 +91,12 @@ def streams(body: Callable[[Virtual, Callable[[], Stream]], Coroutine[None, None
 
     async def run() -> None:
         registry = Sessions()
-        virtual = Virtual(notify=registry.notify, gone=registry.forget)
+        virtual = Virtual(notify=registry.notify, member_removed=registry.forget)
         await virtual.start()
         opened: list[Stream] = []
 
         def stream() -> Stream:
-            caller = Caller(virtual.service, AllowAll(), Anonymous.PRINCIPAL)
+            caller = AuthorizedCaller(virtual.service, AllowAll(), Anonymous.PRINCIPAL)
             opened.append(Stream(registry, caller))
             return opened[-1]
 

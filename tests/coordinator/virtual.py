@@ -20,7 +20,7 @@ from rota_coordinator.core.quotas import Quotas
 from rota_coordinator.runtime.observer import Observers
 from rota_coordinator.runtime.overload import Stalls
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import Shell
+from rota_coordinator.runtime.slot import SlotEnvironment
 from rota_coordinator.store.port import Claim, Store
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
@@ -89,7 +89,7 @@ class Memory(Store):
 
     @override
     async def claim(self, slot: int) -> Claim:
-        return Claim(epoch=1, parcel=b"")
+        return Claim(epoch=1, handover=b"")
 
     @override
     async def load(self, slot: int) -> Sequence[Record]:
@@ -139,7 +139,7 @@ class Virtual:
     name: str = "service"
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
     notify: Callable[[pb.RebalanceNotice], None] = lambda notice: None
-    gone: Callable[[str, str], None] = lambda group_id, member_id: None
+    member_removed: Callable[[str, str], None] = lambda group_id, member_id: None
     reports: list[str] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
     # Set forward or back while the loop's clock goes on.
@@ -150,30 +150,30 @@ class Virtual:
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        fresh = itertools.count()
+        new_uuid = itertools.count()
         loop = asyncio.get_running_loop()
         self.stalls = Stalls(lambda: loop.time() + self.suspended_s, self.observers)
-        shell = Shell(
+        environment = SlotEnvironment(
             self.store,
             self.config,
             now_ms=self._now_ms,
             wall=self.wall,
-            fresh=lambda: f"#{next(fresh)}",
+            new_uuid=lambda: f"#{next(new_uuid)}",
             notify=self._notify,
-            changed=lambda group_id: None,
+            group_changed=lambda group_id: None,
             report=self.reports.append,
-            broken=self.faults.append,
+            report_exception=self.faults.append,
             observers=self.observers,
             stalls=self.stalls,
-            gone=self.gone,
+            member_removed=self.member_removed,
             quotas=self.quotas,
         )
-        self.service = Service(shell, "virtual:7070")
+        self.service = Service(environment, "virtual:7070")
 
     async def start(self) -> "Virtual":
         """Serve all slots, and look at the clock."""
         self.stalls.start()
-        await self.service.ownership.turn()
+        await self.service.ownership.run_once()
         return self
 
     def send(self, request: Message) -> FutureCall:

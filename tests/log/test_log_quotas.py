@@ -11,7 +11,7 @@ from rota_coordinator.core.log.administration import Creator
 from rota_coordinator.core.log.batch import ROW_BYTES
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.quotas import NOTHING, Budget, Quota, Quotas, Usage
-from rota_coordinator.runtime.topic_log import LogShell, TopicLog
+from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
 from rota_coordinator.store.sqlite import open_store
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -28,16 +28,16 @@ async def served(file: Path, quota: Quota) -> AsyncIterator[TopicLog]:
     """The log of a file, and its principals' quotas."""
     store = open_store(file)
     virtual = await Virtual().start()
-    shell = LogShell(
+    environment = LogEnvironment(
         store,
         LogConfig(),
         now_ms=lambda: WallMs(START_MS),
-        fresh=lambda: next(FRESH).to_bytes(16, "big"),
+        new_uuid=lambda: next(FRESH).to_bytes(16, "big"),
         report=virtual.reports.append,
-        broken=virtual.faults.append,
+        report_exception=virtual.faults.append,
         quotas=Quotas(lambda principal: quota),
     )
-    log = virtual.service.keep_topics(shell)
+    log = virtual.service.serve_log(environment)
     await log.start()
     try:
         yield log
@@ -52,16 +52,16 @@ async def create(log: TopicLog, *topics: tuple[str, int]) -> list[pb.TopicResult
     request = pb.CreateTopicsRequest()
     for name, partitions in topics:
         request.topics.add(name=name, partitions=partitions, retention_ms=-1, retention_bytes=-1)
-    creator = Creator("orders", Budget(log.shell.quotas).take)
+    creator = Creator("orders", Budget(log.environment.quotas).take)
     reply = await log.decide(
-        lambda core, effects: core.create_topics(request, log.shell.fresh, effects, creator)
+        lambda core, effects: core.create_topics(request, log.environment.new_uuid, effects, creator)
     )
     return list(reply.topics)
 
 
 async def produce(log: TopicLog, *batches: int, topic: str = "a") -> list[int]:
     """Send so many batches to each partition, in one request; the errors."""
-    take = Budget(log.shell.quotas).take
+    take = Budget(log.environment.quotas).take
     asked = [
         pb.ProduceRequest.Partition(topic=topic, index=index, batches=[batch()] * count)
         for index, count in enumerate(batches)
@@ -77,8 +77,8 @@ async def produce(log: TopicLog, *batches: int, topic: str = "a") -> list[int]:
 async def used(log: TopicLog, expected: Usage) -> None:
     """Wait until the principal uses that; rows are deleted piece by piece, between other work of the store."""
     async with asyncio.timeout(10):
-        while log.shell.quotas.used("orders") != expected:
-            await log.shell.store.load(0)
+        while log.environment.quotas.used("orders") != expected:
+            await log.environment.store.load(0)
 
 
 def test_topics_of_one_request_are_counted_together(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_topics_of_one_request_are_counted_together(tmp_path: Path) -> None:
             ]
             assert "has 0 partitions and would have 6, its quota is 5" in made[1].error_message
             assert "has 0 topics and would have 3, its quota is 2" in made[3].error_message
-            assert log.shell.quotas.used("orders") == Usage(topics=2, partitions=4)
+            assert log.environment.quotas.used("orders") == Usage(topics=2, partitions=4)
 
     asyncio.run(body())
 
@@ -105,11 +105,11 @@ def test_partitions_that_are_added_count_for_the_creator_of_the_topic(tmp_path: 
             request = pb.CreatePartitionsRequest()
             request.topics.add(name="a", partitions=2)
             request.topics.add(name="b", partitions=2)
-            take = Budget(log.shell.quotas).take
+            take = Budget(log.environment.quotas).take
             grown = await log.decide(lambda core, effects: core.create_partitions(request, effects, take))
             assert [each.error_code for each in grown.topics] == [codes.NONE, codes.POLICY_VIOLATION]
             assert "--quota-partitions" in grown.topics[1].error_message
-            assert log.shell.quotas.used("orders").partitions == 3
+            assert log.environment.quotas.used("orders").partitions == 3
 
     asyncio.run(body())
 
@@ -121,7 +121,7 @@ def test_a_partition_gets_all_its_batches_or_none_and_a_small_batch_counts_what_
         async with served(tmp_path / "c.db", Quota()._replace(log_bytes=5 * BATCH)) as log:
             await create(log, ("a", 3))
             assert await produce(log, 2, 4, 3) == [codes.NONE, codes.POLICY_VIOLATION, codes.NONE]
-            assert log.shell.quotas.used("orders").log_bytes == 5 * BATCH
+            assert log.environment.quotas.used("orders").log_bytes == 5 * BATCH
             assert await produce(log, 1) == [codes.POLICY_VIOLATION]
 
     asyncio.run(body())
@@ -130,7 +130,7 @@ def test_a_partition_gets_all_its_batches_or_none_and_a_small_batch_counts_what_
 def test_deleted_records_and_topics_are_free_again_once_they_are_out_of_the_file(tmp_path: Path) -> None:
     async def body() -> None:
         async with served(tmp_path / "c.db", Quota()) as log:
-            quotas = log.shell.quotas
+            quotas = log.environment.quotas
             await create(log, ("a", 2))
             await produce(log, 3, 2)
             assert quotas.used("orders").log_bytes == 5 * BATCH
@@ -156,9 +156,9 @@ def test_usage_is_the_same_after_a_restart_and_after_the_log_was_compacted(tmp_p
             await log.decide(lambda core, effects: core.delete_topics(gone, effects))
             expected = Usage(topics=2, partitions=3, log_bytes=5 * BATCH)
             log._compact()
-        assert log.shell.quotas.used("orders") == NOTHING
+        assert log.environment.quotas.used("orders") == NOTHING
         async with served(tmp_path / "c.db", Quota()) as log:
-            assert log.shell.quotas.used("orders") == expected
+            assert log.environment.quotas.used("orders") == expected
 
     asyncio.run(body())
 

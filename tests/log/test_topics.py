@@ -72,8 +72,8 @@ def test_the_last_word_about_a_topic_counts() -> None:
     engine.create(retention_ms=1, retention_bytes=1)
     changed = LogEvent()
     changed.CopyFrom(engine.events[0])
-    changed.topic_made.log_ids.append(2)
-    changed.topic_made.retention_ms = 2
+    changed.topic_created.log_ids.append(2)
+    changed.topic_created.retention_ms = 2
     log = engine.read([*engine.events, changed])
     assert [partition.retention for partition in log.partitions()] == [(2, 1), (2, 1)]
 
@@ -92,7 +92,7 @@ def test_a_name_is_used_once_in_a_request_and_by_one_topic() -> None:
         ("new", codes.NONE),
         ("twice", codes.INVALID_REQUEST),
     ]
-    assert [event.topic_made.name for event in effects.events] == ["new"]
+    assert [event.topic_created.name for event in effects.events] == ["new"]
 
 
 def test_partitions_only_become_more() -> None:

@@ -183,7 +183,7 @@ class Stage:
         told = [
             event
             for event in self.engine.log.snapshot()
-            if event.WhichOneof("event") in ("producer_made", "transaction_begun", "transaction_ended")
+            if event.WhichOneof("event") in ("producer_registered", "transaction_begun", "transaction_ended")
         ]
         kinds = [event.WhichOneof("event") for event in told]
         if not kinds:

@@ -206,7 +206,7 @@ def test_on_postgresql_an_epoch_that_was_raised_fences_every_write_of_its_slot(d
             for write in (
                 store.append(SLOT, epoch, [record(2)]),
                 store.compact(SLOT, epoch, [record(3)]),
-                store.release(SLOT, epoch, "", b"parcel"),
+                store.release(SLOT, epoch, "", b"handover"),
             ):
                 with pytest.raises(SlotLost, match=f"slot {SLOT} is not at epoch {epoch} any more"):
                     await write

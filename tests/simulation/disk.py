@@ -200,7 +200,7 @@ class DiskStore(Store):
     def claimed(self, slot: int) -> Claim:
         """On the disk: nobody else writes to the slot from now on."""
         self.disk.epochs[slot] += 1
-        return Claim(self.disk.epochs[slot], parcel=b"")
+        return Claim(self.disk.epochs[slot], handover=b"")
 
     def _send(self) -> None:
         """All that waits goes in one transaction; if it takes too long nobody knows what became of it."""

@@ -14,7 +14,7 @@ from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.join import Joining
 from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import HandoverSnapshot
 from tests.conformance.members import TOPIC, assignment
 from tests.simulation.history import instance_of, partitions_of
 from tests.simulation.invariants import Violation
@@ -98,9 +98,9 @@ def ask_join(world: World, number: int, *, repeated: bool = False) -> Effects:
         protocols=[pb.Protocol(name="range")],
     )
     world.clients[number] = client._replace(phase=Phase.JOINING, owns=(), leads=())
-    fresh = f"#{number}.{client.lives}.{world.repeats}"
+    new_uuid = f"#{number}.{client.lives}.{world.repeats}"
     call = Call(number + (6 * MEMBERS if repeated else 0))
-    return world.core.join(Joining(call, request, "/127.0.0.1", fresh), MonotonicMs(world.now_ms))
+    return world.core.join(Joining(call, request, "/127.0.0.1", new_uuid), MonotonicMs(world.now_ms))
 
 
 def ask_sync(world: World, number: int) -> Effects:
@@ -186,7 +186,7 @@ def crashed(world: World) -> World:
     """The process dies and reads its log; whoever waited asks again."""
     world.crashes += 1
     world.core = folded(world)
-    world.core.loaded(MonotonicMs(world.now_ms), SlotParcel())
+    world.core.loaded(MonotonicMs(world.now_ms), HandoverSnapshot())
     if newest_offset(world.core) < world.acknowledged:
         raise Violation("S6", f"{world.acknowledged} was acknowledged, and is not in the log")
     again = {Phase.JOINING: Phase.KNOWN, Phase.SYNCING: Phase.JOINED}

@@ -10,9 +10,15 @@ from rota_coordinator.core.group.answers import group_of
 from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.instants import MonotonicMs
 from rota_coordinator.runtime.overload import Refusal, Stalls
-from rota_coordinator.runtime.ownership import Lease, Ownership, Shared, Sole, Voice
+from rota_coordinator.runtime.ownership import (
+    ExclusiveOwnership,
+    Lease,
+    Ownership,
+    OwnershipCallbacks,
+    SharedOwnership,
+)
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import Answer, Shell, Slot, SlotState
+from rota_coordinator.runtime.slot import Answer, Slot, SlotEnvironment, SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.claims import check, check_decision, check_owner, commit_of
@@ -50,7 +56,7 @@ class Surroundings(Protocol):
     calm: bool
     partitions: int
 
-    def fresh(self) -> str: ...
+    def new_uuid(self) -> str: ...
 
     def fault(self, name: str) -> None: ...
 
@@ -168,21 +174,21 @@ class Coordinator:
         self.store = self.shared or DiskStore(world.disk, process)
         self.store.on_append = self._on_append
         self.stalls = Stalls(world.loop.time)
-        shell = Shell(
+        environment = SlotEnvironment(
             store=self.store,
             config=world.config,
             now_ms=now_ms,
-            fresh=world.fresh,
+            new_uuid=world.new_uuid,
             notify=self._notify,
-            changed=self._changed,
+            group_changed=self._changed,
             report=lambda text: None,
-            broken=give_up,
+            report_exception=give_up,
             may_serve=self.lease.runs if self.shared else lambda: True,
             stalls=self.stalls,
             compact_above=world.plan.compact_above,
             compact_running_above=world.plan.compact_running_above,
         )
-        self.service = Service(shell, host.address)
+        self.service = Service(environment, host.address)
         self.service.ownership = self._ownership()
         self.watches = {
             slot: Watch(self.service.slots[slot], self.store, world.mirrors[slot], world.situations)
@@ -193,15 +199,15 @@ class Coordinator:
         # Of few slots: reading fifty empty ones would be most of what a run does.
         slots = self.service.slots[:SLOTS_USED]
         if self.shared is None:
-            return Sole(slots, lambda: self.host.address, lambda text: None)
-        voice = Voice(lambda text: None, self._go_away)
-        return Shared(self.shared, slots, lambda: self.host.address, self.lease, voice)
+            return ExclusiveOwnership(slots, lambda: self.host.address, lambda text: None)
+        callbacks = OwnershipCallbacks(lambda text: None, self._go_away)
+        return SharedOwnership(self.shared, slots, lambda: self.host.address, self.lease, callbacks)
 
     async def run(self) -> None:
         """What the program runs."""
         self.stalls.start()
         self._tending = [
-            self.process.spawn(self.service.tend(lambda: None)),
+            self.process.spawn(self.service.run(lambda: None)),
             self.process.spawn(self._expire_offsets()),
         ]
 

@@ -24,8 +24,8 @@ class Owned(NamedTuple):
     """A slot's row; its epoch is the log's."""
 
     owner: str = ""
-    heir: str = ""
-    parcel: bytes = b""
+    new_owner: str = ""
+    handover: bytes = b""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Leases:
                 if self.is_alive(process_id)
             ),
             tuple(
-                Row(slot, self.disk.epochs[slot], self.owner(slot), row.heir)
+                Row(slot, self.disk.epochs[slot], self.owner(slot), row.new_owner)
                 for slot, row in self.rows.items()
             ),
         )
@@ -124,15 +124,15 @@ class SharedDiskStore(DiskStore, SharedStore):
         if row.owner not in ("", me):
             self.disk.fired["a slot is taken from a dead process"] += slot in self.disk.slots
         self.leases.rows[slot] = Owned(owner=me)
-        return Claim(super().claimed(slot).epoch, row.parcel)
+        return Claim(super().claimed(slot).epoch, row.handover)
 
     @override
-    async def release(self, slot: int, epoch: int, heir: str, parcel: bytes) -> None:
+    async def release(self, slot: int, epoch: int, new_owner: str, handover: bytes) -> None:
         def work() -> None:
             if self.disk.epochs[slot] != epoch or self.leases.rows[slot].owner != me:
                 raise SlotLost("an old epoch")
             self.disk.epochs[slot] += 1
-            self.leases.rows[slot] = Owned(heir=heir, parcel=parcel)
+            self.leases.rows[slot] = Owned(new_owner=new_owner, handover=handover)
             self.disk.fired["a slot is handed over"] += slot in self.disk.slots
 
         me = self.process_id

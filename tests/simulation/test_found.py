@@ -11,7 +11,7 @@ from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.join import Joining
 from rota_coordinator.core.group.state import State
 from rota_coordinator.core.instants import MonotonicMs
-from rota_coordinator.runtime.slot import Shell, Slot
+from rota_coordinator.runtime.slot import Slot, SlotEnvironment
 from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record
@@ -152,17 +152,17 @@ def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_hear
     # The write had failed, its slot did not know yet, and a request that came just then was answered from memory.
     async def story() -> pb.FetchOffsetsResponse:
         store = FailingStore()
-        shell = Shell(
+        environment = SlotEnvironment(
             store=store,
             config=GroupConfig(),
             now_ms=lambda: MonotonicMs(0),
-            fresh=lambda: "",
+            new_uuid=lambda: "",
             notify=lambda notice: None,
-            changed=lambda group_id: None,
+            group_changed=lambda group_id: None,
             report=lambda text: None,
-            broken=give_up,
+            report_exception=give_up,
         )
-        slot = Slot(0, shell)
+        slot = Slot(0, environment)
         await slot.start()
         topics = [pb.TopicOffsets(name="t", partitions=[pb.PartitionOffset(index=0, offset=5)])]
         commit = pb.CommitOffsetsRequest(group_id="g", generation_id=-1, topics=topics)

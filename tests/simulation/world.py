@@ -76,7 +76,7 @@ class World:
         """The host that members are sent to."""
         return next(host for host in self.hosts if host.address == address)
 
-    def fresh(self) -> str:
+    def new_uuid(self) -> str:
         """A part of an id that nobody has had."""
         self._ids += 1
         return f"#{self._ids}"

@@ -43,7 +43,7 @@ def answers_before_it_is_written(
     self: Slot, group_id: str, effects: Effects, *, changes: bool = True
 ) -> None:
     if effects.records:
-        self.shell.store.append(self.number, self.epoch, effects.records)
+        self.environment.store.append(self.number, self.epoch, effects.records)
     self._schedule(group_id)
     self._deliver(self._life, effects)
 
@@ -96,10 +96,10 @@ def snapshots_forget_generations(self: Groups) -> list[Record]:
 
 
 async def serves_before_it_has_read(self: Slot) -> None:
-    self.epoch, _ = await self.shell.store.claim(self.number)
-    self.groups = Groups(self.shell.config)
+    self.epoch, _ = await self.environment.store.claim(self.number)
+    self.groups = Groups(self.environment.config)
     self.state = SlotState.READY
-    for record in await self.shell.store.load(self.number):
+    for record in await self.environment.store.load(self.number):
         self.groups.replay(record)
 
 
@@ -170,7 +170,7 @@ def suspicions_stay(self: Group, member: Member, now_ms: MonotonicMs) -> None:
 
 
 def sessions_go_on_while_nobody_serves(
-    self: Groups, now_ms: MonotonicMs, parcel: object
+    self: Groups, now_ms: MonotonicMs, handover: object
 ) -> dict[str, Effects]:
     return {group_id: Effects() for group_id in self.groups}
 
@@ -207,7 +207,7 @@ def the_log_forgets_which_incarnations_were(self: Groups) -> list[Record]:
 def the_snapshot_is_sent_late(self: Slot) -> None:
     snapshot = self.groups.snapshot()
     self._measure(len(snapshot))
-    send = partial(self.shell.store.compact, self.number, self.epoch, snapshot)
+    send = partial(self.environment.store.compact, self.number, self.epoch, snapshot)
     asyncio.get_running_loop().call_later(0.2, lambda: send().add_done_callback(self._compacted))
 
 
@@ -249,7 +249,7 @@ def by_the_assignment_alone(self: Group, partition: TopicPartition) -> str | Non
     return self.owners.get(partition)
 
 
-def stalls_are_not_forgiven(self: Slot, stall_ms: int) -> None:
+def stalls_are_not_compensated(self: Slot, stall_ms: int) -> None:
     pass
 
 
@@ -300,7 +300,7 @@ ZOO: dict[str, Bug] = {
     "stable groups are shaken up": replaced(round, "heartbeat", stable_groups_are_shaken_up),
     "goes on past its lease": replaced(Lease, "runs", lambda self: True),
     "the lease counts from the answer": replaced(Lease, "renewed", the_lease_counts_from_the_answer),
-    "stalls are not forgiven": replaced(Slot, "forgive", stalls_are_not_forgiven),
+    "stalls are not compensated": replaced(Slot, "compensate_stall", stalls_are_not_compensated),
     "the next group is changed too": replaced(Groups, "replay", the_next_group_is_changed_too),
     "what is with nobody may be committed by all": replaced(Group, "owner_of", by_the_assignment_alone),
     **ZOO_MEMBERS,
@@ -311,7 +311,7 @@ HINTS = {
     "snapshots begin with what is committed": 5,
     "rounds wait for nobody": 26,
     "sessions go on while nobody serves": 26,
-    "stalls are not forgiven": 73,
+    "stalls are not compensated": 73,
     "the log forgets which incarnations were": 35,
     "what is with nobody may be committed by all": 39,
     "counts two sessions": 45,
@@ -325,7 +325,7 @@ HINTS = {
 # Rules that only come true in the end are broken by these.
 LIVENESS = {
     "L1": "silence is not noticed",
-    "L2": "stalls are not forgiven",
+    "L2": "stalls are not compensated",
     "L3": "stable groups are shaken up",
     "L5": "commits nothing",
     "L6": "who waits is forgotten with its member",

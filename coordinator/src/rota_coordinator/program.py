@@ -25,10 +25,10 @@ from rota_coordinator.runtime.clocks import Clocks, elapsed_ms, elapsed_s, wall_
 from rota_coordinator.runtime.failpoints import Failpoints
 from rota_coordinator.runtime.observer import Observers
 from rota_coordinator.runtime.overload import Stalls
-from rota_coordinator.runtime.ownership import Lease, Shared, Voice
+from rota_coordinator.runtime.ownership import Lease, OwnershipCallbacks, SharedOwnership
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import Shell
-from rota_coordinator.runtime.topic_log import LogShell, TopicLog
+from rota_coordinator.runtime.slot import SlotEnvironment
+from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
 from rota_coordinator.security.wiring import secure
 from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
 
@@ -51,30 +51,30 @@ async def serve(options: argparse.Namespace) -> None:
     lease = Lease(elapsed_ms, options.slot_lease_ms)
     clocks = Clocks(clock, wall_s)
     store, shared, rows = await open_store(options)
-    shell = Shell(
+    environment = SlotEnvironment(
         store,
         GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)}),
         now_ms=clocks.monotonic_ms,
-        fresh=lambda: str(uuid.uuid4()),
+        new_uuid=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
-        changed=watchers.changed,
+        group_changed=watchers.changed,
         report=journal.warn,
-        broken=journal.broke,
+        report_exception=journal.broke,
         may_serve=lease.runs if shared else lambda: True,
         failpoints=failpoints,
         observers=observers,
         stalls=stalls,
         quotas=Quotas(security.quota_of),
-        gone=sessions.forget,
+        member_removed=sessions.forget,
         wall=clocks.wall,
     )
-    service = Service(shell, options.advertise or options.listen)
+    service = Service(environment, options.advertise or options.listen)
     if shared:
-        voice = Voice(journal.warn, sessions.go_away)
-        service.ownership = Shared(shared, service.slots, lambda: service.address, lease, voice)
+        callbacks = OwnershipCallbacks(journal.warn, sessions.go_away)
+        service.ownership = SharedOwnership(shared, service.slots, lambda: service.address, lease, callbacks)
     if rows is not None:
-        service.keep_topics(log_shell(rows, clocks, journal, shell.quotas))
-    server = make_server(door := security.door(service), sessions, watchers, service.log)
+        service.serve_log(log_environment(rows, clocks, journal, environment.quotas))
+    server = make_server(access_control := security.access_control(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
     if not options.advertise:
@@ -93,10 +93,10 @@ async def serve(options: argparse.Namespace) -> None:
         journal.tell("listening", f"listening on {host}:{port}", address=f"{host}:{port}")
 
     tending = [
-        asyncio.create_task(service.tend(listening)),
+        asyncio.create_task(service.run(listening)),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
         asyncio.create_task(retain_records(service.log, options.log_retention_check_interval_ms / 1000)),
-        asyncio.create_task(security.keep(door, port)),
+        asyncio.create_task(security.keep(access_control, port)),
     ]
     await until_stopped(stopped, tending)
     journal.tell("stopping", "stopping")
@@ -118,11 +118,11 @@ async def until_stopped(stopped: "asyncio.Task[bool]", tending: "Sequence[asynci
         task.cancel()
 
 
-def log_shell(rows: LogStore, clocks: Clocks, journal: Journal, quotas: Quotas) -> LogShell:
+def log_environment(rows: LogStore, clocks: Clocks, journal: Journal, quotas: Quotas) -> LogEnvironment:
     """What the embedded log needs of the process."""
-    fresh = lambda: uuid.uuid4().bytes
-    return LogShell(
-        rows, LogConfig(), clocks.wall_ms, fresh, journal.warn, journal.broke, clocks.wall, quotas
+    new_uuid = lambda: uuid.uuid4().bytes
+    return LogEnvironment(
+        rows, LogConfig(), clocks.wall_ms, new_uuid, journal.warn, journal.broke, clocks.wall, quotas
     )
 
 

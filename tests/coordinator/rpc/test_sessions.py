@@ -15,7 +15,7 @@ from rota_coordinator.rpc.sessions import UNREAD_S, Sessions
 from rota_coordinator.rpc.watch import Watchers
 from rota_coordinator.runtime import overload
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
-from rota_coordinator.security.access_control import Door
+from rota_coordinator.security.access_control import AccessControl
 from rota_coordinator.security.authenticator import Anonymous
 from rota_coordinator.security.connections import Connections
 from rota_coordinator.security.limits import Limits
@@ -337,9 +337,11 @@ def served(
 
     async def run() -> None:
         registry = Sessions()
-        virtual = await Virtual(notify=registry.notify, gone=registry.forget).start()
+        virtual = await Virtual(notify=registry.notify, member_removed=registry.forget).start()
         server = make_server(
-            Door(virtual.service, Anonymous(), AllowAll(), virtual.reports.append, Connections(limits)),
+            AccessControl(
+                virtual.service, Anonymous(), AllowAll(), virtual.reports.append, Connections(limits)
+            ),
             registry,
             Watchers(),
         )

@@ -12,7 +12,7 @@ from rota_coordinator.core.instants import WallMs
 from rota_coordinator.core.log.batch import Header
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.runtime.slot import SlotState
-from rota_coordinator.runtime.topic_log import LogShell
+from rota_coordinator.runtime.topic_log import LogEnvironment
 from rota_coordinator.store.port import LogStore
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -113,15 +113,15 @@ def test_while_the_log_loads_commits_are_refused_and_fetches_are_served() -> Non
         virtual = await Virtual().start()
         assert await Member(virtual, GROUP).commit({0: 7}) == pb.NONE
         store = Unread()
-        shell = LogShell(
+        environment = LogEnvironment(
             cast("LogStore", store),
             LogConfig(),
             now_ms=lambda: WallMs(0),
-            fresh=lambda: b"t" * 16,
+            new_uuid=lambda: b"t" * 16,
             report=virtual.reports.append,
-            broken=virtual.faults.append,
+            report_exception=virtual.faults.append,
         )
-        log = virtual.service.keep_topics(shell)
+        log = virtual.service.serve_log(environment)
         reading = asyncio.create_task(log.start())
         await asyncio.sleep(0.1)
         assert log.state is SlotState.CATCH_UP

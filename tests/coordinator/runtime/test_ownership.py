@@ -1,6 +1,6 @@
 """The smaller parts of ownership; what they do together is tried by the simulation and on real processes."""
 
-from rota_coordinator.runtime.ownership import Complaints, Lease
+from rota_coordinator.runtime.ownership import DedupedReporter, Lease
 
 
 def test_a_lease_runs_from_before_it_was_asked_for() -> None:
@@ -26,10 +26,10 @@ def test_a_lost_lease_does_not_run() -> None:
 
 def test_a_complaint_is_said_once_until_things_are_well() -> None:
     said: list[str] = []
-    complaints = Complaints(said.append)
+    reporter = DedupedReporter(said.append)
     for _ in range(3):
-        complaints.about("slot 7", OSError("no disk"))
-    complaints.well("slot 7")
-    complaints.well("slot 7")
-    complaints.about("slot 7", OSError("no disk"))
+        reporter.failed("slot 7", OSError("no disk"))
+    reporter.recovered("slot 7")
+    reporter.recovered("slot 7")
+    reporter.failed("slot 7", OSError("no disk"))
     assert said == ["slot 7: no disk; trying again", "slot 7: well again", "slot 7: no disk; trying again"]

@@ -30,7 +30,7 @@ def test_a_lease_that_is_not_renewed_ends_and_its_slots_are_vacant(no_tables: st
             epoch, _ = await dying.store.claim(3)
             before = await dying.store.renew()
             assert {each.process_id for each in before.processes} == {dying.id, other.id}
-            assert row(before, 3) == Row(3, epoch, owner=dying.id, heir="")
+            assert row(before, 3) == Row(3, epoch, owner=dying.id, new_owner="")
             await admin.do(
                 "UPDATE rota.processes SET lease_until = clock_timestamp() + interval '300 ms' "
                 "WHERE process_id = %s",
@@ -41,7 +41,7 @@ def test_a_lease_that_is_not_renewed_ends_and_its_slots_are_vacant(no_tables: st
             )
             after = await other.store.renew()
             assert [each.process_id for each in after.processes] == [other.id]
-            assert row(after, 3) == Row(3, epoch, owner="", heir="")
+            assert row(after, 3) == Row(3, epoch, owner="", new_owner="")
             with pytest.raises(LeaseLost):
                 await dying.store.renew()
 
@@ -147,7 +147,7 @@ def test_a_slot_of_the_living_is_not_given_away(no_tables: str) -> None:
             epoch, _ = await owner.store.claim(1)
             with pytest.raises(SlotLost):
                 await other.store.claim(1)
-            assert row(await other.store.renew(), 1) == Row(1, epoch, owner.id, heir="")
+            assert row(await other.store.renew(), 1) == Row(1, epoch, owner.id, new_owner="")
             again, _ = await owner.store.claim(1)
             assert again > epoch
             with pytest.raises(SlotLost):
@@ -171,22 +171,22 @@ def test_of_two_claims_at_once_one_wins(no_tables: str) -> None:
 
 def test_a_slot_is_handed_over_with_its_parcel_which_is_given_once(no_tables: str) -> None:
     async def body() -> None:
-        async with process(no_tables) as giver, process(no_tables) as heir:
-            old, parcel = await giver.store.claim(1)
-            assert parcel == b""
+        async with process(no_tables) as giver, process(no_tables) as new_owner:
+            old, handover = await giver.store.claim(1)
+            assert handover == b""
             await giver.store.append(1, old, [record(1)])
-            await giver.store.release(1, old, heir.id, b"\x00deadlines")
-            given = row(await heir.store.renew(), 1)
-            assert (given.owner, given.heir) == ("", heir.id)
+            await giver.store.release(1, old, new_owner.id, b"\x00deadlines")
+            given = row(await new_owner.store.renew(), 1)
+            assert (given.owner, given.new_owner) == ("", new_owner.id)
             with pytest.raises(SlotLost):
                 await giver.store.append(1, old, [record(2)])
             with pytest.raises(SlotLost):
                 await giver.store.release(1, old, "", b"")
-            new, parcel = await heir.store.claim(1)
-            assert parcel == b"\x00deadlines"
-            assert row(await heir.store.renew(), 1) == Row(1, new, heir.id, heir="")
-            assert (await heir.store.claim(1)).parcel == b""
-            assert numbers(await heir.store.load(1)) == [1]
+            new, handover = await new_owner.store.claim(1)
+            assert handover == b"\x00deadlines"
+            assert row(await new_owner.store.renew(), 1) == Row(1, new, new_owner.id, new_owner="")
+            assert (await new_owner.store.claim(1)).handover == b""
+            assert numbers(await new_owner.store.load(1)) == [1]
 
     asyncio.run(body())
 
@@ -212,7 +212,7 @@ def test_a_process_that_registers_again_owns_nothing(no_tables: str) -> None:
             new = await one.store.register("127.0.0.1:2")
             table = await one.store.renew()
             assert table.processes == ((new, "127.0.0.1:2"),)
-            assert row(table, 1) == Row(1, epoch, owner="", heir="")
+            assert row(table, 1) == Row(1, epoch, owner="", new_owner="")
             assert (await one.store.claim(1)).epoch > epoch
 
     asyncio.run(body())

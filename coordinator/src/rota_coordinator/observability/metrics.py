@@ -66,7 +66,7 @@ class Served(Protocol):
     def groups(self) -> Groups: ...
 
 
-class Spread:
+class Histogram:
     """How many durations lay between which bounds."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
@@ -114,11 +114,11 @@ class Metrics(Observer, Collector):
         self._slots = slots
         self._connections = connections
         self._requests: Counter[tuple[type[Message], Error]] = Counter({(kind, pb.NONE): 0 for kind in KINDS})
-        self._request_seconds = {kind: Spread(REQUEST_SECONDS) for kind in KINDS}
-        self._append_seconds = Spread(APPEND_SECONDS)
+        self._request_seconds = {kind: Histogram(REQUEST_SECONDS) for kind in KINDS}
+        self._append_seconds = Histogram(APPEND_SECONDS)
         self._rebalances = dict.fromkeys(Cause, 0)
-        self._rebalance_seconds = Spread(REBALANCE_SECONDS)
-        self._lag_seconds = Spread(LAG_SECONDS)
+        self._rebalance_seconds = Histogram(REBALANCE_SECONDS)
+        self._lag_seconds = Histogram(LAG_SECONDS)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -225,7 +225,7 @@ def named(name: str) -> str:
     return f"rota_coordinator_{name}"
 
 
-def histogram(name: str, meaning: str, spread: Spread) -> HistogramMetricFamily:
+def histogram(name: str, meaning: str, spread: Histogram) -> HistogramMetricFamily:
     """A histogram without labels."""
     buckets, total_s = spread.buckets()
     return HistogramMetricFamily(named(name), meaning, buckets, total_s)

@@ -14,7 +14,7 @@ from rota_coordinator.core.group import admin
 from rota_coordinator.core.group.answers import AdminRequest
 from rota_coordinator.rpc.watch import Watchers
 from rota_coordinator.runtime.slot import SlotState
-from rota_coordinator.security.access_control import Caller, Door
+from rota_coordinator.security.access_control import AccessControl, AuthorizedCaller
 from rota_proto.coordinator.v1 import admin_pb2 as pb
 from rota_proto.coordinator.v1 import admin_pb2_grpc as pb_grpc
 from rota_proto.coordinator.v1.coordinator_pb2 import COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED
@@ -28,16 +28,16 @@ SLOT_STATES = {
 }
 
 
-class AdminServer(pb_grpc.AdminServicer):
+class AdminService(pb_grpc.AdminServicer):
     """The calls of the service."""
 
-    def __init__(self, door: Door, watchers: Watchers) -> None:
-        self._door = door
+    def __init__(self, access_control: AccessControl, watchers: Watchers) -> None:
+        self._access_control = access_control
         self._watchers = watchers
 
     @override
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         if any(slot.state is SlotState.CATCH_UP for slot, _ in caller.slots()):
             return pb.ListGroupsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
         listed = map(admin.listed, caller.groups())
@@ -48,7 +48,7 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DescribeGroups(
         self, request: pb.DescribeGroupsRequest, context: Context
     ) -> pb.DescribeGroupsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         groups = await asyncio.gather(*(describe(caller, group_id) for group_id in request.group_ids))
         return pb.DescribeGroupsResponse(groups=groups)
 
@@ -56,7 +56,7 @@ class AdminServer(pb_grpc.AdminServicer):
     async def WatchGroup(
         self, request: pb.WatchGroupRequest, context: Context
     ) -> AsyncIterator[pb.WatchGroupResponse]:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         async for group in self._watchers.watch(request.group_id, partial(describe, caller)):
             now_ms = int(time.time() * 1000)  # noqa: TID251  for people to read
             reason = caller.opened_by(request.group_id)
@@ -68,7 +68,7 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DeleteGroups(
         self, request: pb.DeleteGroupsRequest, context: Context
     ) -> pb.DeleteGroupsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         once = dict.fromkeys(request.group_ids)
         requests = [pb.DeleteGroupsRequest(group_ids=[group_id]) for group_id in once]
         replies = await asyncio.gather(*(ask(caller, each, pb.DeleteGroupsResponse) for each in requests))
@@ -78,19 +78,19 @@ class AdminServer(pb_grpc.AdminServicer):
     async def DeleteOffsets(
         self, request: pb.DeleteOffsetsRequest, context: Context
     ) -> pb.DeleteOffsetsResponse:
-        return await ask(self._door.caller(), request, pb.DeleteOffsetsResponse)
+        return await ask(self._access_control.caller(), request, pb.DeleteOffsetsResponse)
 
     @override
     async def AlterOffsets(
         self, request: pb.AlterOffsetsRequest, context: Context
     ) -> pb.AlterOffsetsResponse:
-        return await ask(self._door.caller(), request, pb.AlterOffsetsResponse)
+        return await ask(self._access_control.caller(), request, pb.AlterOffsetsResponse)
 
     @override
     async def DescribeSlots(
         self, request: pb.DescribeSlotsRequest, context: Context
     ) -> pb.DescribeSlotsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         described = [
             pb.DescribedSlot(
                 slot=slot.number,
@@ -103,12 +103,12 @@ class AdminServer(pb_grpc.AdminServicer):
         return pb.DescribeSlotsResponse(slots=described)
 
 
-async def describe(caller: Caller, group_id: str) -> pb.DescribedGroup:
+async def describe(caller: AuthorizedCaller, group_id: str) -> pb.DescribedGroup:
     """One group, as the caller may see it."""
     reply = await ask(caller, pb.DescribeGroupsRequest(group_ids=[group_id]), pb.DescribeGroupsResponse)
     return reply.groups[0]
 
 
-async def ask(caller: Caller, request: AdminRequest, kind: type[Reply]) -> Reply:
+async def ask(caller: AuthorizedCaller, request: AdminRequest, kind: type[Reply]) -> Reply:
     """The answer to one request about one group."""
     return cast("Reply", await caller.submit(request, client_host=""))

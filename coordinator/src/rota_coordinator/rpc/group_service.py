@@ -11,14 +11,14 @@ from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.core.group.answers import ProtocolRequest
-from rota_coordinator.rpc.admin_service import AdminServer
-from rota_coordinator.rpc.log_service import LogServer
+from rota_coordinator.rpc.admin_service import AdminService
+from rota_coordinator.rpc.log_service import LogService
 from rota_coordinator.rpc.sessions import Session, Sessions
 from rota_coordinator.rpc.validation_interceptor import Gate, refuse
 from rota_coordinator.rpc.watch import Watchers
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.runtime.topic_log import TopicLog
-from rota_coordinator.security.access_control import Door
+from rota_coordinator.security.access_control import AccessControl
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from rota_proto.coordinator.v1.admin_pb2_grpc import add_AdminServicer_to_server
@@ -46,18 +46,18 @@ Reply = TypeVar("Reply", bound=Message)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class CoordinatorServer(pb_grpc.CoordinatorServicer):
+class GroupService(pb_grpc.CoordinatorServicer):
     """The calls of the service; each is one request to a group, or a stream of them."""
 
-    def __init__(self, door: Door, sessions: Sessions) -> None:
-        self._door = door
+    def __init__(self, access_control: AccessControl, sessions: Sessions) -> None:
+        self._access_control = access_control
         self._sessions = sessions
 
     @override
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, context: Context
     ) -> pb.FindCoordinatorResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         return caller.find(request)
 
     @override
@@ -98,7 +98,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
     async def Session(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes for itself
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
     ) -> None:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         # Says that the caller was let in. A client that writes before may take a refusal for a broken connection.
         await context.send_initial_metadata(())
         session = Session(self._sessions, caller, client_host(context))
@@ -111,7 +111,7 @@ class CoordinatorServer(pb_grpc.CoordinatorServicer):
                     await refuse(context, refusal)
 
     async def _answer(self, request: ProtocolRequest, context: Context, kind: type[Reply]) -> Reply:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         # Shielded: cancelling a call does not remove its member.
         reply = await asyncio.shield(caller.submit(request, client_host(context)))
         if reply is None:
@@ -127,15 +127,18 @@ def client_host(context: Context) -> str:
 
 
 def make_server(
-    door: Door, sessions: Sessions, watchers: Watchers, log: TopicLog | None = None
+    access_control: AccessControl, sessions: Sessions, watchers: Watchers, log: TopicLog | None = None
 ) -> grpc.aio.Server:
     """A server with all services in it, not started and not listening yet."""
     server = grpc.aio.server(
-        interceptors=[Gate(door)],
-        options=(*OPTIONS, ("grpc.max_concurrent_streams", door.connections.limits.streams_per_connection)),
+        interceptors=[Gate(access_control)],
+        options=(
+            *OPTIONS,
+            ("grpc.max_concurrent_streams", access_control.connections.limits.streams_per_connection),
+        ),
     )
-    pb_grpc.add_CoordinatorServicer_to_server(CoordinatorServer(door, sessions), server)
-    add_AdminServicer_to_server(AdminServer(door, watchers), server)
+    pb_grpc.add_CoordinatorServicer_to_server(GroupService(access_control, sessions), server)
+    add_AdminServicer_to_server(AdminService(access_control, watchers), server)
     if log is not None:
-        add_LogServicer_to_server(LogServer(door, log), server)
+        add_LogServicer_to_server(LogService(access_control, log), server)
     return server

@@ -16,7 +16,7 @@ from rota_coordinator.runtime.fetches import Fetches
 from rota_coordinator.runtime.offset_lookups import Lookups
 from rota_coordinator.runtime.overload import Refusal
 from rota_coordinator.runtime.topic_log import TopicLog
-from rota_coordinator.security.access_control import Caller, Door
+from rota_coordinator.security.access_control import AccessControl, AuthorizedCaller
 from rota_coordinator.security.policy import TopicAction
 from rota_coordinator.security.topics import screened
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
@@ -30,24 +30,24 @@ Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
 
 
-class LogServer(pb_grpc.LogServicer):
+class LogService(pb_grpc.LogServicer):
     """The calls of the service."""
 
-    def __init__(self, door: Door, log: TopicLog) -> None:
-        self._door = door
+    def __init__(self, access_control: AccessControl, log: TopicLog) -> None:
+        self._access_control = access_control
         self._log = log
-        self._fetches = Fetches(log, log.shell.store)
-        self._lookups = Lookups(log, log.shell.store)
+        self._fetches = Fetches(log, log.environment.store)
+        self._lookups = Lookups(log, log.environment.store)
 
     @override
     async def CreateTopics(
         self, request: pb.CreateTopicsRequest, context: Context
     ) -> pb.CreateTopicsResponse:
-        fresh = self._log.shell.fresh
-        caller = self._door.caller()
+        new_uuid = self._log.environment.new_uuid
+        caller = self._access_control.caller()
         creator = Creator(caller.principal.name, self._budget().take)
         return await self._screened(
-            caller, request, lambda log, asked, effects: log.create_topics(asked, fresh, effects, creator)
+            caller, request, lambda log, asked, effects: log.create_topics(asked, new_uuid, effects, creator)
         )
 
     @override
@@ -72,7 +72,7 @@ class LogServer(pb_grpc.LogServicer):
     async def DescribeTopics(
         self, request: pb.DescribeTopicsRequest, context: Context
     ) -> pb.DescribeTopicsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         if request.names:
             return await self._screened(
                 caller, request, lambda log, asked, effects: log.describe_topics(asked)
@@ -83,8 +83,8 @@ class LogServer(pb_grpc.LogServicer):
 
     @override
     async def Produce(self, request: pb.ProduceRequest, context: Context) -> pb.ProduceResponse:
-        caller = self._door.caller()
-        waiting = self._log.shell.store.rows_waiting_bytes()
+        caller = self._access_control.caller()
+        waiting = self._log.environment.store.rows_waiting_bytes()
         if waiting > WAITING_BYTES_MAX:
             sentence = f"{waiting} bytes wait for the disk; nothing was appended, try again in a moment"
             raise Refusal("RESOURCE_EXHAUSTED", sentence)
@@ -93,7 +93,7 @@ class LogServer(pb_grpc.LogServicer):
         return await screened(request, caller.may_topic, self._produce)
 
     async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
-        now_ms = self._log.shell.now_ms()
+        now_ms = self._log.environment.now_ms()
         take = self._budget().take
 
         def decide(log: Log, effects: Effects) -> pb.ProduceResponse:
@@ -111,19 +111,19 @@ class LogServer(pb_grpc.LogServicer):
 
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         return await screened(request, caller.may_topic, self._fetches.fetch)
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Context) -> pb.ListOffsetsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         return await screened(request, caller.may_topic, self._lookups.list_offsets)
 
     @override
     async def InitProducer(
         self, request: pb.InitProducerRequest, context: Context
     ) -> pb.InitProducerResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         error = self._transaction_error(caller, request.transactional_id)
         if error:
             return pb.InitProducerResponse(error_code=error)
@@ -133,7 +133,7 @@ class LogServer(pb_grpc.LogServicer):
     async def AddOffsetsToTransaction(
         self, request: pb.AddOffsetsToTransactionRequest, context: Context
     ) -> pb.AddOffsetsToTransactionResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         if not caller.may_transact(request.transactional_id):
             error: codes.ErrorCode.ValueType = codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return pb.AddOffsetsToTransactionResponse(error_code=error)
@@ -145,7 +145,7 @@ class LogServer(pb_grpc.LogServicer):
     async def EndTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         error = self._transaction_error(caller, request.transactional_id)
         if error:
             return pb.EndTransactionResponse(error_code=error)
@@ -156,15 +156,17 @@ class LogServer(pb_grpc.LogServicer):
     async def DeleteRecords(
         self, request: pb.DeleteRecordsRequest, context: Context
     ) -> pb.DeleteRecordsResponse:
-        caller = self._door.caller()
+        caller = self._access_control.caller()
         act = self._log.delete_records
         return await screened(request, caller.may_topic, act)
 
     def _budget(self) -> Budget:
         """What the parts of one request may use, all together."""
-        return Budget(self._log.shell.quotas)
+        return Budget(self._log.environment.quotas)
 
-    def _transaction_error(self, caller: Caller, transactional_id: str) -> codes.ErrorCode.ValueType:
+    def _transaction_error(
+        self, caller: AuthorizedCaller, transactional_id: str
+    ) -> codes.ErrorCode.ValueType:
         """Why a transaction of this id cannot begin or end now; NONE if it can. Without an id there is none."""
         self._log.check()
         if not transactional_id:
@@ -179,10 +181,10 @@ class LogServer(pb_grpc.LogServicer):
     async def _about_topics(
         self, request: Request, context: Context, decide: Callable[[Log, Request, Effects], Reply]
     ) -> Reply:
-        return await self._screened(self._door.caller(), request, decide)
+        return await self._screened(self._access_control.caller(), request, decide)
 
     async def _screened(
-        self, caller: Caller, request: Request, decide: Callable[[Log, Request, Effects], Reply]
+        self, caller: AuthorizedCaller, request: Request, decide: Callable[[Log, Request, Effects], Reply]
     ) -> Reply:
         act: Callable[[Request], Awaitable[Reply]] = lambda asked: self._log.decide(
             lambda log, effects: decide(log, asked, effects)
@@ -190,7 +192,7 @@ class LogServer(pb_grpc.LogServicer):
         return await screened(request, caller.may_topic, act)
 
     async def _timed(self, decide: Callable[[Log, WallMs, Effects], Reply]) -> Reply:
-        now_ms = self._log.shell.now_ms()
+        now_ms = self._log.environment.now_ms()
         return await self._log.decide(lambda log, effects: decide(log, now_ms, effects))
 
 

@@ -17,7 +17,7 @@ from rota_coordinator.rpc.validate_group import fault
 from rota_coordinator.rpc.validation_interceptor import MALFORMED, UNREADABLE, Unreadable
 from rota_coordinator.runtime.overload import Refusal, oversized
 from rota_coordinator.runtime.slot import Answer
-from rota_coordinator.security.access_control import Caller
+from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # A stream with so many unanswered requests is told to wait.
@@ -170,7 +170,7 @@ class Outgoing:
 class Session:
     """One stream."""
 
-    def __init__(self, sessions: Sessions, caller: Caller, client_host: str) -> None:
+    def __init__(self, sessions: Sessions, caller: AuthorizedCaller, client_host: str) -> None:
         self.speakers: set[Speaker] = set()
         self._sessions = sessions
         self._caller = caller

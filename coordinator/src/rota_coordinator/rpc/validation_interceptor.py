@@ -19,7 +19,7 @@ from typing_extensions import override
 from rota_coordinator.rpc import validate_group, validate_log
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, error_of
 from rota_coordinator.runtime.overload import Refusal, oversized
-from rota_coordinator.security.access_control import Admitted, Door
+from rota_coordinator.security.access_control import AccessControl, Admitted
 
 if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
@@ -50,8 +50,8 @@ class Received(NamedTuple):
 class Gate(grpc.aio.ServerInterceptor):
     """Before all calls of a server."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, access_control: AccessControl) -> None:
+        self._access_control = access_control
         self._handlers: dict[str, Handler] = {}
 
     @override
@@ -83,7 +83,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _guarded_call(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
         async def call(requests: object, context: Context) -> Message:
-            async with self._door.admitted(context) as admitted:
+            async with self._access_control.admitted(context) as admitted:
                 request = await self._message(admitted, context)
                 clock = asyncio.get_running_loop().time
                 began_s = clock()
@@ -102,7 +102,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _guarded_stream(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
         async def stream(requests: object, context: Context) -> AsyncIterator[Message]:
-            async with self._door.admitted(context) as admitted:
+            async with self._access_control.admitted(context) as admitted:
                 request = await self._message(admitted, context)
                 async for reply in behaviour(request, context):
                     yield reply
@@ -111,7 +111,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     def _guarded_session(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
         async def session(frames: AsyncIterator[Received], context: Context) -> None:
-            async with self._door.admitted(context) as admitted:
+            async with self._access_control.admitted(context) as admitted:
                 await behaviour(counted(frames, admitted), context)
 
         return session
@@ -119,10 +119,15 @@ class Gate(grpc.aio.ServerInterceptor):
     async def _message(self, admitted: Admitted, context: Context) -> Message:
         """Read the one message of a call, which is readable and well formed."""
         try:
-            async with asyncio.timeout(self._door.connections.limits.message_seconds), admitted.reading:
+            async with (
+                asyncio.timeout(self._access_control.connections.limits.message_seconds),
+                admitted.reading,
+            ):
                 received = await context.read()
         except TimeoutError:
-            limit = f"within {self._door.connections.limits.message_seconds} s (limit message-seconds)"
+            limit = (
+                f"within {self._access_control.connections.limits.message_seconds} s (limit message-seconds)"
+            )
             await refuse(context, Refusal("DEADLINE_EXCEEDED", f"the message did not arrive {limit}"))
         if received is grpc.aio.EOF:
             admitted.cancelled()
@@ -133,14 +138,14 @@ class Gate(grpc.aio.ServerInterceptor):
             await refuse(context, Refusal(MALFORMED.name, UNREADABLE))
         wrong = validate_group.fault(request) or validate_log.fault(request)
         if wrong:
-            self._door.refused(request, MALFORMED.name)
+            self._access_control.refused(request, MALFORMED.name)
             await refuse(context, Refusal(MALFORMED.name, wrong))
         return request
 
     def _count(self, request: Message, error: Error, seconds: float) -> None:
         """Requests to the log are counted here; those to groups by their slots, because most come on streams."""
         if isinstance(request, LOG_REQUESTS):
-            self._door.observers.answered(request, error, seconds)
+            self._access_control.observers.answered(request, error, seconds)
 
 
 async def counted(frames: AsyncIterator[Received], admitted: Admitted) -> AsyncIterator[Message | Unreadable]:

@@ -115,7 +115,9 @@ class Fetches:
         except StoreError as broken:
             page.tells = True
             if not is_passed_over(found, broken, committed_only=committed_only):
-                self._log.shell.report(f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}")
+                self._log.environment.report(
+                    f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}"
+                )
                 fill_with_error(reply, broken, page)
             if isinstance(broken, DamagedBatch) and broken.row is not None:
                 reply.next_offset = broken.row.header.next_offset

@@ -43,7 +43,7 @@ class Lookups:
             try:
                 await self._at(found, asked.timestamp_ms, found.visible_end(isolation), reply)
             except StoreError as broken:
-                self._log.shell.report(f"{asked.topic}-{asked.index}: {broken}")
+                self._log.environment.report(f"{asked.topic}-{asked.index}: {broken}")
                 reply.error_code = codes.KAFKA_STORAGE_ERROR
         return reply
 

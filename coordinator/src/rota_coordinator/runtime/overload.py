@@ -132,9 +132,9 @@ class Stalls:
         # Of the last two looks the better: one stall is over when it is seen, and no reason to refuse anything.
         self.lag_s = 0.0
 
-    def subscribe(self, forgive: Callable[[int], None]) -> None:
+    def subscribe(self, compensate_stall: Callable[[int], None]) -> None:
         """Call this with the milliseconds of every stall."""
-        self._forgive.append(forgive)
+        self._forgive.append(compensate_stall)
 
     def start(self) -> None:
         """Measure from now on."""
@@ -161,11 +161,11 @@ class Stalls:
         if late_s >= STALL_MIN_S:
             # It may have begun right after the last look.
             stall_ms = math.ceil((late_s + TICK_S) * 1000)
-            for forgive in self._forgive:
-                forgive(stall_ms)
+            for compensate_stall in self._forgive:
+                compensate_stall(stall_ms)
 
 
-class Intake:
+class CommitAdmission:
     """Counts the commits that wait, and refuses more of them than it should."""
 
     def __init__(self, stalls: Stalls) -> None:

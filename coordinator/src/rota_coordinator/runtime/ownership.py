@@ -1,5 +1,5 @@
 """
-Which slots this process serves. `Sole` has all of them, because the store is its own; `Shared` has its share of them
+Which slots this process serves. `ExclusiveOwnership` has all of them, because the store is its own; `SharedOwnership` has its share of them
 for as long as it renews its lease.
 
 Called by `service`, which turns it again and again; starts and stops slots.
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from typing_extensions import override
 
-from rota_coordinator.core.slots.share import Gift, heirs, share, targets
+from rota_coordinator.core.slots.share import Transfer, new_owners, share, targets
 from rota_coordinator.core.slots.table import Table, empty_rows
 from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError, StoreTakenOver
@@ -26,7 +26,7 @@ HURRY_MS = 100
 READERS = 4
 
 
-class Place(NamedTuple):
+class SlotOwner(NamedTuple):
     """Where members of a slot's groups go."""
 
     # Empty while nobody serves it.
@@ -37,11 +37,11 @@ class Place(NamedTuple):
 class Ownership(Protocol):
     """What a process knows and does about who serves what."""
 
-    async def turn(self) -> float:
+    async def run_once(self) -> float:
         """See to this process's slots; in how many seconds to do so again."""
         ...
 
-    def place_of(self, slot: Slot) -> Place:
+    def slot_owner(self, slot: Slot) -> SlotOwner:
         """Who serves the slot."""
         ...
 
@@ -62,27 +62,27 @@ def unserved(slots: Collection[Slot]) -> str:
     )
 
 
-class Complaints:
+class DedupedReporter:
     """Says what is wrong once, however often it is tried again; and once more after it was well in between."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._said: dict[str, str] = {}
 
-    def about(self, thing: str, problem: Exception) -> None:
+    def failed(self, thing: str, problem: Exception) -> None:
         """It is not as it should be."""
         text = f"{thing}: {problem}; trying again"
         if self._said.get(thing) != text:
             self._said[thing] = text
             self._report(text)
 
-    def well(self, thing: str) -> None:
+    def recovered(self, thing: str) -> None:
         """It is as it should be."""
         if self._said.pop(thing, None) is not None:
             self._report(f"{thing}: well again")
 
 
-class Sole(Ownership):
+class ExclusiveOwnership(Ownership):
     """All slots, on a store that only this process can open."""
 
     def __init__(
@@ -90,24 +90,24 @@ class Sole(Ownership):
     ) -> None:
         self._slots = slots
         self._address = address
-        self._complaints = Complaints(report)
+        self._reporter = DedupedReporter(report)
 
     @override
-    async def turn(self) -> float:
+    async def run_once(self) -> float:
         for slot in self._slots:
             if slot.state is SlotState.DOWN:
                 try:
                     await slot.start()
-                    self._complaints.well(f"slot {slot.number}")
+                    self._reporter.recovered(f"slot {slot.number}")
                 except StoreTakenOver:
                     raise  # ends the process: to claim the slot back would take it from the other one
                 except StoreError as error:
-                    self._complaints.about(f"slot {slot.number}", error)
+                    self._reporter.failed(f"slot {slot.number}", error)
         return LOOK_MS / 1000
 
     @override
-    def place_of(self, slot: Slot) -> Place:
-        return Place("" if slot.state is SlotState.DOWN else self._address(), slot.epoch)
+    def slot_owner(self, slot: Slot) -> SlotOwner:
+        return SlotOwner("" if slot.state is SlotState.DOWN else self._address(), slot.epoch)
 
     @override
     def missing(self) -> str:
@@ -143,7 +143,7 @@ class Lease:
         return self._now_ms() < self._until_ms
 
 
-class Voice(NamedTuple):
+class OwnershipCallbacks(NamedTuple):
     """How ownership speaks to the rest of the process."""
 
     report: Callable[[str], None]
@@ -151,7 +151,7 @@ class Voice(NamedTuple):
     go_away: Callable[[Collection[str], str], None]
 
 
-class Shared(Ownership):
+class SharedOwnership(Ownership):
     """A share of the slots, on a store that others use too."""
 
     def __init__(
@@ -160,22 +160,22 @@ class Shared(Ownership):
         slots: Sequence[Slot],
         address: Callable[[], str],
         lease: Lease,
-        voice: Voice,
+        callbacks: OwnershipCallbacks,
     ) -> None:
         self.table = Table((), empty_rows())
         self._store = store
         self._slots = slots
         self._address = address
         self._lease = lease
-        self._voice = voice
-        self._complaints = Complaints(voice.report)
+        self._callbacks = callbacks
+        self._reporter = DedupedReporter(callbacks.report)
         self._me = ""
         self._readers = asyncio.Semaphore(READERS)
         # Slots that are on their way in or out; they are left alone until they have arrived.
         self._moving: dict[int, asyncio.Task[None]] = {}
 
     @override
-    async def turn(self) -> float:
+    async def run_once(self) -> float:
         until_ms = self._lease.asked()
         try:
             if not self._me:
@@ -187,9 +187,9 @@ class Shared(Ownership):
             return HURRY_MS / 1000
         except StoreError as error:
             # The lease may still run for a while; when it ends, the slots fall silent by themselves.
-            self._complaints.about("the slot table", error)
+            self._reporter.failed("the slot table", error)
             return HURRY_MS / 1000
-        self._complaints.well("the slot table")
+        self._reporter.recovered("the slot table")
         self._lease.renewed(until_ms)
         self._stop_foreign()
         self._move()
@@ -197,11 +197,11 @@ class Shared(Ownership):
         return (min(self._lease.length_ms // 3, LOOK_MS) if complete else HURRY_MS) / 1000
 
     @override
-    def place_of(self, slot: Slot) -> Place:
+    def slot_owner(self, slot: Slot) -> SlotOwner:
         if slot.state is not SlotState.DOWN and self._lease.runs():
-            return Place(self._address(), slot.epoch)
+            return SlotOwner(self._address(), slot.epoch)
         row = self.table.rows[slot.number]
-        return Place("" if row.owner == self._me else self.table.address_of(row.owner), row.epoch)
+        return SlotOwner("" if row.owner == self._me else self.table.address_of(row.owner), row.epoch)
 
     @override
     def missing(self) -> str:
@@ -218,19 +218,21 @@ class Shared(Ownership):
             tuple(process for process in self.table.processes if process.process_id != self._me),
             tuple(row._replace(owner="") if row.owner == self._me else row for row in self.table.rows),
         )
-        heir_of = heirs(others, targets(others))
+        heir_of = new_owners(others, targets(others))
         owned = [slot for slot in self._slots if slot.state is SlotState.READY]
-        await asyncio.gather(*(self._give(Gift(slot.number, heir_of.get(slot.number, ""))) for slot in owned))
+        await asyncio.gather(
+            *(self._give(Transfer(slot.number, heir_of.get(slot.number, ""))) for slot in owned)
+        )
         for slot in self._slots:
             slot.stop(pb.NOT_COORDINATOR)
         try:
             await self._store.leave()
         except StoreError as error:
-            self._voice.report(f"left without a word, the lease ends by itself: {error}")
+            self._callbacks.report(f"left without a word, the lease ends by itself: {error}")
 
     def _lose(self, why: str) -> None:
         """Everything may be another's by now: begin again, as somebody new."""
-        self._voice.report(f"{why}; serving nothing until a new lease is there")
+        self._callbacks.report(f"{why}; serving nothing until a new lease is there")
         self._lease.lost()
         self._me = ""
         for task in self._moving.values():
@@ -265,20 +267,20 @@ class Shared(Ownership):
         async with self._readers:
             try:
                 await slot.start()
-                self._complaints.well(f"slot {number}")
+                self._reporter.recovered(f"slot {number}")
             except SlotLost:
                 pass  # somebody was faster; the next reading of the table shows it
             except StoreError as error:
-                self._complaints.about(f"slot {number}", error)
+                self._reporter.failed(f"slot {number}", error)
 
-    async def _give(self, gift: Gift) -> None:
+    async def _give(self, gift: Transfer) -> None:
         slot = self._slots[gift.slot]
-        parcel = await slot.finish()
-        if parcel is None:
+        handover = await slot.finish()
+        if handover is None:
             return
         try:
-            await self._store.release(slot.number, slot.epoch, gift.heir, parcel.SerializeToString())
+            await self._store.release(slot.number, slot.epoch, gift.new_owner, handover.SerializeToString())
         except StoreError as error:
-            self._voice.report(f"slot {slot.number}: {error}; it was not handed over")
+            self._callbacks.report(f"slot {slot.number}: {error}; it was not handed over")
             return
-        self._voice.go_away(slot.groups.groups.keys(), self.table.address_of(gift.heir))
+        self._callbacks.go_away(slot.groups.groups.keys(), self.table.address_of(gift.new_owner))

@@ -10,7 +10,7 @@ from rota_coordinator.core.group.join_size import join_answer_bytes
 from rota_coordinator.core.quotas import Usage
 from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.runtime.overload import (
-    Intake,
+    CommitAdmission,
     Refusal,
     full,
     may_create,
@@ -18,46 +18,46 @@ from rota_coordinator.runtime.overload import (
     over_quota,
     unsendable,
 )
-from rota_coordinator.runtime.ownership import Ownership, Sole
-from rota_coordinator.runtime.slot import Answer, Shell, Slot, SlotState
-from rota_coordinator.runtime.topic_commits import Storing, TopicCommits
-from rota_coordinator.runtime.topic_log import LogShell, TopicLog
+from rota_coordinator.runtime.ownership import ExclusiveOwnership, Ownership
+from rota_coordinator.runtime.slot import Answer, Slot, SlotEnvironment, SlotState
+from rota_coordinator.runtime.topic_commits import OffsetWriteRequest, TopicCommits
+from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
 class Service:
     """The groups of this process, by slot."""
 
-    def __init__(self, shell: Shell, address: str) -> None:
+    def __init__(self, environment: SlotEnvironment, address: str) -> None:
         self.address = address
-        self.observers = shell.observers
-        self._intake = Intake(shell.stalls)
-        self._quotas = shell.quotas
-        shell.stalls.subscribe(self.forgive)
-        self.slots = tuple(Slot(number, shell) for number in range(SLOTS))
+        self.observers = environment.observers
+        self._intake = CommitAdmission(environment.stalls)
+        self._quotas = environment.quotas
+        environment.stalls.subscribe(self.compensate_stall)
+        self.slots = tuple(Slot(number, environment) for number in range(SLOTS))
         # Until told otherwise this process has the store for itself.
-        self.ownership: Ownership = Sole(self.slots, lambda: self.address, shell.report)
+        self.ownership: Ownership = ExclusiveOwnership(self.slots, lambda: self.address, environment.report)
         self.log: TopicLog | None = None
         self._commits: TopicCommits | None = None
 
-    def keep_topics(self, shell: LogShell) -> TopicLog:
+    def serve_log(self, environment: LogEnvironment) -> TopicLog:
         """Serve a log too, from now on; a commit is then about its topics."""
-        self.log = TopicLog(shell, self)
+        self.log = TopicLog(environment, self)
         self._commits = TopicCommits(self.log, self._submit)
         return self.log
 
-    async def tend(self, serving: Callable[[], None]) -> None:
+    async def run(self, serving: Callable[[], None]) -> None:
         """See to this process's slots until cancelled; says when it has done so for the first time."""
-        delay_s = await self._turn()
+        delay_s = await self._run_once()
         serving()
         while True:
             await asyncio.sleep(delay_s)
-            delay_s = await self._turn()
+            delay_s = await self._run_once()
 
-    async def _turn(self) -> float:
-        delay_s = await self.ownership.turn()
+    async def _run_once(self) -> float:
+        delay_s = await self.ownership.run_once()
         if self.log is not None:
-            await self.log.turn()
+            await self.log.run_once()
         return delay_s
 
     def missing(self) -> str:
@@ -91,7 +91,7 @@ class Service:
         Hand a principal's request to its group's slot; the answer is a Refusal when there is too much to do already, or when
         the request exceeds a quota.
         """
-        if self._commits is not None and isinstance(request, Storing):
+        if self._commits is not None and isinstance(request, OffsetWriteRequest):
             return self._commits.submit(request, client_host, principal)
         return self._submit(request, client_host, principal)
 
@@ -134,10 +134,10 @@ class Service:
             refusal = unsendable(request, join_answer_bytes(group, request))
         return refusal
 
-    def forgive(self, stall_ms: int) -> None:
+    def compensate_stall(self, stall_ms: int) -> None:
         """The process stood still for so long, until now: that is nobody else's fault."""
         for slot in self.slots:
-            slot.forgive(stall_ms)
+            slot.compensate_stall(stall_ms)
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Who coordinates these groups; any process knows."""
@@ -148,7 +148,7 @@ class Service:
 
     def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
         slot = self.slot(group_id)
-        place = self.ownership.place_of(slot)
+        place = self.ownership.slot_owner(slot)
         return pb.FindCoordinatorResponse.Coordinator(
             group_id=group_id,
             error_code=pb.NONE if place.address else pb.COORDINATOR_NOT_AVAILABLE,

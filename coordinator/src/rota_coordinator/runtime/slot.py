@@ -31,7 +31,7 @@ from rota_coordinator.runtime.overload import Stalls
 from rota_coordinator.store.port import SlotLost, Store, StoreError
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import HandoverSnapshot, ProducerEnded
 
 
 class SlotState(enum.Enum):
@@ -45,8 +45,8 @@ class SlotState(enum.Enum):
 # The answer to a call; None when a newer call of the same member took its place, so that it will never have one.
 Answer = asyncio.Future[Message | None]
 # What leaves a group as it is. A heartbeat only moves times that are awaited further away.
-Reading = pb.HeartbeatRequest | pb.FetchOffsetsRequest | admin.DescribeGroupsRequest
-Committing = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
+ReadOnlyRequest = pb.HeartbeatRequest | pb.FetchOffsetsRequest | admin.DescribeGroupsRequest
+CommitRequest = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
 class Open(NamedTuple):
@@ -58,17 +58,17 @@ class Open(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
+class SlotEnvironment:
     """What a slot needs of the process."""
 
     store: Store
     config: GroupConfig
     now_ms: Callable[[], MonotonicMs]
-    fresh: Callable[[], str]  # an id that nobody has had
+    new_uuid: Callable[[], str]  # an id that nobody has had
     notify: Callable[[pb.RebalanceNotice], None]
-    changed: Callable[[str], None]  # this group may be another now
+    group_changed: Callable[[str], None]  # this group may be another now
     report: Callable[[str], None]
-    broken: Callable[[Exception], None]  # the core met what nobody thought of
+    report_exception: Callable[[Exception], None]  # the core met what nobody thought of
     # Whether this process's right to its slots still runs. On SQLite the file's lock is held for good.
     may_serve: Callable[[], bool] = lambda: True
     failpoints: Failpoints = field(default_factory=Failpoints)
@@ -76,7 +76,7 @@ class Shell:
     stalls: Stalls = field(default_factory=Stalls)
     quotas: Quotas = field(default_factory=Quotas)
     # This member, of this group, is in it no more.
-    gone: Callable[[str, str], None] = lambda group_id, member_id: None
+    member_removed: Callable[[str, str], None] = lambda group_id, member_id: None
     # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
     compact_above: int = 1_000
     # While it is written less often, because everybody waits while the snapshot is made.
@@ -90,7 +90,7 @@ class Slot:
     """The shell around the groups of one slot."""
 
     number: int
-    shell: Shell
+    environment: SlotEnvironment
     state: SlotState = SlotState.DOWN
     epoch: int = 0
     groups: Groups = field(init=False)
@@ -107,14 +107,14 @@ class Slot:
     _life: int = 0
 
     def __post_init__(self) -> None:
-        self.groups = Groups(self.shell.config, wall=self.shell.wall)
+        self.groups = Groups(self.environment.config, wall=self.environment.wall)
 
     async def start(self) -> None:
         """Own the slot, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
         life = self._life
         self.state = SlotState.CATCH_UP
         try:
-            epoch, parcel = await self.shell.store.claim(self.number)
+            epoch, handover = await self.environment.store.claim(self.number)
             groups = await self._read(epoch)
         except StoreError:
             if life == self._life:
@@ -126,42 +126,42 @@ class Slot:
         self.epoch, self.groups, self.state = epoch, groups, SlotState.READY
         for group_id in groups.groups:
             self._charge(group_id)
-        handed_over = SlotParcel.FromString(parcel)
-        for group_id, effects in self.groups.loaded(self.shell.now_ms(), handed_over).items():
+        handed_over = HandoverSnapshot.FromString(handover)
+        for group_id, effects in self.groups.loaded(self.environment.now_ms(), handed_over).items():
             self._perform(group_id, effects)
 
     async def _read(self, epoch: int) -> Groups:
         """The groups as the log has them; a log that says little for its length is compacted."""
-        groups = Groups(self.shell.config, wall=self.shell.wall)
-        records = await self.shell.store.load(self.number)
+        groups = Groups(self.environment.config, wall=self.environment.wall)
+        records = await self.environment.store.load(self.number)
         for record in records:
             groups.replay(record)
         self._measure(len(records))
-        if len(records) > self.shell.compact_above:
+        if len(records) > self.environment.compact_above:
             snapshot = groups.snapshot()
-            if len(records) > self.shell.compact_above + 2 * len(snapshot):
+            if len(records) > self.environment.compact_above + 2 * len(snapshot):
                 self._measure(len(snapshot))
-                await self.shell.store.compact(self.number, epoch, snapshot)
+                await self.environment.store.compact(self.number, epoch, snapshot)
         return groups
 
     def _measure(self, length: int) -> None:
         """The log has so many records now: note when it will be too long for what it says."""
         self._length = length
-        self._length_max = self.shell.compact_running_above + 4 * length
+        self._length_max = self.environment.compact_running_above + 4 * length
 
     def _compact(self) -> None:
         """Say in few records what the log says; if that fails it stays as it is until it is as long again."""
         snapshot = self.groups.snapshot()
         self._measure(len(snapshot))
-        compaction = self.shell.store.compact(self.number, self.epoch, snapshot)
+        compaction = self.environment.store.compact(self.number, self.epoch, snapshot)
         compaction.add_done_callback(self._compacted)
 
     def _compacted(self, compaction: "asyncio.Future[None]") -> None:
         error = None if compaction.cancelled() else compaction.exception()
         if error is not None and not isinstance(error, SlotLost):  # the next append says that
-            self.shell.report(f"slot {self.number}: {error}; its log is as long as before")
+            self.environment.report(f"slot {self.number}: {error}; its log is as long as before")
 
-    async def finish(self) -> SlotParcel | None:
+    async def finish(self) -> HandoverSnapshot | None:
         """
         Serve no more, but answer what was decided; what the next owner should know.
 
@@ -169,16 +169,16 @@ class Slot:
         """
         if self.state is not SlotState.READY:
             return None
-        self.shell.stalls.settle()
+        self.environment.stalls.settle()
         life = self._life
         self.state = SlotState.DOWN
         if self._tail is not None:
             await asyncio.wait({self._tail})
         if life != self._life:
             return None
-        parcel = self.groups.parcel(self.shell.now_ms())
+        handover = self.groups.handover(self.environment.now_ms())
         self.stop(pb.NOT_COORDINATOR)
-        return parcel
+        return handover
 
     def stop(self, error: pb.ErrorCode.ValueType) -> None:
         """Serve no more: whoever waits is told to look elsewhere."""
@@ -199,25 +199,25 @@ class Slot:
         """Report what a group uses now."""
         group = self.groups.groups.get(group_id)
         if group is None:
-            self.shell.quotas.discharge(("group", group_id))
+            self.environment.quotas.discharge(("group", group_id))
         else:
-            self.shell.quotas.charge(("group", group_id), group.created_by, usage(group))
+            self.environment.quotas.charge(("group", group_id), group.created_by, usage(group))
 
     def _charge_nobody(self) -> None:
         """The groups are not served here: they count for nobody."""
         for group_id in self.groups.groups:
-            self.shell.quotas.discharge(("group", group_id))
+            self.environment.quotas.discharge(("group", group_id))
 
-    def forgive(self, stall_ms: int) -> None:
+    def compensate_stall(self, stall_ms: int) -> None:
         """The process stood still for so long, until now."""
         if self.state is SlotState.READY:
-            self.groups.forgive(stall_ms, self.shell.now_ms())
+            self.groups.compensate_stall(stall_ms, self.environment.now_ms())
 
     def expire_offsets(self) -> None:
         """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
         if self.state is SlotState.READY:
             for group_id in list(self.groups.groups):
-                expire = partial(self.groups.expire_offsets, group_id, self.shell.now_ms())
+                expire = partial(self.groups.expire_offsets, group_id, self.environment.now_ms())
                 self._perform(group_id, self._guarded(expire))
 
     def end_transaction(self, group_id: str, ended: ProducerEnded) -> None:
@@ -233,9 +233,9 @@ class Slot:
         """Decide a request of the principal; its answer comes when it is durable."""
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
-        if self.shell.failpoints.held:
+        if self.environment.failpoints.held:
             return answer
-        self.shell.stalls.settle()
+        self.environment.stalls.settle()
         self._check_right()
         if self.state is not SlotState.READY:
             self._settle(Open(request, answer, loop.time()), refused(request, self._unready_error(request)))
@@ -247,13 +247,13 @@ class Slot:
             self._deliver(self._life, effects)
         else:
             self._perform(group_of(request), effects, changes=may_change_its_group(request))
-        if self.shell.failpoints.armed and self._some_joined(request):
+        if self.environment.failpoints.armed and self._some_joined(request):
             self._holds(failpoints.SOME_JOINED)
         return answer
 
     def _check_right(self) -> None:
         """Past its lease the process must not speak for the slot: somebody else may have it by now."""
-        if (self.state is not SlotState.DOWN or self._open) and not self.shell.may_serve():
+        if (self.state is not SlotState.DOWN or self._open) and not self.environment.may_serve():
             self.stop(pb.NOT_COORDINATOR)
 
     def _some_joined(self, request: Request) -> bool:
@@ -270,10 +270,10 @@ class Slot:
         return pb.NONE if isinstance(request, pb.HeartbeatRequest) else pb.COORDINATOR_LOAD_IN_PROGRESS
 
     def _decide(self, call: Call, request: Request, client_host: str, principal: str) -> Effects:
-        now_ms = self.shell.now_ms()
+        now_ms = self.environment.now_ms()
         match request:
             case pb.JoinGroupRequest():
-                joining = Joining(call, request, client_host, self.shell.fresh(), principal)
+                joining = Joining(call, request, client_host, self.environment.new_uuid(), principal)
                 return self.groups.join(joining, now_ms)
             case pb.SyncGroupRequest() | pb.HeartbeatRequest() | pb.LeaveGroupRequest():
                 return self.groups.handle(call, request, now_ms)
@@ -292,7 +292,7 @@ class Slot:
         try:
             return decide()
         except Exception as broken:  # noqa: BLE001  whatever it is, the state is not to be trusted
-            self.shell.broken(broken)
+            self.environment.report_exception(broken)
             self._drop(f"a decision broke off ({type(broken).__name__})")
             return Effects()
 
@@ -300,7 +300,7 @@ class Slot:
         if self.state is not SlotState.READY:
             return  # dropped by this very decision
         if effects.records:
-            self._tail = self.shell.store.append(self.number, self.epoch, effects.records)
+            self._tail = self.environment.store.append(self.number, self.epoch, effects.records)
             self._tail.add_done_callback(
                 partial(self._written, self._life, asyncio.get_running_loop().time())
             )
@@ -314,11 +314,11 @@ class Slot:
         else:
             self._tail.add_done_callback(lambda _: self._deliver(life, effects))
         if changes:
-            self.shell.changed(group_id)
+            self.environment.group_changed(group_id)
 
     def _written(self, life: int, since_s: float, append: "asyncio.Future[None]") -> None:
         self._appended(life, append)
-        self.shell.observers.appended(append.get_loop().time() - since_s)
+        self.environment.observers.appended(append.get_loop().time() - since_s)
 
     def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
         error = None if append.cancelled() else append.exception()
@@ -331,14 +331,14 @@ class Slot:
         elif isinstance(error, SlotLost):
             # Somebody else serves it; to claim it back would take it from them.
             self.stop(pb.NOT_COORDINATOR)
-            self.shell.report(f"slot {self.number}: {error}; out of service")
+            self.environment.report(f"slot {self.number}: {error}; out of service")
         else:
             self._drop(str(error))
 
     def _drop(self, why: str) -> None:
         """Believe nothing that is in memory any more."""
         self.stop(pb.NOT_COORDINATOR)
-        self.shell.report(f"slot {self.number}: {why}; reading it anew")
+        self.environment.report(f"slot {self.number}: {why}; reading it anew")
         self.state = SlotState.CATCH_UP
         self._restart = asyncio.ensure_future(self._read_anew())
 
@@ -354,10 +354,10 @@ class Slot:
             self._answer(effects.replies)
             self._answer((call, None) for call in effects.superseded)
             self._notify(effects.notices)
-            for group_id, member_id in effects.gone:
-                self.shell.gone(group_id, member_id)
+            for group_id, member_id in effects.removed_members:
+                self.environment.member_removed(group_id, member_id)
             for change in effects.rounds:
-                self.shell.observers.round_changed(change)
+                self.environment.observers.round_changed(change)
 
     def _answer(self, replies: Iterable[tuple[Call, Message | None]]) -> None:
         for number, (call, reply) in enumerate(replies):
@@ -372,25 +372,25 @@ class Slot:
         request, answer, since_s = open_call
         if not answer.done():
             answer.set_result(reply)
-            self.shell.observers.answered(request, error_of(reply), answer.get_loop().time() - since_s)
+            self.environment.observers.answered(request, error_of(reply), answer.get_loop().time() - since_s)
 
     def _notify(self, notices: Sequence[pb.RebalanceNotice]) -> None:
         for number, notice in enumerate(notices):
-            if self.shell.failpoints.held or (number and self._holds(failpoints.SOME_TOLD)):
+            if self.environment.failpoints.held or (number and self._holds(failpoints.SOME_TOLD)):
                 return
-            self.shell.notify(notice)
+            self.environment.notify(notice)
         if notices:
             self._holds(failpoints.NOTIFIED)
 
     def _holds(self, failpoint: str) -> bool:
-        return self.shell.failpoints.reach(failpoint)
+        return self.environment.failpoints.reach(failpoint)
 
     def _holds_before(self, effects: Effects) -> bool:
         """Whether nothing more leaves, from this answer on."""
         assigns = any(isinstance(reply, pb.SyncGroupResponse) for _, reply in effects.replies)
         if assigns and effects.records and self._holds(failpoints.ASSIGNMENT_WRITTEN):
             return True
-        return self.shell.failpoints.held
+        return self.environment.failpoints.held
 
     def _schedule(self, group_id: str) -> None:
         """Wake up when the group next has something to do."""
@@ -399,15 +399,15 @@ class Slot:
             timer.cancel()
         at_ms = self.groups.wake_at_ms(group_id)
         if at_ms is not None:
-            delay_s = max(at_ms - self.shell.now_ms(), 0) / 1000
+            delay_s = max(at_ms - self.environment.now_ms(), 0) / 1000
             self._timers[group_id] = asyncio.get_running_loop().call_later(delay_s, self._wake, group_id)
 
     def _wake(self, group_id: str) -> None:
-        self.shell.stalls.settle()
+        self.environment.stalls.settle()
         self._check_right()
-        if self.state is not SlotState.READY or self.shell.failpoints.held:
+        if self.state is not SlotState.READY or self.environment.failpoints.held:
             return
-        pass_time = partial(self.groups.pass_time, group_id, self.shell.now_ms())
+        pass_time = partial(self.groups.pass_time, group_id, self.environment.now_ms())
         self._perform(group_id, self._guarded(pass_time))
 
 
@@ -418,9 +418,9 @@ def is_durable(append: "asyncio.Future[None]") -> bool:
 
 def may_change_its_group(request: Request) -> bool:
     """Whether the group may be another afterwards; a commit makes one at most, and not in a generation's name."""
-    if isinstance(request, Committing):
+    if isinstance(request, CommitRequest):
         return request.generation_id < 0
-    return not isinstance(request, Reading)
+    return not isinstance(request, ReadOnlyRequest)
 
 
 def is_all_well(request: Request, effects: Effects) -> bool:

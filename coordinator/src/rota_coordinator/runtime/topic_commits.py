@@ -13,14 +13,14 @@ from functools import partial
 from google.protobuf.message import Message
 
 from rota_coordinator.core.group.answers import Request, refused
-from rota_coordinator.runtime.slot import Answer, Committing, SlotState
+from rota_coordinator.runtime.slot import Answer, CommitRequest, SlotState
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 Submit = Callable[[Request, str, str], Answer]
 # Requests that store offsets.
-Storing = Committing | admin.AlterOffsetsRequest
+OffsetWriteRequest = CommitRequest | admin.AlterOffsetsRequest
 
 
 class TopicCommits:
@@ -30,7 +30,7 @@ class TopicCommits:
         self._log = log
         self._submit = submit
 
-    def submit(self, request: Storing, client_host: str, principal: str) -> Answer:
+    def submit(self, request: OffsetWriteRequest, client_host: str, principal: str) -> Answer:
         """Hand a principal's commit to its group, or what may be handed on of it."""
         error = self._error(request)
         if error:
@@ -57,7 +57,7 @@ class TopicCommits:
         )
         return answer
 
-    def _error(self, request: Storing) -> pb.ErrorCode.ValueType:
+    def _error(self, request: OffsetWriteRequest) -> pb.ErrorCode.ValueType:
         if self._log.state is not SlotState.READY:
             return pb.COORDINATOR_LOAD_IN_PROGRESS
         # Without a group's name it is nobody's; the groups say so themselves.
@@ -73,8 +73,8 @@ def answered(reply: Message) -> Answer:
     return answer
 
 
-Stored = pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse | admin.AlterOffsetsResponse
-RESPONSES: Mapping[type[Storing], type[Stored]] = {
+OffsetWriteResponse = pb.CommitOffsetsResponse | pb.TxnCommitOffsetsResponse | admin.AlterOffsetsResponse
+RESPONSES: Mapping[type[OffsetWriteRequest], type[OffsetWriteResponse]] = {
     pb.CommitOffsetsRequest: pb.CommitOffsetsResponse,
     pb.TxnCommitOffsetsRequest: pb.TxnCommitOffsetsResponse,
     admin.AlterOffsetsRequest: admin.AlterOffsetsResponse,
@@ -82,7 +82,7 @@ RESPONSES: Mapping[type[Storing], type[Stored]] = {
 Refusals = Mapping[str, pb.ErrorCode.ValueType]
 
 
-def without(request: Storing, refusals: Refusals) -> Storing:
+def without(request: OffsetWriteRequest, refusals: Refusals) -> OffsetWriteRequest:
     """The same request about the other topics."""
     left = copy.copy(request)
     del left.topics[:]
@@ -90,7 +90,7 @@ def without(request: Storing, refusals: Refusals) -> Storing:
     return left
 
 
-def complete(request: Storing, refusals: Refusals, answer: Answer, part: Answer) -> None:
+def complete(request: OffsetWriteRequest, refusals: Refusals, answer: Answer, part: Answer) -> None:
     """The group has answered for the topics that are there."""
     if answer.done():
         return
@@ -102,12 +102,12 @@ def complete(request: Storing, refusals: Refusals, answer: Answer, part: Answer)
     answer.set_result(None if reply is None else completed(request, refusals, reply))
 
 
-def completed(request: Storing, refusals: Refusals, reply: Message | None) -> Message:
+def completed(request: OffsetWriteRequest, refusals: Refusals, reply: Message | None) -> Message:
     """The answer for all topics, in the order of the request."""
     if isinstance(reply, admin.AlterOffsetsResponse) and reply.error_code:
         return reply
     whole = RESPONSES[type(request)]()
-    if isinstance(reply, Stored):
+    if isinstance(reply, OffsetWriteResponse):
         whole.error_code = reply.error_code
         rest = iter(reply.topics)
     else:

@@ -22,7 +22,7 @@ from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.retention import new_start
 from rota_coordinator.core.quotas import Quotas
 from rota_coordinator.runtime.overload import Refusal
-from rota_coordinator.runtime.ownership import Complaints
+from rota_coordinator.runtime.ownership import DedupedReporter
 from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_coordinator.store.port import LOG_SLOT, LogStore, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -52,15 +52,15 @@ class Groups(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LogShell:
+class LogEnvironment:
     """What the log needs of the process."""
 
     store: LogStore
     config: LogConfig
     now_ms: Callable[[], WallMs]
-    fresh: Callable[[], bytes]  # a topic id that no topic has had
+    new_uuid: Callable[[], bytes]  # a topic id that no topic has had
     report: Callable[[str], None]
-    broken: Callable[[Exception], None]  # the core met what nobody thought of
+    report_exception: Callable[[Exception], None]  # the core met what nobody thought of
     # As far ahead as at the last call of `now_ms`.
     wall: WallClock = field(default_factory=WallClock)
     quotas: Quotas = field(default_factory=Quotas)
@@ -70,7 +70,7 @@ class LogShell:
 class TopicLog:
     """The shell around the log."""
 
-    shell: LogShell
+    environment: LogEnvironment
     groups: Groups
     state: SlotState = SlotState.DOWN
     epoch: int = 0
@@ -83,20 +83,20 @@ class TopicLog:
     _length: int = 0
     _length_max: int = COMPACT_ABOVE
     _life: int = 0
-    _complaints: Complaints = field(init=False)
+    _reporter: DedupedReporter = field(init=False)
     _charges: LogCharges = field(init=False)
 
     def __post_init__(self) -> None:
-        self.core = Log(self.shell.config, self.shell.wall)
-        self._complaints = Complaints(self.shell.report)
-        self._charges = LogCharges(self.shell.quotas)
+        self.core = Log(self.environment.config, self.environment.wall)
+        self._reporter = DedupedReporter(self.environment.report)
+        self._charges = LogCharges(self.environment.quotas)
 
     async def start(self) -> None:
         """Own the log, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
         life = self._life
         self.state = SlotState.CATCH_UP
-        store = self.shell.store
-        core = Log(self.shell.config, self.shell.wall)
+        store = self.environment.store
+        core = Log(self.environment.config, self.environment.wall)
         try:
             epoch, _ = await store.claim(LOG_SLOT)
             records = await store.load(LOG_SLOT)
@@ -114,7 +114,7 @@ class TopicLog:
             raise
         if life != self._life:
             return
-        core.loaded(self.shell.now_ms())
+        core.loaded(self.environment.now_ms())
         self.epoch, self.core, self.state = epoch, core, SlotState.READY
         self._charges.load(core.topics(), sizes)
         self._measure(len(records))
@@ -128,16 +128,16 @@ class TopicLog:
             if log_id not in starts or end <= starts[log_id]:
                 self._drop_rows(log_id, starts.get(log_id))
 
-    async def turn(self) -> None:
+    async def run_once(self) -> None:
         """See to it that the log is served."""
         if self.state is SlotState.DOWN:
             try:
                 await self.start()
-                self._complaints.well("the log")
+                self._reporter.recovered("the log")
             except StoreTakenOver:
                 raise  # ends the process, as for a slot
             except StoreError as error:
-                self._complaints.about("the log", error)
+                self._reporter.failed("the log", error)
 
     def missing(self) -> str:
         """What is not there yet; empty when the log is served."""
@@ -183,7 +183,7 @@ class TopicLog:
         try:
             reply = decide(self.core, effects)
         except Exception as broken:
-            self.shell.broken(broken)
+            self.environment.report_exception(broken)
             self._drop(f"a decision broke off ({type(broken).__name__})")
             raise Refusal("UNAVAILABLE", "the log has to be read anew; ask again in a moment") from broken
         try:
@@ -249,24 +249,24 @@ class TopicLog:
     def _charge(self, effects: Effects) -> None:
         """Charge the creators of topics for what is decided."""
         for event in effects.events:
-            if event.HasField("topic_made"):
-                topic = self.core.topic(event.topic_made.name)
+            if event.HasField("topic_created"):
+                topic = self.core.topic(event.topic_created.name)
                 assert topic is not None, "a request creates a topic or deletes it"
                 self._charges.made(topic, {})
-            elif event.HasField("topic_gone"):
-                self._charges.gone(event.topic_gone.name)
+            elif event.HasField("topic_deleted"):
+                self._charges.gone(event.topic_deleted.name)
         self._charges.dropping(effects.dropped)
         self._charges.appended(effects.rows)
 
     def _put(self, records: Sequence[Record], effects: Effects, *, flush: bool) -> "asyncio.Future[None]":
         """Have all of it written together; done when it is."""
-        store = self.shell.store
+        store = self.environment.store
         if not records and not effects.endings:
             return store.append_rows(self.epoch, effects.rows, flush=flush)
         with store.together():
             for event in effects.events:
-                if event.HasField("topic_gone"):
-                    self._forget_offsets(event.topic_gone.name)
+                if event.HasField("topic_deleted"):
+                    self._forget_offsets(event.topic_deleted.name)
             for ending in effects.endings:
                 ended = ProducerEnded(producer_id=ending.producer_id, committed=ending.committed)
                 self.groups.slot(ending.group_id).end_transaction(ending.group_id, ended)
@@ -298,10 +298,10 @@ class TopicLog:
     def _drop(self, why: str) -> None:
         """Believe nothing that is in memory any more; whoever sees to the process reads it anew."""
         self.stop()
-        self.shell.report(f"the log: {why}; reading it anew")
+        self.environment.report(f"the log: {why}; reading it anew")
 
     def _drop_rows(self, log_id: int, before_offset: int | None) -> None:
-        dropped = self.shell.store.drop_rows(log_id, before_offset)
+        dropped = self.environment.store.drop_rows(log_id, before_offset)
         dropped.add_done_callback(self._dropped)
         dropped.add_done_callback(partial(self._freed, self._life, log_id))
 
@@ -315,7 +315,7 @@ class TopicLog:
         if isinstance(error, StoreTakenOver):
             self._drop(str(error))
         elif error is not None:
-            self.shell.report(f"the log: {error}; what is too old stays until the next look")
+            self.environment.report(f"the log: {error}; what is too old stays until the next look")
 
     def _measure(self, length: int) -> None:
         self._length = length
@@ -324,13 +324,13 @@ class TopicLog:
     def _compact(self) -> None:
         snapshot = [Record(log_event=event) for event in self.core.snapshot()]
         self._measure(len(snapshot))
-        self.shell.store.compact(LOG_SLOT, self.epoch, snapshot).add_done_callback(self._dropped)
+        self.environment.store.compact(LOG_SLOT, self.epoch, snapshot).add_done_callback(self._dropped)
 
     def _schedule(self) -> None:
         """Wake up when a transaction has been open for too long."""
         if self._timer is not None:
             self._timer.cancel()
-        now_ms = self.shell.now_ms()
+        now_ms = self.environment.now_ms()
         at_ms = self.core.wake_at_ms()
         if at_ms is not None:
             delay_s = max((at_ms - now_ms) / 1000, 0)
@@ -344,7 +344,7 @@ class TopicLog:
             return
         # What goes wrong was said, and the log is read anew: then it is due again.
         with suppress(Refusal):
-            self.decided(lambda core, effects: core.expire(self.shell.now_ms(), effects))
+            self.decided(lambda core, effects: core.expire(self.environment.now_ms(), effects))
         if self.state is SlotState.READY:
             # Nothing may have been due, because the wall clock was set back meanwhile.
             self._schedule()
@@ -359,9 +359,9 @@ class TopicLog:
         """Whether something went, and more may have to."""
         if partition.retention_ms < 0 and partition.retention_bytes < 0:
             return False
-        store, log_id = self.shell.store, partition.log_id
+        store, log_id = self.environment.store, partition.log_id
         oldest, size = await store.oldest(log_id, RETAINED_AT_ONCE), await store.size(log_id)
-        start = new_start(partition, oldest, size, self.shell.now_ms())
+        start = new_start(partition, oldest, size, self.environment.now_ms())
         if start <= partition.start:
             return False
         asked = log_pb2.DeleteRecordsRequest.Partition(

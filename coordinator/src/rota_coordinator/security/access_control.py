@@ -23,7 +23,7 @@ from typing_extensions import override
 from rota_coordinator.core.group.answers import Request, group_of, refused
 from rota_coordinator.core.group.state import Group
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, Observers
-from rota_coordinator.runtime.ownership import Place
+from rota_coordinator.runtime.ownership import SlotOwner
 from rota_coordinator.runtime.router import Service
 from rota_coordinator.runtime.slot import Answer, Slot
 from rota_coordinator.security.authenticator import (
@@ -56,7 +56,7 @@ ACTIONS: dict[type[Request], Action] = {
 }
 
 
-class CallingPeer(Peer):
+class CallPeer(Peer):
     """What the other side of a gRPC call shows of itself."""
 
     def __init__(self, context: Context) -> None:
@@ -74,7 +74,7 @@ class CallingPeer(Peer):
         return [name.decode(errors="replace") for name in names]
 
 
-class Caller:
+class AuthorizedCaller:
     """Somebody who was let in, and what the service says to them."""
 
     def __init__(self, service: Service, policy: GroupPolicy, principal: Principal) -> None:
@@ -121,10 +121,10 @@ class Caller:
         """Whether the caller may be the producer of this transactional id."""
         return self._policy.may_transact(self.principal, transactional_id)
 
-    def slots(self) -> Iterator[tuple[Slot, Place]]:
+    def slots(self) -> Iterator[tuple[Slot, SlotOwner]]:
         """All slots, and who serves them: no secret for anybody who was let in."""
         for slot in self._service.slots:
-            yield slot, self._service.ownership.place_of(slot)
+            yield slot, self._service.ownership.slot_owner(slot)
 
     def groups(self) -> Iterator[Group]:
         """The groups of this process that the caller may see."""
@@ -140,7 +140,7 @@ class Caller:
 
     def refused(self, request: Message, error: Error) -> None:
         """Have it counted that a request goes no further."""
-        tell_refused(self._service, request, error)
+        count_refusal(self._service, request, error)
 
     def _may_see(self, group_id: str) -> bool:
         return self._policy.may(self.principal, Action.READ, group_id)
@@ -151,7 +151,7 @@ def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
     return pb.FindCoordinatorResponse.Coordinator(group_id=group_id, error_code=pb.GROUP_AUTHORIZATION_FAILED)
 
 
-def tell_refused(service: Service, request: Message, error: Error) -> None:
+def count_refusal(service: Service, request: Message, error: Error) -> None:
     """Tell whoever counts requests; what lists or watches groups is not counted."""
     if isinstance(request, (Request | pb.FindCoordinatorRequest, *LOG_REQUESTS)):
         service.observers.answered(request, error, 0)
@@ -176,28 +176,28 @@ class RejectionLog:
 
 
 # The caller of the call that this task serves.
-CALLER: ContextVar[Caller] = ContextVar("caller")
+CALLER: ContextVar[AuthorizedCaller] = ContextVar("caller")
 
 
 class Admitted:
     """A call in progress, as `Connections` counts it."""
 
-    def __init__(self, door: "Door", peer: str, reading: asyncio.Semaphore) -> None:
-        self._door = door
+    def __init__(self, access_control: "AccessControl", peer: str, reading: asyncio.Semaphore) -> None:
+        self._access_control = access_control
         self._peer = peer
         # Held while the call's message is read.
         self.reading = reading
 
     def message_read(self, size_bytes: int) -> None:
         """Count a message that is complete."""
-        self._door.connections.message_read(self._peer, size_bytes)
+        self._access_control.connections.message_read(self._peer, size_bytes)
 
     def cancelled(self) -> None:
         """Count the call as cancelled by its client."""
-        self._door.call_failed(self._peer)
+        self._access_control.call_failed(self._peer)
 
 
-class Door:
+class AccessControl:
     """Authenticates calls, and authorizes what they ask."""
 
     def __init__(
@@ -220,14 +220,14 @@ class Door:
 
     def refused(self, request: Message, error: Error) -> None:
         """Have it counted that a request goes no further."""
-        tell_refused(self._service, request, error)
+        count_refusal(self._service, request, error)
 
     @property
     def observers(self) -> Observers:
         """Who is told what becomes of requests."""
         return self._service.observers
 
-    def caller(self) -> Caller:
+    def caller(self) -> AuthorizedCaller:
         """Return the caller of the call that the running task serves."""
         return CALLER.get()
 
@@ -243,7 +243,7 @@ class Door:
         peer = context.peer()
         now_s = asyncio.get_running_loop().time()
         try:
-            principal = await self._authenticator.authenticate(CallingPeer(context))
+            principal = await self._authenticator.authenticate(CallPeer(context))
         except Unauthenticated as unknown:
             self._rejections.add(peer, str(unknown), now_s)
             self.call_failed(peer)
@@ -255,7 +255,7 @@ class Door:
             self._rejections.add(peer, refusal, now_s)
             self.call_failed(peer)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
-        CALLER.set(Caller(self._service, self._policy, principal))
+        CALLER.set(AuthorizedCaller(self._service, self._policy, principal))
         admitted = Admitted(self, peer, self._reading(peer))
         try:
             yield admitted

@@ -1,7 +1,7 @@
 """
 The connections of the gRPC port, and which of them to close. Pure: the clock and the kernel's numbers are arguments.
 
-`Door` reports calls as they begin, read their messages and end; the connection guard reports now and then which
+`AccessControl` reports calls as they begin, read their messages and end; the connection guard reports now and then which
 sockets are open and how many bytes each received, and closes those that `observe` names. A connection belongs to a
 stranger until a call on it was admitted.
 """

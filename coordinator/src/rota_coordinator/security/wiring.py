@@ -11,7 +11,7 @@ import grpc.aio
 
 from rota_coordinator.core.quotas import Quota
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.security.access_control import Door, RejectionLog
+from rota_coordinator.security.access_control import AccessControl, RejectionLog
 from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
 from rota_coordinator.security.connections import Closing, Connections
 from rota_coordinator.security.guard import ConnectionGuard
@@ -41,9 +41,9 @@ class Security:
         """How much the principal may use."""
         return self.quota if self.tokens is None else self.tokens.quota_of(principal, self.quota)
 
-    def door(self, service: Service) -> Door:
+    def access_control(self, service: Service) -> AccessControl:
         """The way to the service."""
-        return Door(service, self.authenticator, self.policy, self.report, self.connections)
+        return AccessControl(service, self.authenticator, self.policy, self.report, self.connections)
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
         """Open the server's port, and say which it is."""
@@ -51,7 +51,7 @@ class Security:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, self.credentials)
 
-    def guard(self, door: Door, port: int) -> ConnectionGuard:
+    def guard(self, access_control: AccessControl, port: int) -> ConnectionGuard:
         """Guard the connections of the port that the server listens on."""
         closed = RejectionLog(self.report, "connections were closed")
         clock = asyncio.get_running_loop().time
@@ -60,14 +60,14 @@ class Security:
             closed.add(closing.peer, closing.reason, clock())
 
         guard = ConnectionGuard(self.connections, AcceptedSockets(port), report)
-        door.disconnect = guard.disconnect
+        access_control.disconnect = guard.disconnect
         return guard
 
-    async def keep(self, door: Door, port: int) -> None:
+    async def keep(self, access_control: AccessControl, port: int) -> None:
         """Guard the port and follow the tokens file until cancelled."""
-        await asyncio.gather(self.guard(door, port).run(), self.keep_current())
+        await asyncio.gather(self.guard(access_control, port).run(), self.follow_tokens_file())
 
-    async def keep_current(self) -> None:
+    async def follow_tokens_file(self) -> None:
         """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)

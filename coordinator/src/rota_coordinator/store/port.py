@@ -46,7 +46,7 @@ class Claim(NamedTuple):
     # To append with.
     epoch: int
     # What the last owner handed over with it; empty when there was none, or when it died.
-    parcel: bytes
+    handover: bytes
 
 
 class Store(Protocol):
@@ -97,9 +97,9 @@ class SharedStore(Store, Protocol):
         """
         ...
 
-    async def release(self, slot: int, epoch: int, heir: str, parcel: bytes) -> None:
+    async def release(self, slot: int, epoch: int, new_owner: str, handover: bytes) -> None:
         """
-        Give the slot up, for the process `heir` if it is not empty; the next claim gets the parcel. Ends the epoch:
+        Give the slot up, for the process `new_owner` if it is not empty; the next claim gets the parcel. Ends the epoch:
         what is still on its way to the log is refused.
         """
         ...

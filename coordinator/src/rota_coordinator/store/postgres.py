@@ -59,7 +59,7 @@ WITH renewed AS (
 ), reading AS (
     SELECT -1 AS slot, 0 AS epoch, process_id, address AS more FROM alive
     UNION ALL
-    SELECT slot, epoch, coalesce(process_id, ''), heir FROM rota.slots LEFT JOIN alive ON process_id = owner
+    SELECT slot, epoch, coalesce(process_id, ''), new_owner FROM rota.slots LEFT JOIN alive ON process_id = owner
 )
 SELECT slot, epoch, process_id, more FROM reading WHERE EXISTS (SELECT FROM renewed) ORDER BY slot, process_id
 """
@@ -123,13 +123,13 @@ class PostgresStore:
     async def claim(self, slot: int) -> Claim:
         return await self._claims.run(lambda connection: claim(connection, slot, self._process_id))
 
-    async def release(self, slot: int, epoch: int, heir: str, parcel: bytes) -> None:
-        values = (heir, parcel, slot, epoch, self._process_id)
+    async def release(self, slot: int, epoch: int, new_owner: str, handover: bytes) -> None:
+        values = (new_owner, handover, slot, epoch, self._process_id)
 
         async def work(connection: Connection) -> None:
             # Raises the epoch, too: what comes after it is refused, though nobody has claimed the slot yet.
             released = await connection.execute(
-                "UPDATE rota.slots SET epoch = epoch + 1, owner = '', heir = %s, parcel = %b "
+                "UPDATE rota.slots SET epoch = epoch + 1, owner = '', new_owner = %s, handover = %b "
                 "WHERE slot = %s AND epoch = %s AND owner = %s",
                 values,
             )
@@ -194,9 +194,9 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
     """Take the slot, if nobody alive has it. Statements of their own: each sees what was there when it began."""
     async with connection.transaction():
         held = await connection.execute(
-            "SELECT owner, parcel FROM rota.slots WHERE slot = %s FOR UPDATE", (slot,)
+            "SELECT owner, handover FROM rota.slots WHERE slot = %s FOR UPDATE", (slot,)
         )
-        owner, parcel = await held.fetchone() or ("", b"")
+        owner, handover = await held.fetchone() or ("", b"")
         if owner not in ("", me):
             # Waits for a renewal on its way, and believes it. If there is none, it cannot come any more.
             await connection.execute(
@@ -207,7 +207,7 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
             if alive.rowcount:
                 raise SlotLost(f"slot {slot} belongs to another process")
         claimed = await connection.execute(
-            "UPDATE rota.slots SET epoch = epoch + 1, owner = %(me)s, heir = '', parcel = '' WHERE slot = %(slot)s "
+            "UPDATE rota.slots SET epoch = epoch + 1, owner = %(me)s, new_owner = '', handover = '' WHERE slot = %(slot)s "
             "AND EXISTS (SELECT FROM rota.processes WHERE process_id = %(me)s AND lease_until > clock_timestamp()) "
             "RETURNING epoch",
             {"me": me, "slot": slot},
@@ -217,7 +217,7 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
             raise LeaseLost(
                 f"slot {slot} cannot be claimed, the lease of this process has ended; register again"
             )
-        return Claim(row[0], parcel)
+        return Claim(row[0], handover)
 
 
 async def open_store(dsn: str, lease_ms: int = 3_000) -> PostgresStore:

@@ -30,8 +30,8 @@ CREATE TABLE IF NOT EXISTS rota.slots (
     epoch bigint NOT NULL DEFAULT 0,
     last_sequence bigint NOT NULL DEFAULT 0,
     owner text NOT NULL DEFAULT '',
-    heir text NOT NULL DEFAULT '',
-    parcel bytea NOT NULL DEFAULT ''
+    new_owner text NOT NULL DEFAULT '',
+    handover bytea NOT NULL DEFAULT ''
 ) WITH (fillfactor = 30);
 CREATE TABLE IF NOT EXISTS rota.batches (
     slot integer NOT NULL,

@@ -46,7 +46,7 @@ class SqliteStore:
 
     async def claim(self, slot: int) -> Claim:
         def work(connection: apsw.Connection) -> Claim:
-            return Claim(self._writer.claim(connection, slot), parcel=b"")
+            return Claim(self._writer.claim(connection, slot), handover=b"")
 
         return await self._do(work)
 

@@ -8,7 +8,7 @@ from rota_coordinator.core.group.effects import Call, Effects
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record, SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, HandoverSnapshot, Record
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.core.consumer_protocol.subscription import Subscription, encode_subscription
 
@@ -39,7 +39,7 @@ def group(*members: GroupMember) -> Groups:
         members=members,
     )
     groups.replay(Record(group=record))
-    groups.loaded(MonotonicMs(0), SlotParcel())
+    groups.loaded(MonotonicMs(0), HandoverSnapshot())
     return groups
 
 

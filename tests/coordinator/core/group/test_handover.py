@@ -6,7 +6,7 @@ from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.join import Joining
 from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.records_pb2 import Record, SlotParcel
+from rota_proto.coordinator.v1.records_pb2 import HandoverSnapshot, Record
 
 GROUP = "shop.orders"
 SESSION_MS = 10_000
@@ -41,36 +41,36 @@ def stable_group(at_ms: MonotonicMs) -> tuple[Groups, list[Record]]:
     return groups, [*joined.records, *closed.records, *synced.records]
 
 
-def read_again(log: list[Record], at_ms: MonotonicMs, parcel: SlotParcel) -> Groups:
+def read_again(log: list[Record], at_ms: MonotonicMs, handover: HandoverSnapshot) -> Groups:
     groups = Groups(CONFIG)
     for record in log:
         groups.replay(record)
-    groups.loaded(at_ms, parcel)
+    groups.loaded(at_ms, handover)
     return groups
 
 
 def test_a_session_goes_on_where_the_last_owner_left_it() -> None:
     groups, log = stable_group(at_ms=MonotonicMs(1_000))
-    parcel = groups.parcel(MonotonicMs(4_000))
-    assert [each.remaining_ms for each in parcel.sessions] == [7_000]
-    assert read_again(log, MonotonicMs(50_000), parcel).wake_at_ms(GROUP) == 57_000
+    handover = groups.handover(MonotonicMs(4_000))
+    assert [each.remaining_ms for each in handover.sessions] == [7_000]
+    assert read_again(log, MonotonicMs(50_000), handover).wake_at_ms(GROUP) == 57_000
 
 
 def test_after_a_crash_a_session_begins_anew() -> None:
     _, log = stable_group(at_ms=MonotonicMs(1_000))
-    assert read_again(log, MonotonicMs(50_000), SlotParcel()).wake_at_ms(GROUP) == 60_000
+    assert read_again(log, MonotonicMs(50_000), HandoverSnapshot()).wake_at_ms(GROUP) == 60_000
 
 
 def test_a_session_that_ended_before_the_hand_over_is_not_prolonged() -> None:
     groups, log = stable_group(at_ms=MonotonicMs(1_000))
     assert (
-        read_again(log, MonotonicMs(50_000), groups.parcel(MonotonicMs(30_000))).wake_at_ms(GROUP) == 50_000
+        read_again(log, MonotonicMs(50_000), groups.handover(MonotonicMs(30_000))).wake_at_ms(GROUP) == 50_000
     )
 
 
 def test_a_parcel_never_gives_more_than_a_session() -> None:
     groups, log = stable_group(at_ms=MonotonicMs(1_000))
-    parcel = groups.parcel(MonotonicMs(1_000))
-    parcel.sessions[0].remaining_ms = 99_999
-    parcel.sessions.add(group_id="gone", member_id="nobody", remaining_ms=1)
-    assert read_again(log, MonotonicMs(50_000), parcel).wake_at_ms(GROUP) == 60_000
+    handover = groups.handover(MonotonicMs(1_000))
+    handover.sessions[0].remaining_ms = 99_999
+    handover.sessions.add(group_id="gone", member_id="nobody", remaining_ms=1)
+    assert read_again(log, MonotonicMs(50_000), handover).wake_at_ms(GROUP) == 60_000

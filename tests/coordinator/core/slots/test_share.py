@@ -16,9 +16,9 @@ def tables(draw: st.DrawFn) -> Table:
     """Any reading: some processes, slots owned by them or vacant, heirs that live or do not."""
     alive = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     owner = st.sampled_from([*alive, ""])
-    heir = st.sampled_from([*NAMES, ""])
+    new_owner = st.sampled_from([*NAMES, ""])
     rows = tuple(
-        Row(slot, draw(st.integers(0, 9)), name := draw(owner), "" if name else draw(heir))
+        Row(slot, draw(st.integers(0, 9)), name := draw(owner), "" if name else draw(new_owner))
         for slot in range(13)
     )
     return Table(tuple(Process(name, f"{name}:7070") for name in alive), rows)
@@ -33,9 +33,9 @@ def after(table: Table) -> Table:
     rows = {row.slot: row for row in table.rows}
     for process_id, part in parts(table).items():
         for slot in part.claim:
-            rows[slot] = rows[slot]._replace(owner=process_id, heir="")
-        for slot, heir in part.give:
-            rows[slot] = rows[slot]._replace(owner="", heir=heir)
+            rows[slot] = rows[slot]._replace(owner=process_id, new_owner="")
+        for slot, new_owner in part.give:
+            rows[slot] = rows[slot]._replace(owner="", new_owner=new_owner)
     return Table(table.processes, tuple(rows.values()))
 
 
@@ -53,7 +53,7 @@ def test_no_slot_is_wanted_by_two_and_every_vacant_one_by_somebody(table: Table)
 def test_a_process_gives_only_what_is_its_own(table: Table) -> None:
     for process_id, part in parts(table).items():
         assert {gift.slot for gift in part.give} <= set(table.owned_by(process_id))
-        assert process_id not in {gift.heir for gift in part.give}
+        assert process_id not in {gift.new_owner for gift in part.give}
 
 
 @given(tables())
@@ -69,8 +69,8 @@ def test_shares_become_equal_in_three_rounds_and_then_nothing_moves(table: Table
 def test_a_named_heir_that_lives_gets_its_slot(table: Table) -> None:
     alive = {process_id for process_id, _ in table.processes}
     for row in table.vacant():
-        if row.heir in alive:
-            assert row.slot in share(table, row.heir).claim
+        if row.new_owner in alive:
+            assert row.slot in share(table, row.new_owner).claim
 
 
 def test_one_process_takes_everything() -> None:

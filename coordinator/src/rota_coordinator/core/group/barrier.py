@@ -145,7 +145,7 @@ def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> Non
         member.joining = None
     group.unsynced = set(group.members.by_id)
     group.sync_deadline_ms = now_ms + group.members.rebalance_timeout_ms()
-    group.sync_forgiven_ms = 0
+    group.sync_compensated_ms = 0
 
 
 def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:

@@ -60,6 +60,6 @@ class Effects:
     superseded: list[Call] = field(default_factory=list)
     notices: list[RebalanceNotice] = field(default_factory=list)
     # Members that are in no group any more, as (group id, member id): nobody has to be told on their behalf.
-    gone: list[tuple[str, str]] = field(default_factory=list)
+    removed_members: list[tuple[str, str]] = field(default_factory=list)
     # What became of the group's rounds, for people and their graphs.
     rounds: list[Round] = field(default_factory=list)

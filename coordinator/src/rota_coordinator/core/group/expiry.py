@@ -31,7 +31,7 @@ def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     barrier.pass_time(group, effects, now_ms)
 
 
-def forgive(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
+def compensate_stall(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     """
     The coordinator stood still for so long, until now: whoever had time left then has it again.
 
@@ -39,22 +39,22 @@ def forgive(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     timeout. An id that was only handed out is not kept: whoever comes with it late begins again.
     """
     for member in group.members:
-        left_ms = member.session_timeout_ms - member.forgiven_ms
+        left_ms = member.session_timeout_ms - member.compensated_ms
         if member.suspect_until_ms is None:
             member.session_deadline_ms, gain_ms = moved(member.session_deadline_ms, stall_ms, left_ms, now_ms)
         else:
             member.suspect_until_ms, gain_ms = moved(member.suspect_until_ms, stall_ms, left_ms, now_ms)
-        member.forgiven_ms += gain_ms
+        member.compensated_ms += gain_ms
     round_ms = group.members.rebalance_timeout_ms()
     barrier = group.barrier
     if barrier is not None and not barrier.is_initial:
-        left_ms = round_ms - barrier.forgiven_ms
+        left_ms = round_ms - barrier.compensated_ms
         barrier.deadline_ms, gain_ms = moved(barrier.deadline_ms, stall_ms, left_ms, now_ms)
-        barrier.forgiven_ms += gain_ms
+        barrier.compensated_ms += gain_ms
     if group.sync_deadline_ms is not None:
-        left_ms = round_ms - group.sync_forgiven_ms
+        left_ms = round_ms - group.sync_compensated_ms
         group.sync_deadline_ms, gain_ms = moved(group.sync_deadline_ms, stall_ms, left_ms, now_ms)
-        group.sync_forgiven_ms += gain_ms
+        group.sync_compensated_ms += gain_ms
 
 
 def moved(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) -> tuple[int, int]:

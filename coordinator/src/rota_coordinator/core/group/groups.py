@@ -23,10 +23,10 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import (
     GenerationReserved,
     GroupRemoved,
+    HandoverSnapshot,
     MemberSession,
     ProducerEnded,
     Record,
-    SlotParcel,
 )
 
 MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
@@ -177,10 +177,10 @@ class Groups:
         effects.records.append(record)
         self.replay(record)
 
-    def forgive(self, stall_ms: int, now_ms: MonotonicMs) -> None:
+    def compensate_stall(self, stall_ms: int, now_ms: MonotonicMs) -> None:
         """The process itself stood still for so long, until now: nobody's silence in that time counts."""
         for group in self.groups.values():
-            expiry.forgive(group, stall_ms, now_ms)
+            expiry.compensate_stall(group, stall_ms, now_ms)
 
     def wake_at_ms(self, group_id: str) -> int | None:
         """When to call `pass_time` for a group."""
@@ -233,9 +233,9 @@ class Groups:
             records += offsets.snapshot()
         return records
 
-    def parcel(self, now_ms: MonotonicMs) -> SlotParcel:
+    def handover(self, now_ms: MonotonicMs) -> HandoverSnapshot:
         """What the next owner of the slot should know and the log does not say."""
-        return SlotParcel(
+        return HandoverSnapshot(
             sessions=[
                 MemberSession(
                     group_id=group_id,
@@ -247,13 +247,13 @@ class Groups:
             ]
         )
 
-    def loaded(self, now_ms: MonotonicMs, parcel: SlotParcel) -> dict[str, Effects]:
+    def loaded(self, now_ms: MonotonicMs, handover: HandoverSnapshot) -> dict[str, Effects]:
         """
         All records are replayed: what that asks for, by group.
 
         Every member gets a full session from now, or what the last owner of the slot left it.
         """
-        left = {(each.group_id, each.member_id): each.remaining_ms for each in parcel.sessions}
+        left = {(each.group_id, each.member_id): each.remaining_ms for each in handover.sessions}
         effects = {group_id: Effects() for group_id in self.groups}
         for group_id, group in self.groups.items():
             for member in group.members:

@@ -18,7 +18,7 @@ class Joining:
     call: Call
     request: pb.JoinGroupRequest
     client_host: str
-    fresh: str  # a UUID nobody has seen
+    new_uuid: str  # a UUID nobody has seen
     principal: str = ""  # who is charged for the group if this join creates it
 
     @property
@@ -85,11 +85,11 @@ def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: Mo
         refuse(effects, joining, pb.GROUP_MAX_SIZE_REACHED, "")
         return
     if joining.instance_id is None:
-        member_id = f"{request.client_id}-{joining.fresh}"
+        member_id = f"{request.client_id}-{joining.new_uuid}"
         group.pending[member_id] = now_ms + request.session_timeout_ms
         refuse(effects, joining, pb.MEMBER_ID_REQUIRED, member_id)
         return
-    member_id = f"{joining.instance_id}-{joining.fresh}"
+    member_id = f"{joining.instance_id}-{joining.new_uuid}"
     holder = group.members.instances.get(joining.instance_id)
     if holder is None:
         enter(group, effects, joining, member_id, now_ms)
@@ -166,11 +166,11 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
         member.joining = None
     answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.FENCED_INSTANCE_ID))
     member.syncing = None
-    group.members.rename(member, f"{member.instance_id}-{joining.fresh}")
+    group.members.rename(member, f"{member.instance_id}-{joining.new_uuid}")
     if old_id in group.unsynced:
         # It has to sync in the old one's place; waited for under an id that nobody has, it could not.
         group.unsynced = group.unsynced - {old_id} | {member.member_id}
-    effects.gone.append((group.group_id, old_id))
+    effects.removed_members.append((group.group_id, old_id))
     group.touch(member, now_ms)  # with the session of the old one, until the new one is heard again
     # As in Kafka, only a first join may expire while it is parked: this one waits for the round like any other.
     member.is_new = False

@@ -50,7 +50,7 @@ class Member:
     syncing: Call | None = None
     session_deadline_ms: int = 0
     # How much of its silence was the coordinator's own, since it was last heard.
-    forgiven_ms: int = 0
+    compensated_ms: int = 0
     # Its session ended; it is removed at that time unless its heartbeat comes first.
     suspect_until_ms: int | None = None
 

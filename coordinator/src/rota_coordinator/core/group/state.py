@@ -45,7 +45,7 @@ class Barrier:
     remaining_ms: int = 0
     extended: bool = False
     # How much of its time the coordinator was not there.
-    forgiven_ms: int = 0
+    compensated_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Group:
     # Members of this generation that have not synced yet, and when they are given up.
     unsynced: set[str] = field(default_factory=set)
     sync_deadline_ms: int | None = None
-    sync_forgiven_ms: int = 0
+    sync_compensated_ms: int = 0
     # What opened the last round, for people; empty when that was before this process served the group.
     opened_by: str = ""
     # When the first round opened that no assignment followed yet.
@@ -174,13 +174,13 @@ class Group:
     def drop(self, member: Member, effects: Effects) -> None:
         """Take a member out."""
         self.members.remove(member)
-        effects.gone.append((self.group_id, member.member_id))
+        effects.removed_members.append((self.group_id, member.member_id))
 
     def touch(self, member: Member, now_ms: MonotonicMs) -> None:
         """The member lives: its session starts anew, and a suspicion is dropped."""
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         member.suspect_until_ms = None
-        member.forgiven_ms = 0
+        member.compensated_ms = 0
 
     def all_joined(self) -> bool:
         """

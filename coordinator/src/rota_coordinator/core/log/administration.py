@@ -12,7 +12,7 @@ from rota_coordinator.core.log.state import State
 from rota_coordinator.core.log.topics import Topic
 from rota_coordinator.core.quotas import Take, Usage
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
-from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicGone, TopicMade
+from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicCreated, TopicDeleted
 from rota_proto.log.v1 import log_pb2 as pb
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -39,11 +39,11 @@ class Creator(NamedTuple):
 def create_topics(
     state: State,
     request: pb.CreateTopicsRequest,
-    fresh: Callable[[], bytes],
+    new_uuid: Callable[[], bytes],
     creator: Creator,
     effects: Effects,
 ) -> pb.CreateTopicsResponse:
-    """CreateTopics; `fresh` gives an id that no topic has had."""
+    """CreateTopics; `new_uuid` gives an id that no topic has had."""
     twice = repeated(topic.name for topic in request.topics)
     reply = pb.CreateTopicsResponse()
     for asked in request.topics:
@@ -53,8 +53,8 @@ def create_topics(
             message = creator.take(creator.principal, Usage(topics=1, partitions=asked.partitions))
             error = codes.POLICY_VIOLATION if message else codes.NONE
         if not error:
-            topic_id = fresh()
-            state.write(LogEvent(topic_made=creation(state, asked, topic_id, creator.principal)), effects)
+            topic_id = new_uuid()
+            state.write(LogEvent(topic_created=creation(state, asked, topic_id, creator.principal)), effects)
         reply.topics.add(name=asked.name, topic_id=topic_id, error_code=error, error_message=message)
     return reply
 
@@ -81,10 +81,10 @@ def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.
 
 def creation(
     state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes, created_by: str
-) -> TopicMade:
+) -> TopicCreated:
     """The event that makes the topic."""
     config: LogConfig = state.config
-    return TopicMade(
+    return TopicCreated(
         name=asked.name,
         topic_id=topic_id,
         log_ids=state.topics.next_log_ids(asked.partitions),
@@ -112,8 +112,8 @@ def delete_topics(state: State, request: pb.DeleteTopicsRequest, effects: Effect
 
 def delete(state: State, topic: Topic, effects: Effects) -> None:
     """The topic goes, with all that it holds."""
-    gone = TopicGone(name=topic.name, topic_id=topic.topic_id, log_ids_taken=state.topics.log_ids_taken)
-    state.write(LogEvent(topic_gone=gone), effects)
+    gone = TopicDeleted(name=topic.name, topic_id=topic.topic_id, last_log_id=state.topics.last_log_id)
+    state.write(LogEvent(topic_deleted=gone), effects)
     effects.dropped += [partition.log_id for partition in topic.partitions]
 
 
@@ -148,7 +148,7 @@ def grow(
     message = take(topic.created_by, Usage(partitions=more))
     if message:
         return codes.POLICY_VIOLATION, message
-    state.write(LogEvent(topic_made=topic.made(state.topics.next_log_ids(more))), effects)
+    state.write(LogEvent(topic_created=topic.made(state.topics.next_log_ids(more))), effects)
     return codes.NONE, ""
 
 

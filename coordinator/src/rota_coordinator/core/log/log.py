@@ -78,12 +78,12 @@ class Log:
     def create_topics(
         self,
         request: pb.CreateTopicsRequest,
-        fresh: Callable[[], bytes],
+        new_uuid: Callable[[], bytes],
         effects: Effects,
         creator: Creator = NO_CREATOR,
     ) -> pb.CreateTopicsResponse:
-        """CreateTopics; `fresh` gives an id that no topic has had."""
-        return administration.create_topics(self._state, request, fresh, creator, effects)
+        """CreateTopics; `new_uuid` gives an id that no topic has had."""
+        return administration.create_topics(self._state, request, new_uuid, creator, effects)
 
     def delete_topics(self, request: pb.DeleteTopicsRequest, effects: Effects) -> pb.DeleteTopicsResponse:
         """DeleteTopics."""

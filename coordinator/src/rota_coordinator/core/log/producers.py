@@ -14,8 +14,8 @@ from rota_coordinator.core.log.batch import NO_PRODUCER
 from rota_proto.coordinator.v1.log_events_pb2 import (
     GroupAdded,
     LogEvent,
-    ProducerIdsTaken,
-    ProducerMade,
+    ProducerIdsAllocated,
+    ProducerRegistered,
     TransactionBegun,
     TransactionEnded,
 )
@@ -65,9 +65,9 @@ class Transactional:
         """When, on the monotonic clock, the open transaction is aborted over its producer's head."""
         return None if self.open is None else self.open.counted_from_ms + self.timeout_ms
 
-    def made(self) -> ProducerMade:
+    def made(self) -> ProducerRegistered:
         """The event that says who the producer is."""
-        return ProducerMade(
+        return ProducerRegistered(
             transactional_id=self.transactional_id,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
@@ -75,7 +75,7 @@ class Transactional:
             at_ms=self.used_at_ms,
         )
 
-    def replay_made(self, event: ProducerMade) -> None:
+    def replay_made(self, event: ProducerRegistered) -> None:
         """Another identity."""
         if self.ended is not None and self.ended.identity != self.identity:
             # It was the last but one that ended a transaction: whoever asks about that now is fenced.
@@ -95,9 +95,9 @@ class Transactional:
         if self.ended is not None:
             before = self.made()
             before.producer_id, before.producer_epoch = self.ended.identity
-            yield LogEvent(producer_made=before)
+            yield LogEvent(producer_registered=before)
             yield LogEvent(transaction_ended=ended(self.transactional_id, self.ended))
-        yield LogEvent(producer_made=self.made())
+        yield LogEvent(producer_registered=self.made())
         if self.open is not None:
             begun = TransactionBegun(transactional_id=self.transactional_id, at_ms=self.open.begun_at_ms)
             yield LogEvent(transaction_begun=begun)
@@ -135,10 +135,10 @@ class Producers:
     def replay(self, event: LogEvent) -> None:
         """Take over what an event says of producers; others are not ours."""
         match event.WhichOneof("event"):
-            case "producer_ids_taken":
-                self.below = event.producer_ids_taken.below
-            case "producer_made":
-                self._made(event.producer_made)
+            case "producer_ids_allocated":
+                self.below = event.producer_ids_allocated.below
+            case "producer_registered":
+                self._made(event.producer_registered)
             case "transaction_begun":
                 self._begun(event.transaction_begun)
             case "group_added":
@@ -157,7 +157,7 @@ class Producers:
         known.open = Transaction(event.at_ms, self.wall.monotonic(WallMs(event.at_ms)))
         self.open[known.transactional_id] = known
 
-    def _made(self, event: ProducerMade) -> None:
+    def _made(self, event: ProducerRegistered) -> None:
         known = self.transactional.pop(event.transactional_id, None)
         if known is not None:
             del self._owners[known.identity.producer_id]
@@ -179,6 +179,6 @@ class Producers:
 
     def snapshot(self) -> Iterator[LogEvent]:
         """Events that say the same as all that were replayed."""
-        yield LogEvent(producer_ids_taken=ProducerIdsTaken(below=self.below))
+        yield LogEvent(producer_ids_allocated=ProducerIdsAllocated(below=self.below))
         for known in self.transactional.values():
             yield from known.snapshot()

@@ -15,7 +15,7 @@ from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.producers import Producers
 from rota_coordinator.core.log.topics import Topics
-from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, ProducerIdsTaken
+from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, ProducerIdsAllocated
 
 
 @dataclass(slots=True)
@@ -48,10 +48,10 @@ class State:
     def replay(self, event: LogEvent) -> None:
         """Take over an event, in the order of writing."""
         match event.WhichOneof("event"):
-            case "topic_made":
-                self.topics.made(event.topic_made)
-            case "topic_gone":
-                for partition in self.topics.gone(event.topic_gone):
+            case "topic_created":
+                self.topics.made(event.topic_created)
+            case "topic_deleted":
+                for partition in self.topics.gone(event.topic_deleted):
                     self._forget_open(partition)
             case "start_moved":
                 moved = self.topics.log(event.start_moved.log_id)
@@ -71,13 +71,13 @@ class State:
         elif header.transactional:
             self._written_to.setdefault(header.producer_id, set()).add(log_id)
 
-    def fresh_producer_id(self, effects: Effects) -> int:
+    def allocate_producer_id(self, effects: Effects) -> int:
         """An id that no producer has had."""
         if not self._unused_ids:
             first = self.producers.below
             self._unused_ids = range(first, first + PRODUCER_IDS_AT_ONCE)
-            taken = ProducerIdsTaken(below=self._unused_ids.stop)
-            self.write(LogEvent(producer_ids_taken=taken), effects)
+            taken = ProducerIdsAllocated(below=self._unused_ids.stop)
+            self.write(LogEvent(producer_ids_allocated=taken), effects)
         producer_id, self._unused_ids = self._unused_ids[0], self._unused_ids[1:]
         return producer_id
 

@@ -12,7 +12,7 @@ from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.log.partition import Partition, Retention
 from rota_coordinator.core.log.sequences import Sequences
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicGone, TopicMade
+from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicCreated, TopicDeleted
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Topic:
         """The same for all partitions."""
         return self.partitions[0].retention
 
-    def made(self, log_ids: Iterable[int] = ()) -> TopicMade:
+    def made(self, log_ids: Iterable[int] = ()) -> TopicCreated:
         """The event that says what the topic is, with these logs as further partitions."""
-        return TopicMade(
+        return TopicCreated(
             name=self.name,
             topic_id=self.topic_id,
             log_ids=[*(partition.log_id for partition in self.partitions), *log_ids],
@@ -50,7 +50,7 @@ class Topics:
     by_name: dict[str, Topic] = field(default_factory=dict)
     _by_log_id: dict[int, Partition] = field(default_factory=dict)
     # The highest number that a log ever had.
-    log_ids_taken: int = 0
+    last_log_id: int = 0
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_log_id.values())
@@ -78,9 +78,9 @@ class Topics:
 
     def next_log_ids(self, count: int) -> range:
         """Numbers that no log has had."""
-        return range(self.log_ids_taken + 1, self.log_ids_taken + 1 + count)
+        return range(self.last_log_id + 1, self.last_log_id + 1 + count)
 
-    def made(self, event: TopicMade) -> None:
+    def made(self, event: TopicCreated) -> None:
         """There is such a topic, with so many partitions, from now on."""
         topic = self.by_name.get(event.name)
         if topic is None:
@@ -99,11 +99,11 @@ class Topics:
             )
             topic.partitions.append(partition)
             self._by_log_id[log_id] = partition
-            self.log_ids_taken = max(self.log_ids_taken, log_id)
+            self.last_log_id = max(self.last_log_id, log_id)
 
-    def gone(self, event: TopicGone) -> list[Partition]:
+    def gone(self, event: TopicDeleted) -> list[Partition]:
         """The topic is no more; the partitions that it had."""
-        self.log_ids_taken = max(self.log_ids_taken, event.log_ids_taken)
+        self.last_log_id = max(self.last_log_id, event.last_log_id)
         topic = self.by_name.pop(event.name, None)
         if topic is None:
             return []
@@ -114,9 +114,9 @@ class Topics:
     def snapshot(self) -> Iterator[LogEvent]:
         """Events that say the same as all that were replayed."""
         # Of topics that are gone only this is left.
-        yield LogEvent(topic_gone=TopicGone(log_ids_taken=self.log_ids_taken))
+        yield LogEvent(topic_deleted=TopicDeleted(last_log_id=self.last_log_id))
         for topic in self.by_name.values():
-            yield LogEvent(topic_made=topic.made())
+            yield LogEvent(topic_created=topic.made())
         for partition in self:
             if partition.start:
                 moved = StartMoved(log_id=partition.log_id, offset=partition.start)

@@ -19,7 +19,12 @@ from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.producers import Ended, Identity, Transaction, Transactional, ended
 from rota_coordinator.core.log.state import State
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
-from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent, ProducerMade, TransactionBegun
+from rota_proto.coordinator.v1.log_events_pb2 import (
+    GroupAdded,
+    LogEvent,
+    ProducerRegistered,
+    TransactionBegun,
+)
 from rota_proto.log.v1 import log_pb2 as pb
 
 NOBODY = Identity(NO_PRODUCER, -1)
@@ -34,12 +39,12 @@ def init_producer(
     if error:
         return initialized(NOBODY, error)
     if not request.transactional_id:
-        return initialized(Identity(state.fresh_producer_id(effects), 0))
+        return initialized(Identity(state.allocate_producer_id(effects), 0))
     known = state.producers.transactional.get(request.transactional_id)
     if known is None:
-        made = ProducerMade(
+        made = ProducerRegistered(
             transactional_id=request.transactional_id,
-            producer_id=state.fresh_producer_id(effects),
+            producer_id=state.allocate_producer_id(effects),
             transaction_timeout_ms=request.transaction_timeout_ms,
             at_ms=now_ms,
         )
@@ -49,7 +54,7 @@ def init_producer(
     if known is not None and known.open is not None:
         abort_over_head(state, known, made, now_ms, effects)
     else:
-        state.write(LogEvent(producer_made=made), effects)
+        state.write(LogEvent(producer_registered=made), effects)
     return initialized(Identity(made.producer_id, made.producer_epoch))
 
 
@@ -219,16 +224,16 @@ def finish(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, e
     put_down(state, known, outcome, now_ms, effects)
     made = successor(state, known, now_ms, effects)
     state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
-    state.write(LogEvent(producer_made=made), effects)
+    state.write(LogEvent(producer_registered=made), effects)
 
 
 def abort_over_head(
-    state: State, known: Transactional, made: ProducerMade, now_ms: WallMs, effects: Effects
+    state: State, known: Transactional, made: ProducerRegistered, now_ms: WallMs, effects: Effects
 ) -> None:
     """Somebody else ends the transaction. Its producer is fenced first: it is told nothing any more."""
     outcome = Ended(known.identity, committed=False)
     put_down(state, known, outcome, now_ms, effects)
-    state.write(LogEvent(producer_made=made), effects)
+    state.write(LogEvent(producer_registered=made), effects)
     state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
 
 
@@ -257,14 +262,14 @@ def marker(partition: Partition, outcome: Ended, now_ms: WallMs) -> Row:
     return Row(partition.log_id, header, now_ms, codec=0, payload=b"")
 
 
-def successor(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> ProducerMade:
+def successor(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> ProducerRegistered:
     """The same producer under its next epoch; after the last one under a new id."""
     made = known.made()
     made.at_ms = now_ms
     if made.producer_epoch < state.config.epoch_max:
         made.producer_epoch += 1
     else:
-        made.producer_id, made.producer_epoch = state.fresh_producer_id(effects), 0
+        made.producer_id, made.producer_epoch = state.allocate_producer_id(effects), 0
     return made
 
 
@@ -276,8 +281,8 @@ def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
         if known.deadline_ms <= monotonic_ms:
             abort_over_head(state, known, successor(state, known, now_ms, effects), now_ms, effects)
     for known in list(unused(state, now_ms)):
-        forgotten = ProducerMade(transactional_id=known.transactional_id, producer_id=NO_PRODUCER)
-        state.write(LogEvent(producer_made=forgotten), effects)
+        forgotten = ProducerRegistered(transactional_id=known.transactional_id, producer_id=NO_PRODUCER)
+        state.write(LogEvent(producer_registered=forgotten), effects)
 
 
 def unused(state: State, now_ms: WallMs) -> Iterator[Transactional]:

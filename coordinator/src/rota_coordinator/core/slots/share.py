@@ -10,30 +10,30 @@ from typing import NamedTuple
 from rota_coordinator.core.slots.table import Row, Table
 
 
-class Gift(NamedTuple):
+class Transfer(NamedTuple):
     """A slot that its owner hands over, and to whom."""
 
     slot: int
-    heir: str
+    new_owner: str
 
 
 class Share(NamedTuple):
     """What a process does next."""
 
     claim: list[int]
-    give: list[Gift]
+    give: list[Transfer]
 
 
 def share(table: Table, process_id: str) -> Share:
     """The part of one process in making the shares equal."""
     wanted = targets(table)
-    vacant = heirs(table, wanted)
+    vacant = new_owners(table, wanted)
     owned = table.owned_by(process_id)
     surplus = len(owned) - wanted.get(process_id, 0)
     if vacant or surplus <= 0:
         # Slots that nobody serves go first: as long as there are any, nobody gives one up.
-        return Share(claim=[slot for slot, heir in vacant.items() if heir == process_id], give=[])
-    return Share(claim=[], give=[gift for gift in gifts(table, wanted) if gift.slot in set(owned)])
+        return Share(claim=[slot for slot, new_owner in vacant.items() if new_owner == process_id], give=[])
+    return Share(claim=[], give=[gift for gift in transfers(table, wanted) if gift.slot in set(owned)])
 
 
 def targets(table: Table) -> dict[str, int]:
@@ -46,15 +46,15 @@ def targets(table: Table) -> dict[str, int]:
     return {process_id: least + (place < odd) for place, process_id in enumerate(by_size)}
 
 
-def heirs(table: Table, wanted: dict[str, int]) -> dict[int, str]:
+def new_owners(table: Table, wanted: dict[str, int]) -> dict[int, str]:
     """Who claims each vacant slot: its named heir while there is one, else those who lack most, in turn."""
     missing = {process_id: wanted[process_id] - len(table.owned_by(process_id)) for process_id in wanted}
     found: dict[int, str] = {}
     unnamed: list[Row] = []
     for row in table.vacant():
-        if row.heir in missing:
-            found[row.slot] = row.heir
-            missing[row.heir] -= 1
+        if row.new_owner in missing:
+            found[row.slot] = row.new_owner
+            missing[row.new_owner] -= 1
         else:
             unnamed.append(row)
     for row in unnamed:
@@ -65,7 +65,7 @@ def heirs(table: Table, wanted: dict[str, int]) -> dict[int, str]:
     return found
 
 
-def gifts(table: Table, wanted: dict[str, int]) -> list[Gift]:
+def transfers(table: Table, wanted: dict[str, int]) -> list[Transfer]:
     """Every move that makes the shares equal: the last slots of those with too many, to those who lack some."""
     needy = [
         process_id
@@ -75,4 +75,4 @@ def gifts(table: Table, wanted: dict[str, int]) -> list[Gift]:
     spare = [
         slot for process_id in sorted(wanted) for slot in table.owned_by(process_id)[wanted[process_id] :]
     ]
-    return [Gift(slot, heir) for slot, heir in zip(spare, needy, strict=False)]
+    return [Transfer(slot, new_owner) for slot, new_owner in zip(spare, needy, strict=False)]

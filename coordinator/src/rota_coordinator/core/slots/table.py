@@ -21,7 +21,7 @@ class Row(NamedTuple):
     slot: int
     epoch: int
     owner: str  # a process id, or empty
-    heir: str  # a process id, or empty
+    new_owner: str  # a process id, or empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +50,4 @@ class Table:
 
 def empty_rows(slots: Iterable[int] = range(SLOTS)) -> tuple[Row, ...]:
     """A table that nobody has touched."""
-    return tuple(Row(slot, epoch=0, owner="", heir="") for slot in slots)
+    return tuple(Row(slot, epoch=0, owner="", new_owner="") for slot in slots)

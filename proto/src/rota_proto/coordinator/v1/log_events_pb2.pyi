@@ -26,24 +26,24 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class LogEvent(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOPIC_MADE_FIELD_NUMBER: _builtins.int
-    TOPIC_GONE_FIELD_NUMBER: _builtins.int
+    TOPIC_CREATED_FIELD_NUMBER: _builtins.int
+    TOPIC_DELETED_FIELD_NUMBER: _builtins.int
     START_MOVED_FIELD_NUMBER: _builtins.int
-    PRODUCER_IDS_TAKEN_FIELD_NUMBER: _builtins.int
-    PRODUCER_MADE_FIELD_NUMBER: _builtins.int
+    PRODUCER_IDS_ALLOCATED_FIELD_NUMBER: _builtins.int
+    PRODUCER_REGISTERED_FIELD_NUMBER: _builtins.int
     TRANSACTION_BEGUN_FIELD_NUMBER: _builtins.int
     GROUP_ADDED_FIELD_NUMBER: _builtins.int
     TRANSACTION_ENDED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topic_made(self) -> Global___TopicMade: ...
+    def topic_created(self) -> Global___TopicCreated: ...
     @_builtins.property
-    def topic_gone(self) -> Global___TopicGone: ...
+    def topic_deleted(self) -> Global___TopicDeleted: ...
     @_builtins.property
     def start_moved(self) -> Global___StartMoved: ...
     @_builtins.property
-    def producer_ids_taken(self) -> Global___ProducerIdsTaken: ...
+    def producer_ids_allocated(self) -> Global___ProducerIdsAllocated: ...
     @_builtins.property
-    def producer_made(self) -> Global___ProducerMade: ...
+    def producer_registered(self) -> Global___ProducerRegistered: ...
     @_builtins.property
     def transaction_begun(self) -> Global___TransactionBegun: ...
     @_builtins.property
@@ -53,27 +53,27 @@ class LogEvent(_message.Message):
     def __init__(
         self,
         *,
-        topic_made: Global___TopicMade | None = ...,
-        topic_gone: Global___TopicGone | None = ...,
+        topic_created: Global___TopicCreated | None = ...,
+        topic_deleted: Global___TopicDeleted | None = ...,
         start_moved: Global___StartMoved | None = ...,
-        producer_ids_taken: Global___ProducerIdsTaken | None = ...,
-        producer_made: Global___ProducerMade | None = ...,
+        producer_ids_allocated: Global___ProducerIdsAllocated | None = ...,
+        producer_registered: Global___ProducerRegistered | None = ...,
         transaction_begun: Global___TransactionBegun | None = ...,
         group_added: Global___GroupAdded | None = ...,
         transaction_ended: Global___TransactionEnded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "producer_ids_taken", b"producer_ids_taken", "producer_made", b"producer_made", "start_moved", b"start_moved", "topic_gone", b"topic_gone", "topic_made", b"topic_made", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "producer_ids_allocated", b"producer_ids_allocated", "producer_registered", b"producer_registered", "start_moved", b"start_moved", "topic_created", b"topic_created", "topic_deleted", b"topic_deleted", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "producer_ids_taken", b"producer_ids_taken", "producer_made", b"producer_made", "start_moved", b"start_moved", "topic_gone", b"topic_gone", "topic_made", b"topic_made", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "producer_ids_allocated", b"producer_ids_allocated", "producer_registered", b"producer_registered", "start_moved", b"start_moved", "topic_created", b"topic_created", "topic_deleted", b"topic_deleted", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["topic_made", "topic_gone", "start_moved", "producer_ids_taken", "producer_made", "transaction_begun", "group_added", "transaction_ended"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["topic_created", "topic_deleted", "start_moved", "producer_ids_allocated", "producer_registered", "transaction_begun", "group_added", "transaction_ended"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___LogEvent: _TypeAlias = LogEvent  # noqa: Y015
 
 @_typing.final
-class TopicMade(_message.Message):
+class TopicCreated(_message.Message):
     """A topic, or more partitions of one. The last one of a topic counts."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -112,33 +112,33 @@ class TopicMade(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TopicMade: _TypeAlias = TopicMade  # noqa: Y015
+Global___TopicCreated: _TypeAlias = TopicCreated  # noqa: Y015
 
 @_typing.final
-class TopicGone(_message.Message):
+class TopicDeleted(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
-    LOG_IDS_TAKEN_FIELD_NUMBER: _builtins.int
+    LAST_LOG_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
-    log_ids_taken: _builtins.int
+    last_log_id: _builtins.int
     """The next log gets a higher number than all that were."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         topic_id: _builtins.bytes = ...,
-        log_ids_taken: _builtins.int = ...,
+        last_log_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_ids_taken", b"log_ids_taken", "name", b"name", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_log_id", b"last_log_id", "name", b"name", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TopicGone: _TypeAlias = TopicGone  # noqa: Y015
+Global___TopicDeleted: _TypeAlias = TopicDeleted  # noqa: Y015
 
 @_typing.final
 class StartMoved(_message.Message):
@@ -165,7 +165,7 @@ class StartMoved(_message.Message):
 Global___StartMoved: _TypeAlias = StartMoved  # noqa: Y015
 
 @_typing.final
-class ProducerIdsTaken(_message.Message):
+class ProducerIdsAllocated(_message.Message):
     """Producer ids below this one were given out, or may have been."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -183,10 +183,10 @@ class ProducerIdsTaken(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ProducerIdsTaken: _TypeAlias = ProducerIdsTaken  # noqa: Y015
+Global___ProducerIdsAllocated: _TypeAlias = ProducerIdsAllocated  # noqa: Y015
 
 @_typing.final
-class ProducerMade(_message.Message):
+class ProducerRegistered(_message.Message):
     """A transactional id and the producer that may use it from now on; whoever did before is fenced."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -217,7 +217,7 @@ class ProducerMade(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ProducerMade: _TypeAlias = ProducerMade  # noqa: Y015
+Global___ProducerRegistered: _TypeAlias = ProducerRegistered  # noqa: Y015
 
 @_typing.final
 class TransactionBegun(_message.Message):
@@ -277,9 +277,9 @@ Global___GroupAdded: _TypeAlias = GroupAdded  # noqa: Y015
 
 @_typing.final
 class TransactionEnded(_message.Message):
-    """The markers are in the partitions' logs. When its producer ended it, a ProducerMade follows in the same append: the
+    """The markers are in the partitions' logs. When its producer ended it, a ProducerRegistered follows in the same append: the
     id and epoch that it goes on with, and that it is told again when it asks again. When it was ended over the
-    producer's head, the ProducerMade that fences the producer comes before.
+    producer's head, the ProducerRegistered that fences the producer comes before.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -360,7 +360,7 @@ class ProducerEnded(_message.Message):
 Global___ProducerEnded: _TypeAlias = ProducerEnded  # noqa: Y015
 
 @_typing.final
-class SlotParcel(_message.Message):
+class HandoverSnapshot(_message.Message):
     """What a process hands over with a slot that it gives up on purpose: what is not in the log."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -379,7 +379,7 @@ class SlotParcel(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SlotParcel: _TypeAlias = SlotParcel  # noqa: Y015
+Global___HandoverSnapshot: _TypeAlias = HandoverSnapshot  # noqa: Y015
 
 @_typing.final
 class MemberSession(_message.Message):

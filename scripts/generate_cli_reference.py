@@ -8,9 +8,9 @@ from typing import Any
 
 import typer.main
 
-from rota_cli.failures import MEANINGS
+from rota_cli.commands.connection_flags import SERVERS
+from rota_cli.errors import MEANINGS
 from rota_cli.program import program
-from rota_cli.servers import SERVERS
 
 FILE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"

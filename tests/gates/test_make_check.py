@@ -52,7 +52,7 @@ def import_another_part(checkout: Path) -> None:
 
 
 def have_the_command_line_import_a_part(checkout: Path) -> None:
-    path = checkout / "cli/src/rota_cli/clocks.py"
+    path = checkout / "cli/src/rota_cli/clusters/clocks.py"
     path.write_text(path.read_text() + "\nimport rota_sidecar\n\nSIDECAR = rota_sidecar\n")
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import rota
 from rota import errors
-from rota_cli.access import Access, check
-from rota_cli.on_rota.records import credentials_of
+from rota_cli.clusters.connection import Access, check
+from rota_cli.clusters.rota.records import credentials_of
 
 # Reserved for documentation: no test can reach it.
 FAR = "rota://192.0.2.1:7070"

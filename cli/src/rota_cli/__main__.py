@@ -6,9 +6,8 @@ import sys
 from typer import Abort, TyperException
 
 from rota.errors import RotaError
-from rota_cli.errors_of_sdk import exit_of
-from rota_cli.failures import Exit, Failure
-from rota_cli.output import leave_quietly, note
+from rota_cli.errors import Exit, Failure, exit_of
+from rota_cli.output.console import leave_quietly, note
 from rota_cli.program import program
 
 # gRPC's own lines are no sentences, and would stand among ours.

@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from rota.records import Record, TopicPartition
-from rota_cli.cluster import Cluster
-from rota_cli.failures import WrongUsage
-from rota_cli.flags import with_flags
-from rota_cli.output import Output, OutputOption, say, say_data
-from rota_cli.servers import Servers
-from rota_cli.units import spoken_time
+from rota_cli.clusters.port import Cluster
+from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.flags import with_flags
+from rota_cli.errors import WrongUsage
+from rota_cli.output.console import say
+from rota_cli.output.render import Output, OutputOption, say_data
+from rota_cli.output.units import spoken_time
 
 HEADINGS = ("PARTITION", "OFFSET", "TIME", "KEY", "VALUE")
 LINE = "{:>9}   {:>10}   {:<24}   {:<16}   {}"

@@ -4,16 +4,16 @@ from typing import Annotated
 
 import typer
 
-from rota.records import TopicPartition
-from rota_cli.clocks import clocks
-from rota_cli.cluster import Cluster
-from rota_cli.failures import Failure
-from rota_cli.flags import with_flags
-from rota_cli.lagging import PartitionLag, by_topic, lags, spoken_partitions, spoken_sum, topics_of, total
-from rota_cli.output import Output, OutputOption, Row, facts, note, say, say_data, show_list, table
-from rota_cli.refusals import no_group
-from rota_cli.servers import Servers
-from rota_cli.values import Group, Member
+from rota_cli.clusters.clocks import clocks
+from rota_cli.clusters.model import Group, Member
+from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.flags import with_flags
+from rota_cli.commands.queries import existing, measured
+from rota_cli.diagnosis.lag import PartitionLag, spoken_sum, total
+from rota_cli.errors import Failure
+from rota_cli.output.console import note, say
+from rota_cli.output.render import Output, OutputOption, Row, facts, say_data, show_list, table
+from rota_cli.output.units import by_topic, spoken_partitions
 
 groups = typer.Typer(help="Groups: look at them, reset offsets, delete.", no_args_is_help=True)
 
@@ -21,14 +21,6 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.
 FACTS = ("group", "state", "protocol", "strategy", "generation", "incarnation", "leader", "coordinator")
 MEMBER_COLUMNS = ("member_id", "instance_id", "client_id", "host", "leader", "partitions", "assigned")
 LAG_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag_records", "lag_seconds", "owner")
-
-
-def existing(cluster: Cluster, group_id: str) -> Group:
-    """The group, which must be there."""
-    group = cluster.groups.describe(group_id)
-    if not group.exists:
-        raise no_group(group_id, group.coordinator or "the brokers")
-    return group
 
 
 @groups.command("list")
@@ -155,19 +147,6 @@ def delete(
         for name in names:
             cluster.groups.delete(name)
             say(f"deleted {name}")
-
-
-def measured(cluster: Cluster, group: Group, *, read_committed: bool = False) -> list[PartitionLag]:
-    """How far the group is. Commits are read first: what is written meanwhile counts as uncommitted."""
-    committed = cluster.groups.offsets(group.group)
-    wanted = topics_of(group, committed)
-    there = [
-        TopicPartition(topic.name, number)
-        for topic in (cluster.records.topics() if wanted else ())
-        if topic.name in wanted
-        for number in range(topic.partitions)
-    ]
-    return lags(group, committed, cluster.records.ranges(there, read_committed=read_committed))
 
 
 def group_row(group: Group) -> Row:

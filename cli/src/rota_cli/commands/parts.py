@@ -1,14 +1,28 @@
-"""`rota up`, `coordinator`, `sidecar`, `operator`: the other parts, as the programs that they are."""
+"""`rota up`, `coordinator`, `sidecar`, `operator`: the other parts, as the programs that they are. `rota version`: all parts."""
 
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from importlib.util import find_spec
 
 import typer
 
-from rota_cli.failures import NotFound
+from rota_cli.errors import NotFound
+from rota_cli.output.console import say
+from rota_cli.output.render import Output, OutputOption, say_data
+
+PARTS = {
+    "rota-proto": "the gRPC contracts",
+    "rota-coordinator": "group coordinator and embedded topic log",
+    "rota-sidecar": "the member beside each application pod",
+    "rota": "the SDK",
+    "rota-operator": "reconciles ConsumerGroup resources",
+    "rota-spark": "Spark applications as members",
+    "rota-cli": "this command",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +36,7 @@ class Part:
     first: tuple[str, ...] = ()
 
 
-PARTS = (
+PROGRAMS = (
     Part(
         "up",
         "rota-operator",
@@ -58,5 +72,22 @@ def runner(part: Part) -> Callable[[typer.Context], None]:
 
 def add_parts(program: typer.Typer) -> None:
     """All of them."""
-    for part in PARTS:
+    for part in PROGRAMS:
         program.command(part.command, add_help_option=False, context_settings=PASSED_THROUGH)(runner(part))
+
+
+def installed(name: str) -> str | None:
+    """The version of a part in this environment."""
+    try:
+        return version_of(name)
+    except PackageNotFoundError:
+        return None
+
+
+def version(output: OutputOption = Output.TABLE) -> None:
+    """The parts that are installed here, and their versions."""
+    if output is not Output.TABLE:
+        say_data([{"part": name, "version": installed(name), "is": PARTS[name]} for name in PARTS], output)
+        return
+    for name, purpose in PARTS.items():
+        say(f"{name:<18}{installed(name) or 'not installed':<15}{purpose}")

@@ -8,14 +8,13 @@ import typer
 
 from rota.errors import RotaError
 from rota.records import RecordMetadata
-from rota_cli.cluster import Cluster
-from rota_cli.errors_of_sdk import exit_of
-from rota_cli.failures import Failure
-from rota_cli.flags import with_flags
-from rota_cli.output import Output, OutputOption, say, say_data
-from rota_cli.progress import counting
-from rota_cli.servers import Servers
-from rota_cli.units import many
+from rota_cli.clusters.port import Cluster
+from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.flags import with_flags
+from rota_cli.errors import Failure, exit_of
+from rota_cli.output.console import counting, say
+from rota_cli.output.render import Output, OutputOption, say_data
+from rota_cli.output.units import many
 
 # Often enough for an eye, seldom enough to cost nothing.
 SHOWN_EVERY = 1000

@@ -5,16 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from rota_cli.clocks import clocks
-from rota_cli.cluster import Cluster
+from rota_cli.clusters.clocks import clocks
+from rota_cli.clusters.local_runner import Fleet, fleet_beside
+from rota_cli.clusters.model import Group
+from rota_cli.clusters.port import Cluster
+from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.flags import with_flags
 from rota_cli.commands.groups import GroupName
-from rota_cli.failures import Failure, WrongUsage
-from rota_cli.flags import with_flags
-from rota_cli.fleet import Fleet, fleet_beside
-from rota_cli.lagging import topics_of
-from rota_cli.output import Output, OutputOption, Row, note, say_data, show_list
-from rota_cli.refusals import in_use, no_group, partly_in_use
-from rota_cli.resetting import (
+from rota_cli.commands.parsing import duration_ms, timestamp_ms
+from rota_cli.commands.reset_plan import (
     Change,
     Choice,
     Facts,
@@ -28,9 +27,11 @@ from rota_cli.resetting import (
     chosen,
     plan,
 )
-from rota_cli.servers import Servers
-from rota_cli.units import duration_ms, many, timestamp_ms
-from rota_cli.values import Group
+from rota_cli.diagnosis.lag import topics_of
+from rota_cli.errors import Failure, WrongUsage, in_use, no_group, partly_in_use
+from rota_cli.output.console import note
+from rota_cli.output.render import Output, OutputOption, Row, say_data, show_list
+from rota_cli.output.units import many
 
 COLUMNS = ("topic", "partition", "old", "new", "change", "remark")
 
@@ -121,7 +122,7 @@ def reset(
             note(
                 f"the {many(len(found.members), 'member')} of group {group} stop reading, and set their offsets"
             )
-            fleet.reset(group, changes)
+            fleet.reset(group, {change.partition: change.new for change in changes})
         elif execution:
             _execute(cluster, group, changes)
     _show(group, changes, output, executed=execution, refusal=refusal)

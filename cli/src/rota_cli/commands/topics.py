@@ -5,13 +5,15 @@ from typing import Annotated
 import typer
 
 from rota.records import TopicPartition
-from rota_cli.failures import Failure
-from rota_cli.flags import with_flags
-from rota_cli.output import Output, OutputOption, Row, say, show_list
-from rota_cli.servers import Servers
-from rota_cli.units import many, retention_ms, spoken_retention, spoken_size
-from rota_cli.units import retention_bytes as bytes_to_keep
-from rota_cli.values import Topic
+from rota_cli.clusters.model import Topic
+from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.flags import with_flags
+from rota_cli.commands.parsing import retention_bytes as bytes_to_keep
+from rota_cli.commands.parsing import retention_ms
+from rota_cli.errors import Failure
+from rota_cli.output.console import say
+from rota_cli.output.render import Output, OutputOption, Row, show_list
+from rota_cli.output.units import many, spoken_retention, spoken_size
 
 topics = typer.Typer(help="Topics: make, look at, delete.", no_args_is_help=True)
 

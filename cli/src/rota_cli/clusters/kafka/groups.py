@@ -1,0 +1,154 @@
+"""Groups that Kafka's own brokers coordinate."""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescription
+from typing_extensions import override
+
+from rota.records import TopicPartition
+from rota_cli.clusters.kafka.brokers import Brokers
+from rota_cli.clusters.model import DEAD, Check, Committed, Group, ListedGroup, Member, Verdict
+from rota_cli.clusters.port import Groups, Offsets, Seen
+from rota_cli.errors import NotFound
+from rota_cli.output.units import many
+
+STATES: dict[object, str] = {
+    ConsumerGroupState.EMPTY: "Empty",
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+}
+UNKNOWN = "Unknown"
+
+
+class KafkaGroups(Groups):
+    """The groups of a cluster."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    @override
+    def all(self) -> Sequence[ListedGroup]:
+        found = self._brokers.result(self._brokers.admin.list_consumer_groups)
+        if found.errors:
+            raise self._brokers.meaning(found.errors[0])
+        return sorted(
+            (
+                ListedGroup(
+                    each.group_id,
+                    STATES.get(each.state, UNKNOWN),
+                    "" if each.is_simple_consumer_group else "consumer",
+                )
+                for each in found.valid
+            ),
+            key=lambda group: group.group,
+        )
+
+    @override
+    def describe(self, group_id: str) -> Group:
+        admin = self._brokers.admin
+        try:
+            found = self._brokers.result(
+                lambda: admin.describe_consumer_groups([group_id])[group_id], group_id
+            )
+        except NotFound:
+            return Group(group_id, DEAD, "", "", (), coordinator=self._brokers.access.servers)
+        return _group(found)
+
+    @override
+    def offsets(self, group_id: str) -> dict[TopicPartition, Committed]:
+        admin = self._brokers.admin
+        wanted = [ConsumerGroupTopicPartitions(group_id)]
+        try:
+            found = self._brokers.result(
+                lambda: admin.list_consumer_group_offsets(wanted)[group_id], group_id
+            )
+        except NotFound:
+            return {}
+        # The text beside an offset is not read: librdkafka keeps it without an end, and confluent-kafka reads on behind it.
+        return {
+            TopicPartition(each.topic, each.partition): Committed(each.offset)
+            for each in found.topic_partitions or ()
+            if each.offset >= 0
+        }
+
+    @override
+    def alter(self, group_id: str, offsets: Offsets) -> None:
+        admin = self._brokers.admin
+        wanted = [
+            ConsumerGroupTopicPartitions(group_id, [Place(*each, offset) for each, offset in offsets.items()])
+        ]
+        found = self._brokers.result(lambda: admin.alter_consumer_group_offsets(wanted)[group_id], group_id)
+        for each in found.topic_partitions or ():
+            if each.error is not None:
+                raise self._brokers.meaning(KafkaException(each.error), group_id)
+
+    @override
+    def delete(self, group_id: str) -> None:
+        admin = self._brokers.admin
+        self._brokers.result(lambda: admin.delete_consumer_groups([group_id])[group_id], group_id)
+
+    @override
+    def watch(self, group_id: str, *, every_s: float) -> Iterator[Seen]:
+        before: Group | None = None
+        while True:
+            found = self.describe(group_id)
+            if found != before:
+                before = found
+                yield Seen(found, self._brokers.clocks.now_ms())
+            # A broker tells nobody: it has to be asked.
+            threading.Event().wait(every_s)
+
+    @property
+    @override
+    def where_reasons_are(self) -> str:
+        return (
+            "the broker that coordinates the group has it in its log, in the last line with `Preparing to rebalance group` "
+            "and this name"
+        )
+
+    @override
+    def health(self) -> Iterator[Check]:
+        found = self._brokers.result(self._brokers.admin.describe_cluster)
+        if found.controller is None:
+            yield Check(
+                "coordinator",
+                Verdict.WARNING,
+                f"cluster {found.cluster_id} has no controller at the moment: look again, and then at the brokers' logs",
+            )
+            return
+        yield Check(
+            "coordinator", Verdict.OK, f"cluster {found.cluster_id} with {many(len(found.nodes), 'broker')}"
+        )
+
+    @override
+    def close(self) -> None:
+        """A client of librdkafka ends with its last reference."""
+
+
+def _group(found: ConsumerGroupDescription) -> Group:
+    """As the commands know it. Generations, leaders and subscriptions are not told by this client."""
+    return Group(
+        group=found.group_id,
+        state=STATES.get(found.state, UNKNOWN),
+        kind="" if found.is_simple_consumer_group else "consumer",
+        strategy=found.partition_assignor,
+        members=[_member(each) for each in found.members or ()],
+        coordinator=f"{found.coordinator.host}:{found.coordinator.port}",
+    )
+
+
+def _member(found: MemberDescription) -> Member:
+    return Member(
+        member_id=found.member_id,
+        instance_id=found.group_instance_id or "",
+        client_id=found.client_id,
+        host=found.host,
+        partitions=sorted(
+            TopicPartition(each.topic, each.partition) for each in found.assignment.topic_partitions
+        ),
+    )

@@ -1,0 +1,201 @@
+"""Topics and records of Kafka."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._records import DeletedRecords
+from confluent_kafka.cimpl import NewTopic
+from typing_extensions import override
+
+import rota
+from rota.producer.options import OnDelivery
+from rota.records import Headers, Record, TopicPartition
+from rota_cli.clusters.kafka.brokers import Brokers
+from rota_cli.clusters.model import Range, Topic
+from rota_cli.clusters.port import Offsets, Portion, Records
+from rota_cli.errors import no_topic
+
+# What Kafka keeps for itself begins so.
+INTERNAL = "__"
+PORTION_RECORDS = 500
+# confluent-kafka has left these two without types.
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+WAIT_S = 0.5
+
+
+class KafkaRecords(Records):
+    """The topics of a cluster."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._consumers: list[Consumer] = []
+
+    @override
+    def topics(self, names: Sequence[str] = ()) -> list[Topic]:
+        brokers = self._brokers
+        try:
+            found = brokers.admin.list_topics(timeout=brokers.access.timeout_s).topics
+        except KafkaException as error:
+            raise brokers.meaning(error) from None
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise no_topic(missing, brokers.access.servers)
+        wanted = names or sorted(name for name in found if not name.startswith(INTERNAL))
+        return [Topic(name, len(found[name].partitions)) for name in sorted(wanted)]
+
+    @override
+    def create(self, topic: Topic) -> None:
+        config = {
+            name: str(value)
+            for name, value in (
+                ("retention.ms", topic.retention_ms),
+                ("retention.bytes", topic.retention_bytes),
+            )
+            if value is not None
+        }
+        wanted = NewTopic(topic.name, num_partitions=topic.partitions, config=config)
+        self._brokers.result(lambda: self._brokers.admin.create_topics([wanted])[topic.name])
+
+    @override
+    def delete(self, names: Sequence[str]) -> None:
+        # All of them or none: one that is not there is most likely a typing mistake.
+        self.topics(names)
+        for name in names:
+            self._brokers.result(lambda: self._brokers.admin.delete_topics([name])[name])  # noqa: B023  awaited here
+
+    @override
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        def ask() -> Future[DeletedRecords]:
+            (answer,) = self._brokers.admin.delete_records([Place(*partition, before)]).values()
+            return answer
+
+        return self._brokers.result(ask).low_watermark
+
+    @override
+    def ranges(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
+    ) -> dict[TopicPartition, Range]:
+        asked = list(partitions)
+        starts = self._offsets(asked, EARLIEST, read_committed=read_committed)
+        ends = self._offsets(asked, LATEST, read_committed=read_committed)
+        return {each: Range(starts[each], ends[each]) for each in asked}
+
+    @override
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, int]:
+        return self._offsets(list(partitions), OffsetSpec.for_timestamp(timestamp_ms))
+
+    def _offsets(
+        self, partitions: Sequence[TopicPartition], which: OffsetSpec, *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {Place(*each): which for each in partitions}
+        answers = self._brokers.admin.list_offsets(asked, isolation_level=level)
+        return {
+            TopicPartition(place.topic, place.partition): self._brokers.result(lambda: answer).offset  # noqa: B023
+            for place, answer in answers.items()
+        }
+
+    @override
+    def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
+        if not offsets:
+            return {}
+        found: dict[TopicPartition, int] = {}
+        consumer = self._consumer(offsets, read_committed=read_committed)
+        left = set(offsets)
+        deadline_s = self._brokers.clocks.steady_s() + self._brokers.access.timeout_s
+        while left:
+            if self._brokers.clocks.steady_s() > deadline_s:
+                raise self._brokers.silent("records do not come")
+            for message in consumer.consume(PORTION_RECORDS, WAIT_S):
+                here = self._place_of(message)
+                if here not in left:
+                    continue
+                if message.error() is None:
+                    found[here] = message.timestamp()[1]
+                left.discard(here)
+                consumer.incremental_unassign([Place(*here)])
+        return found
+
+    @override
+    def unreadable(self, offsets: Offsets) -> Offsets:
+        # It would take a consumer, and a record of each partition; the sidecars say it.
+        return {}
+
+    @override
+    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[Portion]:
+        consumer = self._consumer(offsets, read_committed=read_committed)
+        while True:
+            places: dict[TopicPartition, int] = {}
+            records = []
+            for message in consumer.consume(PORTION_RECORDS, WAIT_S):
+                here = self._place_of(message)
+                if message.error() is None:
+                    records.append(_record(message))
+                    places[here] = records[-1].offset + 1
+                else:
+                    # The end, which may lie behind markers of transactions that nobody is shown.
+                    places[here] = message.offset() or 0
+            yield Portion(records, places)
+
+    def _place_of(self, message: Message) -> TopicPartition:
+        """Where it is from; raises when it is an error other than "there is no more"."""
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise self._brokers.meaning(KafkaException(error))
+        return TopicPartition(message.topic() or "", message.partition() or 0)
+
+    def _consumer(self, offsets: Offsets, *, read_committed: bool) -> Consumer:
+        # It is in no group: librdkafka wants the name, and uses it for commits only.
+        consumer = Consumer(
+            {
+                **self._brokers.config(),
+                "group.id": "rota-cli",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            }
+        )
+        self._consumers.append(consumer)
+        consumer.assign([Place(*each, offset) for each, offset in offsets.items()])
+        return consumer
+
+    @override
+    def producer(self, on_delivery: OnDelivery) -> rota.Producer:
+        within_ms = self._brokers.access.timeout_s * 1000
+        return rota.Producer(
+            self._brokers.access.servers,
+            kafka_config=self._brokers.config(),
+            on_delivery=on_delivery,
+            max_block_ms=within_ms,
+            request_timeout_ms=within_ms,
+            delivery_timeout_ms=within_ms,
+        )
+
+    @override
+    def close(self) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+
+
+def _record(message: Message) -> Record:
+    # A list of pairs, whatever its types say.
+    headers: Headers = message.headers() or ()  # type: ignore[assignment]
+    return Record(
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        headers,
+    )

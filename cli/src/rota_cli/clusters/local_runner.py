@@ -1,0 +1,94 @@
+"""Who runs the members of groups on this machine: `rota up`, which has them reset what each of them reads."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota_cli.clusters.connection import ADDRESS_FILE, Access, is_named
+from rota_cli.clusters.port import Offsets
+from rota_cli.errors import Failure
+
+PAGE_FILE = Path(".rota/page")
+# It gives its members a minute, and some time to stop and to go on.
+WITHIN_S = 120.0
+# On this machine, whatever a proxy is for.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Where its page is, as http://HOST:PORT."""
+
+    page: str
+
+    def problems(self, within_s: float) -> dict[str, list[str]]:
+        """By group, what keeps its sidecars and their partitions from being read now. Raises Failure."""
+        try:
+            return {
+                str(group["group_id"]): [
+                    f"{member['name']} reports: {says}"
+                    for member in group["members"]
+                    for says in member["problems"]
+                ]
+                for group in self._state(within_s)["groups"]
+            }
+        # Another server may listen there by now.
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._silent(error) from None
+
+    def replicas(self, group: str) -> frozenset[str]:
+        """The names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
+        try:
+            return frozenset(
+                str(replica["name"])
+                for workload in self._state(WITHIN_S)["workloads"]
+                if workload["group_id"] == group
+                for replica in workload["replicas"]
+            )
+        # Another server may listen there by now.
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._silent(error) from None
+
+    def reset(self, group: str, offsets: Offsets) -> None:
+        """Have the members of the group do it, and stay. Raises Failure."""
+        by_topic: dict[str, dict[str, int]] = {}
+        for (topic, number), offset in offsets.items():
+            by_topic.setdefault(topic, {})[str(number)] = offset
+        body = json.dumps({"group": group, "offsets": by_topic}).encode()
+        request = urllib.request.Request(f"{self.page}/api/reset", body, {"Content-Type": "application/json"})
+        try:
+            DIRECT.open(request, timeout=WITHIN_S).close()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise Failure(_said(refused.read())) from None
+        except OSError as error:
+            raise self._silent(error) from None
+
+    def _state(self, within_s: float) -> dict[str, list[dict[str, Any]]]:
+        with DIRECT.open(f"{self.page}/api/state", timeout=within_s) as answer:
+            state: dict[str, list[dict[str, Any]]] = json.load(answer)
+            return state
+
+    def _silent(self, error: Exception) -> Failure:
+        return Failure(
+            f"`rota up` does not answer at {self.page} ({error}): see whether it runs, or stop the group's consumers"
+        )
+
+
+def fleet_beside(access: Access) -> Fleet | None:
+    """Whoever runs in this folder, if it is with these servers that it does."""
+    try:
+        address, page = ADDRESS_FILE.read_text(), PAGE_FILE.read_text().strip()
+    except OSError:
+        return None
+    return Fleet(page) if is_named(address, access.servers) else None
+
+
+def _said(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer)["error"])
+    except (ValueError, KeyError, TypeError):
+        return "`rota up` has refused the reset, and does not say why: see what it prints"

@@ -1,0 +1,120 @@
+"""What the commands speak of, whoever has it: topics, groups, members, offsets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rota.records import TopicPartition
+from rota_cli.errors import Exit
+
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic; a retention that is None is not known here."""
+
+    name: str
+    partitions: int
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group in a list. `kind` is its protocol type: empty where it only stores offsets."""
+
+    group: str
+    state: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member said when it joined its generation; `owned` is what it held from `generation` on, -1 for none."""
+
+    topics: Sequence[str]
+    owned: Sequence[TopicPartition] = ()
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member, and what the leader gave it."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    partitions: Sequence[TopicPartition]
+    subscription: Subscription | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as its coordinator knows it; what is None is not told by this engine."""
+
+    group: str
+    state: str
+    kind: str
+    strategy: str
+    members: Sequence[Member]
+    generation: int | None = None
+    incarnation: int | None = None
+    leader: str | None = None
+    coordinator: str | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.state != DEAD
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all members have what they are to have."""
+        return self.state in (STABLE, EMPTY, DEAD)
+
+
+EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The next offset to read, and the text beside it where that can be known."""
+
+    offset: int
+    metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From the first record that is still there to behind the last one."""
+
+    start: int
+    end: int
+
+    def nearest(self, offset: int) -> int:
+        """The offset, or the end of the range that is next to it."""
+        return min(max(offset, self.start), self.end)
+
+
+def lag_of(committed: int, there: Range) -> int:
+    """Number of uncommitted records; what retention has deleted does not count."""
+    return max(there.end - max(committed, there.start), 0)
+
+
+class Verdict(StrEnum):
+    """How it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One look."""
+
+    what: str
+    verdict: Verdict
+    says: str
+    exit: Exit = Exit.DONE

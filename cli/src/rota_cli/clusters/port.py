@@ -1,0 +1,138 @@
+"""
+The port between commands and engines: what a command asks of wherever records and groups are.
+
+Records and groups are two halves, because they may be in two systems: records in Kafka, groups with Rota's coordinator.
+Adapters raise `Failure` or one of `rota.errors`, and never wait without a limit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from rota.records import Record, TopicPartition
+from rota_cli.clusters.model import Check, Committed, Group, ListedGroup, Range, Topic
+
+if TYPE_CHECKING:
+    from rota.producer.api import Producer
+    from rota.producer.options import OnDelivery
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Records(Protocol):
+    """Topics and what is in them."""
+
+    def topics(self, names: Sequence[str] = ()) -> list[Topic]:
+        """All topics, or those; raises NotFound for one that is not there."""
+        ...
+
+    def create(self, topic: Topic) -> None:
+        """Make one; raises when there is one of that name."""
+        ...
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete topics with all their records."""
+        ...
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete all records of a partition before an offset; where it begins now."""
+        ...
+
+    def ranges(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
+    ) -> dict[TopicPartition, Range]:
+        """Where partitions begin and end; for committed records that is where the first open transaction begins."""
+        ...
+
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, int]:
+        """The first offsets at or after a time; NO_OFFSET where no record is that late."""
+        ...
+
+    def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
+        """Of the first records at or after these offsets; left out where there is none."""
+        ...
+
+    def unreadable(self, offsets: Offsets) -> Offsets:
+        """The offsets behind the batches at these that no reader can read, as far as the engine tells."""
+        ...
+
+    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator["Portion"]:
+        """What lies at these offsets and behind them, portion by portion and without end; a portion may be empty."""
+        ...
+
+    def producer(self, on_delivery: "OnDelivery") -> "Producer":
+        """Writes records; `on_delivery` is called for each. Whoever asked for it closes it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Records of one or several partitions, and where each of these is to be read on."""
+
+    records: Sequence[Record]
+    next_offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A group at a time; `reason` is why it was told, as far as the coordinator says so."""
+
+    group: Group
+    timestamp_ms: int
+    reason: str = ""
+
+
+class Groups(Protocol):
+    """Groups, seen and changed from outside."""
+
+    def all(self) -> Sequence[ListedGroup]: ...
+
+    def describe(self, group_id: str) -> Group:
+        """One group; one that is not there is dead."""
+        ...
+
+    def offsets(self, group_id: str) -> dict[TopicPartition, Committed]:
+        """All that is committed."""
+        ...
+
+    def alter(self, group_id: str, offsets: Offsets) -> None:
+        """Set offsets of a group without members; makes the group where there is none."""
+        ...
+
+    def delete(self, group_id: str) -> None:
+        """Delete a group without members, with its offsets."""
+        ...
+
+    def watch(self, group_id: str, *, every_s: float) -> Iterator[Seen]:
+        """The group now, and again whenever it is different; without end. `every_s`: where one has to look."""
+        ...
+
+    def health(self) -> Iterator[Check]:
+        """How the coordinator itself is, for `rota doctor`."""
+        ...
+
+    @property
+    def where_reasons_are(self) -> str:
+        """Where one finds what started a rebalance, when nobody says so here."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where commands do their work."""
+
+    records: Records
+    groups: Groups
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.records.close()
+        self.groups.close()

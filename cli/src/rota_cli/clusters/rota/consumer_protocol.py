@@ -1,0 +1,86 @@
+"""
+What members and leaders of protocol type `consumer` say, in Kafka's own bytes: read only.
+
+A group may have members of other makes, and of versions that are not known yet: what cannot be read is not told, and
+never ends a command.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from rota.records import TopicPartition
+from rota_cli.clusters.model import Subscription
+
+INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+class Malformed(ValueError):
+    """Bytes that end too early, or count what cannot be there."""
+
+
+class _Reader:
+    """Takes one element after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def number(self, kind: struct.Struct) -> int:
+        return int(kind.unpack(self._take(kind.size))[0])
+
+    def count(self) -> int:
+        found = self.number(INT32)
+        if not 0 <= found <= self.left:
+            raise Malformed(f"a list of {found} elements in {self.left} bytes")
+        return found
+
+    def text(self) -> str:
+        return self._take(self.number(INT16)).decode()
+
+    def blob(self) -> bytes:
+        length = self.number(INT32)
+        return b"" if length == -1 else self._take(length)
+
+    def partitions(self) -> list[TopicPartition]:
+        found = []
+        for _ in range(self.count()):
+            topic = self.text()
+            found += [TopicPartition(topic, self.number(INT32)) for _ in range(self.count())]
+        return found
+
+    def _take(self, length: int) -> bytes:
+        if not 0 <= length <= self.left:
+            raise Malformed(f"{length} bytes of {self.left}")
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+
+def subscription_of(data: bytes) -> Subscription | None:
+    """What a member said when it joined; None for what is none. Fields that its version lacks are left out."""
+    reader = _Reader(data)
+    try:
+        version = reader.number(INT16)
+        topics = [reader.text() for _ in range(reader.count())]
+        reader.blob()
+        # Some clients name a version and leave out what it adds.
+        owned = reader.partitions() if version >= 1 and reader.left else []
+        generation = reader.number(INT32) if version >= 2 and reader.left else -1
+    except (Malformed, UnicodeDecodeError):
+        return None
+    return Subscription(topics, owned, generation)
+
+
+def partitions_of(assignment: bytes) -> Sequence[TopicPartition]:
+    """What the leader gave a member; nothing for one that it left out, and for bytes of another protocol."""
+    if not assignment:
+        return []
+    reader = _Reader(assignment)
+    try:
+        reader.number(INT16)
+        return sorted(reader.partitions())
+    except (Malformed, UnicodeDecodeError):
+        return []

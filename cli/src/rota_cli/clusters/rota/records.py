@@ -1,0 +1,192 @@
+"""Topics and records of the embedded log, by the public SDK."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from typing_extensions import override
+
+import rota
+from rota import errors
+from rota.log_reader import END, START, Fetched
+from rota.producer.options import OnDelivery
+from rota.records import TopicPartition
+from rota.topics import TopicDescription
+from rota_cli.clusters.connection import Access
+from rota_cli.clusters.model import Range, Topic
+from rota_cli.clusters.port import Offsets, Portion, Records
+from rota_cli.clusters.rota.server import RotaServer
+from rota_cli.errors import NotFound, no_topic
+from rota_proto.coordinator.v1.admin_pb2 import DescribeSlotsRequest
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
+
+# How long a server waits for records before it answers without.
+WAIT_MS = 500
+
+
+class RotaRecords(Records):
+    """The log of one server."""
+
+    def __init__(self, access: Access, server: RotaServer) -> None:
+        self._access = access
+        self._server = server
+        self._opened: rota.Topics | None = None
+        self._readers: dict[bool, rota.LogReader] = {}
+
+    @property
+    def _topics(self) -> rota.Topics:
+        if self._opened is None:
+            self._see_whether_it_is_there()
+            self._opened = rota.Topics(self._access.servers, credentials=credentials_of(self._access))
+        return self._opened
+
+    def _reader(self, *, read_committed: bool = False) -> rota.LogReader:
+        if read_committed not in self._readers:
+            self._see_whether_it_is_there()
+            self._readers[read_committed] = rota.LogReader(
+                self._access.servers, credentials=credentials_of(self._access), read_committed=read_committed
+            )
+        return self._readers[read_committed]
+
+    def _see_whether_it_is_there(self) -> None:
+        # The SDK asks again for half a minute when nobody answers, as an application should. A person waits as long
+        # as --timeout says.
+        self._server.ask(lambda channel: AdminStub(channel).DescribeSlots, DescribeSlotsRequest())
+
+    @override
+    def topics(self, names: Sequence[str] = ()) -> list[Topic]:
+        try:
+            found = self._topics.describe(names)
+        except errors.UnknownTopicOrPartition:
+            raise self._missing(names) from None
+        return sorted(map(_topic, found), key=lambda topic: topic.name)
+
+    def _missing(self, names: Sequence[str]) -> NotFound:
+        there = {topic.name for topic in self._topics.describe()}
+        return no_topic([name for name in names if name not in there] or names, self._access.servers)
+
+    @override
+    def create(self, topic: Topic) -> None:
+        retention = {
+            name: value
+            for name, value in (
+                ("retention_ms", topic.retention_ms),
+                ("retention_bytes", topic.retention_bytes),
+            )
+            if value is not None
+        }
+        self._topics.create({topic.name: topic.partitions}, exist_ok=False, **retention)
+
+    @override
+    def delete(self, names: Sequence[str]) -> None:
+        # All of them or none: one that is not there is most likely a typing mistake.
+        self.topics(names)
+        self._topics.delete(names)
+
+    @override
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        return self._topics.delete_records({partition: before})[partition]
+
+    @override
+    def ranges(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
+    ) -> dict[TopicPartition, Range]:
+        asked = list(partitions)
+        if not asked:
+            return {}
+        reader = self._reader(read_committed=read_committed)
+        # The start first: what is deleted meanwhile must not put it behind the end.
+        starts = reader.offsets_at(asked, START)
+        ends = reader.offsets_at(asked, END)
+        return {each: Range(starts[each], ends[each]) for each in asked}
+
+    @override
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, int]:
+        asked = list(partitions)
+        return self._reader().offsets_at(asked, timestamp_ms) if asked else {}
+
+    @override
+    def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        places = dict(offsets)
+        while places:
+            # Of each the next batch only; what does not fit into an answer comes with the next one.
+            reader = self._reader(read_committed=read_committed)
+            for part in reader.fetch(places, max_wait_ms=0, partition_max_bytes=1):
+                end = part.last_stable_offset if read_committed else part.high_watermark
+                here = TopicPartition(part.topic, part.partition)
+                if _behind_unreadable(part) is not None:
+                    del places[here]
+                    continue
+                first = next(iter(part), None)
+                if first is not None:
+                    found[here] = first.timestamp_ms
+                if first is not None or part.next_offset >= end:
+                    del places[here]
+                else:
+                    places[here] = part.next_offset
+        return found
+
+    @override
+    def unreadable(self, offsets: Offsets) -> Offsets:
+        if not offsets:
+            return {}
+        found = self._reader().fetch(offsets, max_wait_ms=0, partition_max_bytes=1)
+        behind = {TopicPartition(part.topic, part.partition): _behind_unreadable(part) for part in found}
+        return {here: offset for here, offset in behind.items() if offset is not None}
+
+    @override
+    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[Portion]:
+        reader = self._reader(read_committed=read_committed)
+        places = dict(offsets)
+        while True:
+            fetched = reader.fetch(places, max_wait_ms=WAIT_MS)
+            records = [record for part in fetched for record in part]
+            places |= {TopicPartition(part.topic, part.partition): part.next_offset for part in fetched}
+            yield Portion(records, dict(places))
+
+    @override
+    def producer(self, on_delivery: OnDelivery) -> rota.Producer:
+        self._see_whether_it_is_there()
+        within_ms = self._access.timeout_s * 1000
+        return rota.Producer(
+            self._access.servers,
+            credentials=credentials_of(self._access),
+            on_delivery=on_delivery,
+            max_block_ms=within_ms,
+            request_timeout_ms=within_ms,
+            delivery_timeout_ms=within_ms,
+        )
+
+    @override
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        for reader in self._readers.values():
+            reader.close()
+
+
+def _behind_unreadable(part: Fetched) -> int | None:
+    """The offset behind the first batch where that cannot be read; None where it can, or where there is none."""
+    if isinstance(part.error, errors.CorruptMessage):
+        return part.next_offset
+    try:
+        next(iter(part.batches[0]) if part.batches else iter(()), None)
+    except (errors.CorruptMessage, errors.NotSupported):
+        return part.batches[0].next_offset
+    return None
+
+
+def _topic(found: TopicDescription) -> Topic:
+    return Topic(found.name, found.partitions, found.retention_ms, found.retention_bytes)
+
+
+def credentials_of(access: Access) -> rota.Credentials:
+    """The SDK's credentials for checked flags."""
+    return rota.Credentials(
+        ca_file=access.trusted,
+        certificate_file=access.certificate_file,
+        key_file=access.key_file,
+        token_file=access.token_file,
+        insecure=access.insecure,
+    )

@@ -1,0 +1,194 @@
+"""
+Calls to Rota's servers: whom we trust, what we show, and what a call that failed means.
+
+A group may be another process's than the one that was named: `of_group` finds it. Answers that say "not yet" are waited
+for as long as the user has said.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import grpc
+
+from rota import errors
+from rota.addresses import SCHEME
+from rota_cli.clusters.clocks import Clocks
+from rota_cli.clusters.connection import Access
+from rota_cli.errors import Failure, NotReachable
+from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+
+OPTIONS = (
+    # As much as the servers send in one message.
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", 4 << 20),
+    # A watch hears from a server that vanished silently within twenty seconds.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+)
+NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE)
+PAUSE_S = 0.1
+# How gRPC words a handshake that failed: as UNAVAILABLE, with words for people.
+DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+HTTP = ("http1.x server",)
+UNUSABLE_FILES = ("Failed to create security handshaker",)
+
+Code = grpc.StatusCode
+Metadata = tuple[tuple[str, str | bytes], ...]
+Request = TypeVar("Request")
+Request_contra = TypeVar("Request_contra", contravariant=True)
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Call(Protocol[Request_contra, Answer_co]):
+    """One of a stub's calls."""
+
+    def __call__(self, request: Request_contra, *, timeout: float, metadata: Metadata) -> Answer_co: ...
+
+
+Method = Callable[[grpc.Channel], Call[Request, Answer]]
+"""Of a channel: the call."""
+
+
+class RotaServer:
+    """The server that was named, and those that it names."""
+
+    def __init__(self, access: Access, address: str, clocks: Clocks) -> None:
+        self.address = address.removeprefix(SCHEME)
+        self.timeout_s = access.timeout_s
+        self.clocks = clocks
+        self._access = access
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def channel(self, address: str = "") -> grpc.Channel:
+        """A channel to that address, by default to the server that was named; nothing is dialled yet."""
+        address = address or self.address
+        if address not in self._channels:
+            self._channels[address] = self._open(address)
+        return self._channels[address]
+
+    def _open(self, address: str) -> grpc.Channel:
+        trusted = self._access.trusted
+        if trusted is None:
+            return grpc.insecure_channel(address, options=OPTIONS)
+        credentials = grpc.ssl_channel_credentials(
+            _content(trusted), _content(self._access.key_file), _content(self._access.certificate_file)
+        )
+        return grpc.secure_channel(address, credentials, options=OPTIONS)
+
+    def metadata(self) -> Metadata:
+        """What goes with every call."""
+        token = _content(self._access.token_file)
+        return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
+
+    def ask(self, method: Method[Request, Answer], request: Request, address: str = "") -> Answer:
+        """The answer, once; raises what `meaning` makes of an error."""
+        call = method(self.channel(address))
+        try:
+            return call(request, timeout=self.timeout_s, metadata=self.metadata())
+        except grpc.RpcError as error:
+            raise self.meaning(error, address) from None
+
+    def of_group(
+        self,
+        group_id: str,
+        method: Method[Request, Answer],
+        request: Request,
+        code_of: Callable[[Answer], int],
+    ) -> tuple[str, Answer]:
+        """Who coordinates the group, and its answer; neither "ask another one" nor "not yet" is one."""
+        deadline_s = self.clocks.steady_s() + self.timeout_s
+        address = self.address
+        while True:
+            answer = self.ask(method, request, address)
+            code = code_of(answer)
+            if code == pb.NOT_COORDINATOR:
+                address = self.coordinator_of(group_id)
+            elif code not in NOT_YET:
+                return address, answer
+            if self.clocks.steady_s() + PAUSE_S > deadline_s:
+                raise errors.error_of(code, f"group {group_id} at {address}")
+            threading.Event().wait(PAUSE_S)
+
+    def coordinator_of(self, group_id: str) -> str:
+        """Who coordinates a group at the moment."""
+        request = pb.FindCoordinatorRequest(group_ids=[group_id])
+        (found,) = self.ask(lambda channel: CoordinatorStub(channel).FindCoordinator, request).coordinators
+        # Nobody, while its slot goes from one to another.
+        return found.address or self.address
+
+    def meaning(self, error: grpc.RpcError, address: str = "") -> Exception:
+        """What a call that ended so means."""
+        address = address or self.address
+        code, said = error.code(), (error.details() or "no reason given").strip()
+        match code:
+            case Code.UNAVAILABLE:
+                return self._unavailable(address, said)
+            case Code.DEADLINE_EXCEEDED:
+                return NotReachable(
+                    f"{address} did not answer within {self.timeout_s:g} s: see whether it runs and is not "
+                    "overloaded, or wait longer with --timeout"
+                )
+            case Code.UNAUTHENTICATED:
+                return Failure(
+                    f"{address} does not know you ({said}): give a token (--token-file) or a certificate "
+                    "(--tls-cert) that it knows"
+                )
+            case Code.UNIMPLEMENTED:
+                return Failure(
+                    f"{address} knows no such call: it is no coordinator of Rota, is older than this command, or "
+                    "keeps no log (start it with --log)"
+                )
+            case Code.RESOURCE_EXHAUSTED:
+                return Failure(f"{address} refuses the request: {said}")
+            case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
+                return Failure(
+                    f"{address} refuses the request ({said}): see whether both have the same version"
+                )
+            case _:
+                return Failure(f"{address} ended the call with {code.name} ({said}): see its log")
+
+    def _unavailable(self, address: str, said: str) -> Exception:
+        access = self._access
+        if any(word in said for word in DISTRUST):
+            return Failure(
+                f"the certificate of {address} is not trusted: check {access.ca_file or 'the authorities'} "
+                "(--tls-ca), and that the address is one of the certificate's names"
+            )
+        if any(word in said for word in NO_TLS):
+            return Failure(
+                f"{address} does not speak TLS: leave the TLS flags away, or dial a port that has it"
+            )
+        if any(word in said for word in UNUSABLE_FILES):
+            files = (access.ca_file, access.certificate_file, access.key_file)
+            named = ", ".join(str(file) for file in files if file is not None)
+            return Failure(
+                f"{named}: no certificates, or not with their key; give PEM files that belong together"
+            )
+        if any(word in said for word in HTTP):
+            return NotReachable(
+                f"{address} speaks HTTP, and no gRPC: dial Rota's other port, 7070 unless it was moved"
+            )
+        if access.tls:
+            advice = "see whether it runs, and whether it asks for another client certificate (--tls-cert)"
+        else:
+            advice = "see whether it runs (`rota doctor` looks), and whether it wants TLS (--tls-ca)"
+        return NotReachable(f"{address} cannot be reached: {advice}")
+
+    def close(self) -> None:
+        """Give up the channels."""
+        for channel in self._channels.values():
+            channel.close()
+
+
+def _content(file: Path | None) -> bytes | None:
+    try:
+        return None if file is None else file.read_bytes()
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise Failure(f"{file} cannot be read ({reason}): see that it is there, and readable") from error

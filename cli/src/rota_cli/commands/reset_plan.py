@@ -1,0 +1,150 @@
+"""
+What a reset of offsets would change: from the wish, what is committed and what is there, to a plan. Pure.
+
+A wish that cannot be granted for one partition is refused for all. An offset outside of what is there becomes the nearest
+one that is, and the plan says so.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.records import TopicPartition
+from rota_cli.clusters.model import NO_OFFSET, Committed, Range, Topic
+from rota_cli.errors import Failure, NotFound, WrongUsage
+from rota_cli.output.units import spoken_partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ToStart:
+    """The first record that is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToEnd:
+    """Behind the last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """The same offset in each partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    """The first record at or after a time; the end where there is none."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """So many records on, or back if negative."""
+
+    by: int
+
+
+Target = ToStart | ToEnd | ToOffset | ToTime | Shift
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a plan is made from. `at_time` is asked for `ToTime` only."""
+
+    committed: Mapping[TopicPartition, Committed]
+    ranges: Mapping[TopicPartition, Range]
+    at_time: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One partition, before and after; `old` is None where nothing is committed yet."""
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+    remark: str = ""
+
+    @property
+    def by(self) -> int | None:
+        """How many records are left out, or come again if negative."""
+        return None if self.old is None else self.new - self.old
+
+
+def plan(target: Target, partitions: Collection[TopicPartition], facts: Facts) -> list[Change]:
+    """What would be set, partition by partition."""
+    return [_change(target, partition, facts) for partition in sorted(partitions)]
+
+
+def _change(target: Target, partition: TopicPartition, facts: Facts) -> Change:
+    there = facts.ranges[partition]
+    committed = facts.committed.get(partition)
+    old = None if committed is None else committed.offset
+    match target:
+        case ToStart():
+            return Change(partition, old, there.start)
+        case ToEnd():
+            return Change(partition, old, there.end)
+        case ToTime():
+            found = facts.at_time[partition]
+            if found == NO_OFFSET:
+                return Change(partition, old, there.end, "no record is that late: the end")
+            return Change(partition, old, there.nearest(found))
+        case ToOffset(wanted):
+            return _nearest(partition, old, wanted, there)
+        case Shift(by):
+            if old is None:
+                raise Failure(
+                    f"{spoken_partitions([partition])} has no commit to shift: leave it out, or use --to-earliest, "
+                    "--to-latest or --to-offset"
+                )
+            return _nearest(partition, old, old + by, there)
+
+
+def _nearest(partition: TopicPartition, old: int | None, wanted: int, there: Range) -> Change:
+    new = there.nearest(wanted)
+    return Change(partition, old, new, "" if new == wanted else f"there is no {wanted}: the nearest")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A `--topic`: all partitions of it, or some."""
+
+    topic: str
+    numbers: Sequence[int] = ()
+
+
+def choice_of(text: str) -> Choice:
+    """
+    Of TOPIC or TOPIC:N,N.
+
+    >>> choice_of("orders:0,2")
+    Choice(topic='orders', numbers=(0, 2))
+    """
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not all(number.isdecimal() for number in numbers.split(","))):
+        raise WrongUsage(f"--topic {text}: give TOPIC, or TOPIC:0,2 for some of its partitions")
+    return Choice(topic, tuple(int(number) for number in numbers.split(",")) if colon else ())
+
+
+def chosen(
+    choices: Sequence[Choice], topics: Sequence[Topic], committed: Collection[TopicPartition], *, shifts: bool
+) -> list[TopicPartition]:
+    """
+    The partitions that a reset is about; topics that are not there any more are left out.
+
+    To shift, those with a commit, unless others are named by their numbers.
+    """
+    counts = {topic.name: topic.partitions for topic in topics}
+    found: list[TopicPartition] = []
+    for choice in choices:
+        count = counts.get(choice.topic, 0)
+        beyond = [number for number in choice.numbers if number >= count]
+        if beyond:
+            raise NotFound(
+                f"topic {choice.topic} has no partition {beyond[0]}, for it has {count}: see `rota topics describe`"
+            )
+        every = [TopicPartition(choice.topic, number) for number in choice.numbers or range(count)]
+        found += [each for each in every if choice.numbers or not shifts or each in committed]
+    return list(dict.fromkeys(found))

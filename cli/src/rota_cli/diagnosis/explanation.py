@@ -1,0 +1,156 @@
+"""
+Why a group stands as it does: what can be told from its members' own words, and what cannot be known here. Pure.
+
+A member says when it joins what it held before, and in which generation; the leader's answer says what it has now. What
+lies between the two is the last round. Nothing is guessed: what nobody tells is said to be unknown, and where to look.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rota.records import TopicPartition
+from rota_cli.clusters.model import EMPTY, STABLE, Group, Member
+from rota_cli.diagnosis.changes import name_of
+from rota_cli.diagnosis.lag import owners_of
+from rota_cli.output.units import many, spoken_partitions
+
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence, and what it is about: state, rebalance, assignment, scaling. `known`: whether it says something."""
+
+    about: str
+    says: str
+    known: bool = True
+
+
+def explain(group: Group, partitions: Mapping[str, int], reason: str, where_reasons_are: str) -> list[Remark]:
+    """
+    All that can be said. `partitions` counts those of each topic that is there, `reason` is what the coordinator gave.
+
+    >>> [remark.says for remark in explain(Group("shop", "Empty", "", "", []), {}, "", "")][0]
+    'nobody is in the group: its offsets are kept, and the first member begins from them'
+    """
+    return [
+        Remark("state", _state(group)),
+        *_rebalance(group, reason, where_reasons_are),
+        *_assignment(group, partitions),
+        Remark(
+            "scaling",
+            "why there are so many members only those know who start them: where a ConsumerGroup does, its status says so",
+            known=False,
+        ),
+    ]
+
+
+def _state(group: Group) -> str:
+    generation = "the next generation" if group.generation is None else f"generation {group.generation}"
+    count = len(group.members)
+    match group.state:
+        case "Empty":
+            return "nobody is in the group: its offsets are kept, and the first member begins from them"
+        case "Stable":
+            shared = sum(len(member.partitions) for member in group.members)
+            where = "" if group.generation is None else f" in {generation}"
+            return (
+                f"stable{where}: {many(count, 'member')} share{'s' * (count == 1)} {many(shared, 'partition')}, given "
+                f"out by {group.strategy or 'an unknown strategy'}"
+            )
+        case "PreparingRebalance":
+            return (
+                "a rebalance is open: the coordinator waits until all members have joined it, or their rebalance timeout "
+                "is over; those that let go of nothing go on meanwhile"
+            )
+        case "CompletingRebalance":
+            return f"all members have joined {generation}, and wait for the leader to say who gets what"
+        case other:
+            return f"{other}: the group is on its way to another state; look again in a moment"
+
+
+def _rebalance(group: Group, reason: str, where_reasons_are: str) -> Iterator[Remark]:
+    if group.state == EMPTY:
+        return
+    if reason:
+        yield Remark("rebalance", f"what started the last round, as the coordinator says: {reason}")
+    else:
+        yield Remark(
+            "rebalance",
+            f"what started the last round nobody tells here: {where_reasons_are}",
+            known=False,
+        )
+    tell = [member for member in group.members if member.subscription is not None]
+    newcomers = [each for each in tell if each.subscription and each.subscription.generation == NO_GENERATION]
+    if group.state != STABLE or not tell:
+        return
+    if len(newcomers) < len(tell):
+        for member in newcomers:
+            yield Remark(
+                "rebalance", f"{name_of(member)} came new into the last round, or had lost what it held"
+            )
+    else:
+        yield Remark(
+            "rebalance",
+            "no member says what it held before: all are new, or the strategy has everything given up in each round",
+            known=False,
+        )
+
+
+def _assignment(group: Group, partitions: Mapping[str, int]) -> Iterator[Remark]:
+    if group.state != STABLE:
+        return
+    if group.leader:
+        leader = next(
+            (name_of(each) for each in group.members if each.member_id == group.leader), group.leader
+        )
+        yield Remark("assignment", f"{leader} leads, and has decided with {group.strategy}")
+    owners = owners_of(group)
+    for member in group.members:
+        yield Remark("assignment", _of_member(member, owners))
+    for says in topic_remarks(group, partitions):
+        yield Remark("assignment", says)
+
+
+def _of_member(member: Member, owners: Mapping[TopicPartition, str]) -> str:
+    """What a member has, and how that came in the last round."""
+    now = set(member.partitions)
+    said = f"{name_of(member)} has {spoken_partitions(now)}" if now else f"{name_of(member)} has nothing"
+    if member.subscription is None or member.subscription.generation == NO_GENERATION:
+        return said
+    before = set(member.subscription.owned)
+    parts = []
+    if before & now and before != now:
+        parts.append(f"kept {spoken_partitions(before & now)}")
+    if now - before:
+        parts.append(f"got {spoken_partitions(now - before)}")
+    for partition in sorted(before - now):
+        parts.append(f"gave {spoken_partitions([partition])} to {owners.get(partition, 'nobody yet')}")
+    if not parts:
+        return f"{said}, as before"
+    return f"{said}: in the last round it {', '.join(parts)}"
+
+
+def topic_remarks(group: Group, partitions: Mapping[str, int]) -> Iterator[str]:
+    """What is unusual about who has what: topics that are not there, partitions and members that are left over."""
+    subscribed = {
+        topic for member in group.members if member.subscription for topic in member.subscription.topics
+    }
+    for topic in sorted(subscribed - set(partitions)):
+        yield f"topic {topic} is subscribed to and is not there: make it with `rota topics create`, and it is given out"
+    owners = owners_of(group)
+    every = [
+        TopicPartition(topic, number) for topic in subscribed for number in range(partitions.get(topic, 0))
+    ]
+    unowned = [each for each in every if each not in owners]
+    if unowned:
+        yield (
+            f"{spoken_partitions(unowned)} has no owner: it is younger than the last round, or was given up in it and "
+            "waits for the next; if it stays so, look at the leader's log"
+        )
+    idle = sum(not member.partitions for member in group.members)
+    if idle and every and not unowned:
+        yield (
+            f"{idle} of {len(group.members)} members ha{'s' if idle == 1 else 've'} nothing, with "
+            f"{many(len(every), 'partition')}: give the topics more, or run fewer members"
+        )

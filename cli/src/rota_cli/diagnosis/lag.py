@@ -1,0 +1,87 @@
+"""How far a group is behind: put together from what is committed, what is there, and who has what. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.records import TopicPartition
+from rota_cli.clusters.model import Committed, Group, Range, lag_of
+from rota_cli.output.units import many
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition; what is None is not known, and never counted as zero."""
+
+    partition: TopicPartition
+    committed: int | None
+    there: Range | None
+    owner: str | None
+
+    @property
+    def records(self) -> int | None:
+        """Number of uncommitted records."""
+        if self.committed is None or self.there is None:
+            return None
+        return lag_of(self.committed, self.there)
+
+    @property
+    def first_uncommitted(self) -> int | None:
+        """Offset from which on records are uncommitted; None when there are none."""
+        if not self.records or self.committed is None or self.there is None:
+            return None
+        return max(self.committed, self.there.start)
+
+
+def topics_of(group: Group, committed: Iterable[TopicPartition]) -> set[str]:
+    """All topics that the group has to do with."""
+    subscribed = {
+        topic for member in group.members if member.subscription for topic in member.subscription.topics
+    }
+    owned = {partition.topic for member in group.members for partition in member.partitions}
+    return subscribed | owned | {partition.topic for partition in committed}
+
+
+def owners_of(group: Group) -> dict[TopicPartition, str]:
+    """Who has which partition: the member's instance name or its id."""
+    return {
+        partition: member.instance_id or member.member_id
+        for member in group.members
+        for partition in member.partitions
+    }
+
+
+def lags(
+    group: Group, committed: Mapping[TopicPartition, Committed], ranges: Mapping[TopicPartition, Range]
+) -> list[PartitionLag]:
+    """Of all partitions that are there, have a commit or an owner."""
+    owners = owners_of(group)
+    return [
+        PartitionLag(
+            partition,
+            committed[partition].offset if partition in committed else None,
+            ranges.get(partition),
+            owners.get(partition),
+        )
+        for partition in sorted({*ranges, *committed, *owners})
+    ]
+
+
+def total(found: Sequence[PartitionLag]) -> int | None:
+    """Sum over all partitions; None when one of them is unknown: the sum would say that there is less."""
+    known = [lag.records for lag in found if lag.records is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def spoken_sum(group_id: str, found: Sequence[PartitionLag], oldest_s: float | None) -> str:
+    """The whole group in a sentence."""
+    known = [lag.records for lag in found if lag.records is not None]
+    if found and not known:
+        return f"how far group {group_id} is behind is not known: it has committed nothing in its topics yet"
+    said = f"group {group_id} is {many(sum(known), 'record')} behind"
+    if oldest_s is not None:
+        said += f", the first of them is {oldest_s:.1f} s old"
+    unknown = len(found) - len(known)
+    if unknown:
+        verb = "s are" if unknown > 1 else " is"
+        said += f"; {unknown} partition{verb} not counted: without a commit, or without a topic"
+    return said

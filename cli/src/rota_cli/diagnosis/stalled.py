@@ -1,0 +1,51 @@
+"""
+Name the partitions of a group that have an owner and may not be read, from what the coordinator and the log show.
+
+Settings of members (where they begin without an offset, their dead-letter topic) are not visible there: a remark names what is
+visible, and the setting that decides.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from rota_cli.diagnosis.lag import PartitionLag
+from rota_cli.output.units import spoken_partitions
+
+
+def remarks(group_id: str, found: Iterable[PartitionLag]) -> Iterator[str]:
+    """
+    One sentence for each reason, with all partitions that it is true of.
+
+    >>> from rota.records import TopicPartition
+    >>> from rota_cli.clusters.model import Range
+    >>> lag = PartitionLag(TopicPartition("orders", 0), 1, Range(6, 9), "a")
+    >>> next(remarks("shop", [lag]))[:69]
+    'orders[0]: the committed offset is no longer in the log, its records '
+    """
+    owned = [each for each in found if each.owner is not None and each.there is not None]
+    for holds, reason in REASONS:
+        if named := [each.partition for each in owned if holds(each)]:
+            yield f"{spoken_partitions(named)}: {reason}, or until `rota groups reset {group_id}` sets one"
+
+
+def _is_expired(lag: PartitionLag) -> bool:
+    return lag.committed is not None and lag.there is not None and lag.committed < lag.there.start
+
+
+def _is_beyond(lag: PartitionLag) -> bool:
+    return lag.committed is not None and lag.there is not None and lag.committed > lag.there.end
+
+
+def _has_no_offset(lag: PartitionLag) -> bool:
+    return lag.committed is None and lag.there is not None and lag.there.start < lag.there.end
+
+
+NOWHERE_ELSE = (
+    "a member that is set to begin nowhere else (--on-offset-expired=none) stands still until it seeks"
+)
+EXPIRED = f"the committed offset is no longer in the log, its records are deleted: {NOWHERE_ELSE}"
+BEYOND = f"the committed offset is beyond the end of the log: {NOWHERE_ELSE}"
+NO_OFFSET = (
+    "there are records, and nothing is committed: a member that keeps its offsets elsewhere goes on, one that is set to begin "
+    "nowhere (auto_offset_reset=none) stands still until it seeks"
+)
+REASONS = ((_is_expired, EXPIRED), (_is_beyond, BEYOND), (_has_no_offset, NO_OFFSET))

@@ -1,0 +1,115 @@
+"""How a command ends that cannot do what it was told: raised everywhere, made a sentence and an exit code by `main`."""
+
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+
+from rota import errors
+
+
+class Exit(IntEnum):
+    """What the shell is told."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_USAGE = 2
+    NOT_REACHABLE = 3
+    NOT_FOUND = 4
+    # 128 and the number of SIGINT, as shells have it.
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.DONE: "done",
+    Exit.FAILED: "refused, or failed; nothing else fits",
+    Exit.WRONG_USAGE: "wrong usage: an option or an argument that cannot be, or one that is missing",
+    Exit.NOT_REACHABLE: "the server cannot be reached, did not answer in time, or is not ready yet",
+    Exit.NOT_FOUND: "there is no topic, group or file of that name",
+    Exit.INTERRUPTED: "interrupted with Ctrl-C, before it was done",
+}
+
+
+class Failure(Exception):
+    """Refused or failed. The text is one sentence: what is wrong, where, and what to do next."""
+
+    exit = Exit.FAILED
+
+
+class WrongUsage(Failure):
+    """What was asked for cannot be meant."""
+
+    exit = Exit.WRONG_USAGE
+
+
+class NotReachable(Failure):
+    """Nobody answers, or not yet."""
+
+    exit = Exit.NOT_REACHABLE
+
+
+class NotFound(Failure):
+    """There is no such thing."""
+
+    exit = Exit.NOT_FOUND
+
+
+NOT_REACHABLE = (
+    errors.Disconnected,
+    errors.TimedOut,
+    errors.RequestTimedOut,
+    errors.CoordinatorLoadInProgress,
+    errors.CoordinatorNotAvailable,
+    errors.NotCoordinator,
+)
+NOT_FOUND = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
+
+
+def exit_of(error: errors.RotaError) -> Exit:
+    """The code for the shell."""
+    if isinstance(error, NOT_REACHABLE):
+        return Exit.NOT_REACHABLE
+    if isinstance(error, NOT_FOUND):
+        return Exit.NOT_FOUND
+    if isinstance(error, errors.InvalidArgument):
+        return Exit.WRONG_USAGE
+    return Exit.FAILED
+
+
+def no_topic(names: Sequence[str], servers: str) -> NotFound:
+    """None of these names."""
+    named = "no topic" if len(names) == 1 else "no topics"
+    return NotFound(
+        f"there is {named} {', '.join(names)} at {servers}: see `rota topics list`, or make it with "
+        "`rota topics create`"
+    )
+
+
+NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
+
+
+def no_group(group_id: str, servers: str) -> NotFound:
+    """There is none of that name."""
+    return NotFound(f"there is no group {group_id} at {servers}: see `rota groups list`")
+
+
+def in_use(group_id: str) -> Failure:
+    """Members would not notice, and commit over what was changed."""
+    return Failure(
+        f"group {group_id} has members: stop its consumers first, or do it in the folder where `rota up` runs them"
+    )
+
+
+def partly_in_use(group_id: str, client_ids: Collection[str]) -> Failure:
+    """Refuse a reset by `rota up` of a group with members of other clients, which take no orders from it."""
+    return Failure(
+        f"group {group_id} has members that `rota up` does not run here (client id {', '.join(sorted(client_ids))}): stop "
+        "them, and reset it then"
+    )
+
+
+def group_refusal(code: int, group_id: str, address: str) -> Exception:
+    """The error of a number."""
+    if code == NON_EMPTY_GROUP:
+        return in_use(group_id)
+    if code == GROUP_ID_NOT_FOUND:
+        return no_group(group_id, address)
+    return errors.error_of(code, f"group {group_id} at {address}")

@@ -1,0 +1,96 @@
+"""
+How a command shows what it found: as a table for people, as JSON or YAML for programs.
+
+All three are made from the same dicts, so that none of them knows more than the others. In a table a name is a heading,
+and what is not known is a dash, never a zero.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from rota_cli.output.console import note, say
+
+Row = Mapping[str, object]
+UNKNOWN = "-"
+GAP = "   "
+
+
+class Output(StrEnum):
+    """Kinds of output."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="How to show it: for people, or for programs.")
+]
+
+
+def show_list(rows: Sequence[Row], output: Output, columns: Sequence[str], *, none: str) -> None:
+    """Many things of a kind; `none` is what a person is told when there are none."""
+    if output is not Output.TABLE:
+        say_data([dict(row) for row in rows], output)
+    elif rows:
+        say(table(rows, columns))
+    else:
+        note(none)
+
+
+def say_data(data: object, output: Output) -> None:
+    """The data itself, for programs."""
+    if output is Output.JSON:
+        say(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    # Loaded by those only who asked for it.
+    import yaml
+
+    say(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
+def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Columns as wide as what is in them, numbers to the right."""
+    lines = [[heading(column) for column in columns]]
+    lines += [[cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    right = [any(_is_number(row.get(column)) for row in rows) for column in columns]
+    return "\n".join(
+        GAP.join(
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def facts(row: Row, names: Sequence[str]) -> str:
+    """One thing, a line for each thing that is known of it."""
+    width = max(map(len, names)) + 1
+    return "\n".join(
+        f"{name.replace('_', ' ') + ':':<{width}} {cell(row.get(name))}".rstrip() for name in names
+    )
+
+
+def heading(column: str) -> str:
+    """The name of a column, as kubectl would write it."""
+    return column.upper().replace("_", "-")
+
+
+def cell(value: object) -> str:
+    """What is in a cell."""
+    if value is None or value == "" or value == []:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(cell, value))
+    return str(value)

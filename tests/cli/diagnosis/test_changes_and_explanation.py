@@ -1,0 +1,92 @@
+"""What is said of a group that changes, and why it stands as it does; without any server."""
+
+from dataclasses import replace
+
+from rota.records import TopicPartition
+from rota_cli.clusters.model import Group, Member, Subscription
+from rota_cli.diagnosis.changes import changes
+from rota_cli.diagnosis.explanation import explain
+
+P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
+WHERE = "the log has it"
+
+
+def member(
+    name: str, *partitions: TopicPartition, came_with: tuple[TopicPartition, ...] = (), since: int = -1
+) -> Member:
+    return Member(name, "", "app", "/here", partitions, Subscription(["orders"], came_with, since))
+
+
+def group(*members: Member, state: str = "Stable", generation: int = 7) -> Group:
+    leader = members[0].member_id if members else ""
+    return Group("shop", state, "consumer", "cooperative-sticky", members, generation, 1, leader, "here:1")
+
+
+def says(found: Group, about: str, topics: dict[str, int] | None = None, reason: str = "") -> list[str]:
+    return [
+        each.says
+        for each in explain(found, topics if topics is not None else {"orders": 3}, reason, WHERE)
+        if each.about == about
+    ]
+
+
+def test_each_change_is_told_once() -> None:
+    one = group(member("a", P0, P1, P2))
+    assert changes(None, one) == ["Stable in generation 7"]
+    assert changes(one, one) == []
+    joining = group(member("a", P0, P1, P2), member("b"), state="PreparingRebalance")
+    assert changes(one, joining) == ["PreparingRebalance in generation 7", "b came"]
+    two = group(member("a", P0, P1), member("b", P2), generation=8)
+    assert changes(joining, two) == ["Stable in generation 8", "orders[2]: a → b"]
+    left = group(member("b", P2), generation=9)
+    assert changes(two, left) == ["Stable in generation 9", "a is gone", "orders[0-1]: a → nobody"]
+    assert changes(left, replace(group(), state="Dead"))[0] == "there is no such group"
+
+
+def test_what_moved_in_the_last_round_is_read_from_the_members_own_words() -> None:
+    found = group(
+        member("a", P0, came_with=(P0, P1), since=6),
+        member("b", P1, P2, came_with=(P2,), since=6),
+        member("c", since=-1),
+    )
+    assert says(found, "assignment")[:4] == [
+        "a leads, and has decided with cooperative-sticky",
+        "a has orders[0]: in the last round it kept orders[0], gave orders[1] to b",
+        "b has orders[1-2]: in the last round it kept orders[2], got orders[1]",
+        "c has nothing",
+    ]
+    assert "c came new into the last round, or had lost what it held" in says(found, "rebalance")
+
+
+def test_nothing_is_guessed() -> None:
+    found = explain(group(member("a", P0), member("b", P1)), {"orders": 2}, "", WHERE)
+    unknown = [each.says for each in found if not each.known]
+    assert len(unknown) == 3
+    assert unknown[0] == f"what started the last round nobody tells here: {WHERE}"
+    assert unknown[1].startswith("no member says what it held before")
+    assert unknown[2].startswith("why there are so many members only those know who start them")
+
+
+def test_a_reason_of_the_coordinator_goes_first() -> None:
+    assert says(group(member("a", P0)), "rebalance", reason="b left")[0] == (
+        "what started the last round, as the coordinator says: b left"
+    )
+
+
+def test_what_is_left_over_is_named_with_what_to_do() -> None:
+    assert says(group(member("a", P0, P1)), "assignment")[-1].startswith(
+        "orders[2] has no owner: it is younger"
+    )
+    idle = says(group(member("a", P0), member("b")), "assignment", {"orders": 1})[-1]
+    assert idle == "1 of 2 members has nothing, with 1 partition: give the topics more, or run fewer members"
+    assert says(group(member("a")), "assignment", {})[-1].startswith(
+        "topic orders is subscribed to and is not there"
+    )
+
+
+def test_states_on_the_way_are_explained() -> None:
+    assert says(group(member("a"), state="PreparingRebalance"), "state")[0].startswith("a rebalance is open")
+    assert says(group(member("a"), state="CompletingRebalance"), "state")[0].startswith(
+        "all members have joined"
+    )
+    assert says(group(state="Empty"), "rebalance") == []

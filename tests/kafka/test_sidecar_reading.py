@@ -104,7 +104,11 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(
             assert f"`rota topics delete-records {topic} --partition 0 --before OFFSET`" in failed.sentence
         assert (await reader.read_to(good, 3)).values == [b"before", b"damaged", b"behind"]
         await asyncio.to_thread(delete_records, kafka, topic, 2)
-        assert (await reader.failure(bad, 1, ledger=ledger)).trouble is Trouble.OUT_OF_RANGE
+        failed = await reader.failure(bad, 1, ledger=ledger)
+        if failed.trouble is Trouble.CORRUPT:
+            # librdkafka fetches ahead: it had the batch from the broker before it was deleted, once at most.
+            failed = await reader.failure(bad, 1, ledger=ledger)
+        assert failed.trouble is Trouble.OUT_OF_RANGE
         assert (await reader.read_to(bad, 3, offset=2)).values == [b"behind"]
 
     tell(kafka, story)

@@ -31,7 +31,7 @@ def count_in(file: Path) -> None:
     file.write_bytes(NUMBER.pack(0))
     with file.open("r+b") as opened:
         shared = mmap.mmap(opened.fileno(), NUMBER.size)
-    check = content.malformed
+    check = content.validate
     spent_ns = 0
 
     def timed(row: Row, config: LogConfig) -> Refused | None:
@@ -42,7 +42,7 @@ def count_in(file: Path) -> None:
         NUMBER.pack_into(shared, 0, spent_ns)
         return refused
 
-    content.malformed = timed
+    content.validate = timed
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from rota_coordinator.rpc.sessions import Session, Sessions
 from rota_coordinator.security.access_control import AuthorizedCaller
-from rota_coordinator.security.authenticator import Anonymous
+from rota_coordinator.security.authenticator import AnonymousAuthenticator
 from rota_coordinator.security.policy import AllowAll
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import FutureCall
@@ -65,7 +65,7 @@ class Stream:
     @property
     def members(self) -> set[str]:
         """Who is told on this stream."""
-        return {member_id for _, member_id in self.session.speakers}
+        return {member_id for _, member_id in self.session.members}
 
     async def _answer(self, request: Message) -> Message:
         frame = await self.ask(request)
@@ -96,7 +96,7 @@ def streams(body: Callable[[Virtual, Callable[[], Stream]], Coroutine[None, None
         opened: list[Stream] = []
 
         def stream() -> Stream:
-            caller = AuthorizedCaller(virtual.service, AllowAll(), Anonymous.PRINCIPAL)
+            caller = AuthorizedCaller(virtual.service, AllowAll(), AnonymousAuthenticator.PRINCIPAL)
             opened.append(Stream(registry, caller))
             return opened[-1]
 

@@ -87,7 +87,7 @@ def test_what_starts_a_part_is_taken_by_it(page: str, command: str) -> None:
     """Their addresses are examples; that they run is what all tests of these parts show."""
     _, _, module, *arguments = shlex.split(command, comments=True)
     if module == "rota_coordinator":
-        assert coordinator_options.problem(coordinator_options.parse(arguments)) == ""
+        assert coordinator_options.option_error(coordinator_options.parse(arguments)) == ""
     else:
         assert module == "rota_sidecar"
         assert sidecar_problems.problem(sidecar_options.parse(arguments), known(100)) == ""

@@ -30,7 +30,7 @@ class Producer(NamedTuple):
     transactional_id: str = ""
 
 
-NOBODY = Producer()
+NO_IDENTITY = Producer()
 
 
 class Engine:
@@ -123,13 +123,17 @@ class Engine:
         return [row.header for row in self.rows if row.log_id == log_id]
 
     def produce(
-        self, producer: Producer = NOBODY, sequence: int = -1, records: int = 1, index: int = 0
+        self, producer: Producer = NO_IDENTITY, sequence: int = -1, records: int = 1, index: int = 0
     ) -> pb.ProduceResponse.Partition:
         """Send one batch."""
         return self.send(batch(producer, sequence, records), producer=producer, index=index)
 
     def send(
-        self, *batches: pb.RecordBatch, producer: Producer = NOBODY, index: int = 0, topic_id: bytes = b""
+        self,
+        *batches: pb.RecordBatch,
+        producer: Producer = NO_IDENTITY,
+        index: int = 0,
+        topic_id: bytes = b"",
     ) -> pb.ProduceResponse.Partition:
         """Send these."""
         asked = pb.ProduceRequest.Partition(topic=TOPIC, index=index, batches=batches, topic_id=topic_id)
@@ -212,7 +216,7 @@ class Engine:
         return partition
 
 
-def batch(producer: Producer = NOBODY, sequence: int = -1, records: int = 1) -> pb.RecordBatch:
+def batch(producer: Producer = NO_IDENTITY, sequence: int = -1, records: int = 1) -> pb.RecordBatch:
     """Some records."""
     return pb.RecordBatch(
         count=records,

@@ -52,7 +52,7 @@ async def create(log: TopicLog, *topics: tuple[str, int]) -> list[pb.TopicResult
     request = pb.CreateTopicsRequest()
     for name, partitions in topics:
         request.topics.add(name=name, partitions=partitions, retention_ms=-1, retention_bytes=-1)
-    creator = Creator("orders", Budget(log.environment.quotas).take)
+    creator = Creator("orders", Budget(log.environment.quotas).reserve)
     reply = await log.decide(
         lambda core, effects: core.create_topics(request, log.environment.new_uuid, effects, creator)
     )
@@ -61,13 +61,13 @@ async def create(log: TopicLog, *topics: tuple[str, int]) -> list[pb.TopicResult
 
 async def produce(log: TopicLog, *batches: int, topic: str = "a") -> list[int]:
     """Send so many batches to each partition, in one request; the errors."""
-    take = Budget(log.environment.quotas).take
+    reserve = Budget(log.environment.quotas).reserve
     asked = [
         pb.ProduceRequest.Partition(topic=topic, index=index, batches=[batch()] * count)
         for index, count in enumerate(batches)
     ]
     answers = await log.decide(
-        lambda core, effects: [core.append(each, "", WallMs(START_MS), effects, take) for each in asked]
+        lambda core, effects: [core.append(each, "", WallMs(START_MS), effects, reserve) for each in asked]
     )
     for each in answers:
         assert bool(each.error_message) == bool(each.error_code)
@@ -105,8 +105,8 @@ def test_partitions_that_are_added_count_for_the_creator_of_the_topic(tmp_path: 
             request = pb.CreatePartitionsRequest()
             request.topics.add(name="a", partitions=2)
             request.topics.add(name="b", partitions=2)
-            take = Budget(log.environment.quotas).take
-            grown = await log.decide(lambda core, effects: core.create_partitions(request, effects, take))
+            reserve = Budget(log.environment.quotas).reserve
+            grown = await log.decide(lambda core, effects: core.create_partitions(request, effects, reserve))
             assert [each.error_code for each in grown.topics] == [codes.NONE, codes.POLICY_VIOLATION]
             assert "--quota-partitions" in grown.topics[1].error_message
             assert log.environment.quotas.used("orders").partitions == 3

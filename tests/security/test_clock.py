@@ -16,7 +16,7 @@ from rota_coordinator.core.instants import MonotonicMs, WallClock
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.log import Log
-from rota_coordinator.options import parse, problem
+from rota_coordinator.options import option_error, parse
 from rota_coordinator.runtime.clocks import Clocks, wall_s
 from rota_coordinator.runtime.ownership import Lease
 from rota_coordinator.store.port import LEASE_MS_MAX
@@ -183,8 +183,8 @@ def test_a_dead_coordinator_does_not_keep_its_slots_because_the_databases_clock_
 
 
 def test_a_lease_has_a_longest_time() -> None:
-    assert "60000 ms at most" in problem(parse([f"--slot-lease-ms={LEASE_MS_MAX + 1}"]))
-    assert not problem(parse([f"--slot-lease-ms={LEASE_MS_MAX}"]))
+    assert "60000 ms at most" in option_error(parse([f"--slot-lease-ms={LEASE_MS_MAX + 1}"]))
+    assert not option_error(parse([f"--slot-lease-ms={LEASE_MS_MAX}"]))
 
 
 @contextmanager

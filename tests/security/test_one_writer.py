@@ -89,7 +89,7 @@ class Epochs(NamedTuple):
 
 async def append_together(store: SqliteStore, epochs: Epochs) -> object:
     """As the end of a transaction: offsets, records and events."""
-    with store.together():
+    with store.atomic():
         parts = [
             store.append(SLOT, epochs.slot, [record(2)]),
             store.append_rows(epochs.log, rows(LOG_ID, 1, first=9), flush=True),

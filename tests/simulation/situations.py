@@ -116,7 +116,7 @@ class Look(NamedTuple):
             frozenset(members.by_id),
             frozenset(group.unsynced),
             any(member.joining is not None for member in members),
-            any(member.suspect_until_ms is not None for member in members),
+            any(member.grace_until_ms is not None for member in members),
             bool(group.pending),
         )
 
@@ -166,12 +166,10 @@ class Situations:
         self, group: Group | None, request: pb.HeartbeatRequest | pb.CommitOffsetsRequest
     ) -> Callable[[], None]:
         member: Member | None = None if group is None else group.members.by_id.get(request.member_id)
-        if member is None or member.suspect_until_ms is None:
+        if member is None or member.grace_until_ms is None:
             return nothing
         found = member
-        return lambda: self._when(
-            found.suspect_until_ms is None, "a late heartbeat or commit saves a suspect"
-        )
+        return lambda: self._when(found.grace_until_ms is None, "a late heartbeat or commit saves a suspect")
 
     def changed(self, before: Look, now: Look, *, by_timer: bool) -> None:
         """A group is another one after a turn."""

@@ -166,7 +166,7 @@ def member_key(member: Member, now_ms: int) -> tuple[object, ...]:
         member.is_new,
         member.assignment,
         member.session_deadline_ms - now_ms,
-        None if member.suspect_until_ms is None else member.suspect_until_ms - now_ms,
+        None if member.grace_until_ms is None else member.grace_until_ms - now_ms,
     )
 
 

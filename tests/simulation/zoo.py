@@ -45,10 +45,10 @@ def answers_before_it_is_written(
     if effects.records:
         self.environment.store.append(self.number, self.epoch, effects.records)
     self._schedule(group_id)
-    self._deliver(self._life, effects)
+    self._deliver(self._stop_count, effects)
 
 
-def goes_on_after_an_unknown_outcome(self: Slot, life: int, append: "asyncio.Future[None]") -> None:
+def goes_on_after_an_unknown_outcome(self: Slot, stop_count: int, append: "asyncio.Future[None]") -> None:
     append.exception()
 
 
@@ -197,7 +197,7 @@ def reads_do_not_wait_for_writes(
     if effects.records or changes:
         PERFORM(self, group_id, effects, changes=changes)
     else:
-        self._deliver(self._life, effects)
+        self._deliver(self._stop_count, effects)
 
 
 def the_log_forgets_which_incarnations_were(self: Groups) -> list[Record]:

@@ -15,5 +15,5 @@ def unchecked(row: Row, config: LogConfig) -> None:
 
 
 if __name__ == "__main__":
-    content.malformed = unchecked
+    content.validate = unchecked
     main()

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from rota_coordinator.observability.http_server import CannotListen
-from rota_coordinator.options import parse, problem, secret_in
+from rota_coordinator.options import option_error, parse, secret_in
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.store.port import StoreError
 
@@ -17,9 +17,9 @@ def main() -> None:
 
         print(script(options.print_schema))
         return
-    wrong = secret_in(sys.argv[1:]) or problem(options)
-    if wrong:
-        sys.exit(f"rota-coordinator: {wrong}")
+    error = secret_in(sys.argv[1:]) or option_error(options)
+    if error:
+        sys.exit(f"rota-coordinator: {error}")
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_coordinator.program import serve
 

@@ -179,7 +179,7 @@ def quota_of(options: argparse.Namespace) -> Quota:
     return Quota(**{field: getattr(options, f"quota_{field}") for field in Quota._fields})
 
 
-def quota_problem(options: argparse.Namespace) -> str:
+def quota_error(options: argparse.Namespace) -> str:
     """What is wrong with the quotas; empty when nothing is."""
     below = [field for field, quota in quota_of(options)._asdict().items() if quota < UNLIMITED]
     return f"--quota-{QUOTAS[below[0]][0]}: give a number, or {UNLIMITED} for no quota" if below else ""
@@ -204,7 +204,7 @@ def failpoint_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def problem(options: argparse.Namespace) -> str:
+def option_error(options: argparse.Namespace) -> str:
     """What is wrong with the options, in one sentence; empty when nothing is."""
     if not options.store.startswith(STORES) or options.store in STORES:
         return "--store: give sqlite:PATH or postgresql://USER@HOST/DATABASE"
@@ -220,10 +220,10 @@ def problem(options: argparse.Namespace) -> str:
         return f"--slot-lease-ms {options.slot_lease_ms}: a lease is {LEASE_MS_MAX} ms at most"
     if options.members_max > MEMBERS_MAX:
         return f"--group-max-size {options.members_max}: a group has at most {MEMBERS_MAX} members"
-    return quota_problem(options) or security_problem(options, options.listen.rpartition(":")[0])
+    return quota_error(options) or security_error(options, options.listen.rpartition(":")[0])
 
 
-def security_problem(options: argparse.Namespace, host: str) -> str:
+def security_error(options: argparse.Namespace, host: str) -> str:
     """What is missing before others may be let in; the default is to let nobody in."""
     if bool(options.tls_cert) != bool(options.tls_key):
         missing = "--tls-key" if options.tls_cert else "--tls-cert"

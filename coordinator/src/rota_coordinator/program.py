@@ -89,16 +89,16 @@ async def serve(options: argparse.Namespace) -> None:
     await server.start()
 
     def listening() -> None:
-        spare_the_collector()
+        tune_garbage_collector()
         journal.tell("listening", f"listening on {host}:{port}", address=f"{host}:{port}")
 
-    tending = [
+    tasks = [
         asyncio.create_task(service.run(listening)),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
         asyncio.create_task(retain_records(service.log, options.log_retention_check_interval_ms / 1000)),
         asyncio.create_task(security.keep(access_control, port)),
     ]
-    await until_stopped(stopped, tending)
+    await until_stopped(stopped, tasks)
     journal.tell("stopping", "stopping")
     await service.leave()
     sessions.finish()
@@ -109,10 +109,10 @@ async def serve(options: argparse.Namespace) -> None:
     journal.tell("stopped", "stopped")
 
 
-async def until_stopped(stopped: "asyncio.Task[bool]", tending: "Sequence[asyncio.Task[None]]") -> None:
+async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.Task[None]]") -> None:
     """Until somebody asks to stop, or a task ends by itself: it met what nobody expected, and that ends the process."""
-    await asyncio.wait({*tending, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    for task in tending:
+    await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
         if task.done():
             task.result()
         task.cancel()
@@ -126,7 +126,7 @@ def log_environment(rows: LogStore, clocks: Clocks, journal: Journal, quotas: Qu
     )
 
 
-def spare_the_collector() -> None:
+def tune_garbage_collector() -> None:
     """
     Let Python look for cycles more rarely, and not in what is loaded by now.
 
@@ -152,7 +152,7 @@ def stop_signals() -> "asyncio.Task[bool]":
     return asyncio.create_task(stopped.wait())
 
 
-class Opened(NamedTuple):
+class OpenedStore(NamedTuple):
     """The store that is asked for, by what it can do."""
 
     store: Store
@@ -162,21 +162,21 @@ class Opened(NamedTuple):
     rows: LogStore | None = None
 
 
-async def open_store(options: argparse.Namespace) -> Opened:
+async def open_store(options: argparse.Namespace) -> OpenedStore:
     """The store that is asked for."""
     engine, _, rest = options.store.partition(":")
     if engine == "sqlite":
         from rota_coordinator.store import sqlite
 
         file = sqlite.open_store(Path(rest))
-        return Opened(file, rows=file if options.log else None)
+        return OpenedStore(file, rows=file if options.log else None)
     # Loaded when asked for: a coordinator on SQLite needs no PostgreSQL client.
     from rota_coordinator.store import postgres, postgres_tls
 
     if not options.insecure and (refused := postgres_tls.problem(options.store)):
         raise StoreError(refused)
     store = await postgres.open_store(options.store, options.slot_lease_ms)
-    return Opened(store, shared=store)
+    return OpenedStore(store, shared=store)
 
 
 async def expire_offsets(service: Service, every_s: float) -> None:

@@ -16,7 +16,7 @@ from rota_coordinator.rpc.watch import Watchers
 from rota_coordinator.runtime import overload
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.security.access_control import AccessControl
-from rota_coordinator.security.authenticator import Anonymous
+from rota_coordinator.security.authenticator import AnonymousAuthenticator
 from rota_coordinator.security.connections import Connections
 from rota_coordinator.security.limits import Limits
 from rota_coordinator.security.policy import AllowAll
@@ -307,7 +307,7 @@ def test_nothing_more_is_read_from_a_stream_that_does_not_read(monkeypatch: pyte
         one.reads.clear()
         answers = [one.ask(pb.FetchOffsetsRequest(group_id="g")) for _ in range(20)]
         await asyncio.sleep(1)
-        assert len(one.session._outgoing) < 6
+        assert len(one.session._send_queue) < 6
         one.reads.set()
         assert len(await asyncio.gather(*answers)) == 20
 
@@ -340,7 +340,11 @@ def served(
         virtual = await Virtual(notify=registry.notify, member_removed=registry.forget).start()
         server = make_server(
             AccessControl(
-                virtual.service, Anonymous(), AllowAll(), virtual.reports.append, Connections(limits)
+                virtual.service,
+                AnonymousAuthenticator(),
+                AllowAll(),
+                virtual.reports.append,
+                Connections(limits),
             ),
             registry,
             Watchers(),

@@ -13,7 +13,7 @@ from rota_coordinator.rpc.validate_group import (
     PARTITIONS_MAX,
     PROTOCOLS_MAX,
     TEXT_LENGTH_MAX,
-    fault,
+    validate,
 )
 from rota_coordinator.rpc.validation_interceptor import Unreadable, readable, request_id_of
 from rota_proto.coordinator.v1 import admin_pb2 as admin
@@ -63,10 +63,10 @@ def test_every_text_of_a_request_has_a_bound(kind: type[Message]) -> None:
             if field.type != FieldDescriptor.TYPE_STRING or field.name in BOUNDED_BY_THE_CORE:
                 continue
             put(part, field, "x" * TEXT_LENGTH_MAX)
-            assert "at most" not in fault(whole), field.full_name
+            assert "at most" not in validate(whole), field.full_name
             part.ClearField(field.name)
             put(part, field, "x" * (TEXT_LENGTH_MAX + 1))
-            assert f"at most {TEXT_LENGTH_MAX}" in fault(whole), field.full_name
+            assert f"at most {TEXT_LENGTH_MAX}" in validate(whole), field.full_name
             part.ClearField(field.name)
 
 
@@ -76,7 +76,7 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
         for field in fields_of(part):
             if field.type in LOWEST and field.name not in BOUNDED_BY_THE_CORE:
                 put(part, field, LOWEST[field.type])
-                assert fault(whole), field.full_name
+                assert validate(whole), field.full_name
                 part.ClearField(field.name)
 
 
@@ -116,7 +116,7 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_out_of_bounds_is_refused_in_a_sentence(request_: Message, sentence: str) -> None:
-    assert sentence in fault(request_)
+    assert sentence in validate(request_)
 
 
 def test_what_members_say_is_well_formed() -> None:
@@ -129,7 +129,7 @@ def test_what_members_say_is_well_formed() -> None:
         ),
         admin.ListGroupsRequest(states=admin.GroupState.values()),
     ):
-        assert fault(request) == ""
+        assert validate(request) == ""
 
 
 def test_bytes_that_are_no_frame_keep_their_number_if_they_have_one() -> None:

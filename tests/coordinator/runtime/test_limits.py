@@ -14,7 +14,7 @@ from rota_coordinator.core.group.config import (
 )
 from rota_coordinator.core.group.offsets import Offsets
 from rota_coordinator.core.group.state import Group
-from rota_coordinator.options import parse, problem
+from rota_coordinator.options import option_error, parse
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -121,8 +121,8 @@ def test_a_group_has_so_many_members() -> None:
 
 
 def test_the_limit_of_members_can_be_lowered_not_raised() -> None:
-    assert problem(parse([f"--group-max-size={MEMBERS_MAX}"])) == ""
-    assert problem(parse([f"--group-max-size={MEMBERS_MAX + 1}"])) == (
+    assert option_error(parse([f"--group-max-size={MEMBERS_MAX}"])) == ""
+    assert option_error(parse([f"--group-max-size={MEMBERS_MAX + 1}"])) == (
         f"--group-max-size {MEMBERS_MAX + 1}: a group has at most {MEMBERS_MAX} members"
     )
 

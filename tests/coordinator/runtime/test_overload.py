@@ -14,7 +14,7 @@ from rota_coordinator.runtime.overload import (
     TICK_S,
     Load,
     Refusal,
-    shed,
+    overload_refusal,
 )
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import DEFAULT
@@ -37,7 +37,7 @@ SLOW_S = 2.0
     ],
 )
 def test_a_commit_is_one_too_many_when_too_much_waits(load: Load, reason: str) -> None:
-    refusal = shed(load)
+    refusal = overload_refusal(load)
     if not reason:
         assert refusal is None
         return

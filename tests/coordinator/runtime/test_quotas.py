@@ -8,8 +8,8 @@ import pytest
 from rota_coordinator.core.group.growth import growth, usage
 from rota_coordinator.core.group.state import Group
 from rota_coordinator.core.quotas import MIB, NOTHING, QUOTAS, UNLIMITED, Quota, Quotas, Usage, exceeded
+from rota_coordinator.options import option_error, quota_of
 from rota_coordinator.options import parse as parse_options
-from rota_coordinator.options import problem, quota_of
 from rota_coordinator.runtime.overload import Refusal
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.principals import parse
@@ -91,8 +91,8 @@ def test_quotas_are_flags_and_variables(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("ROTA_QUOTA_MEMBERS", "7")
     options = parse_options(["--quota-group-bytes=-1"])
     assert quota_of(options) == Quota()._replace(members=7, group_bytes=UNLIMITED)
-    assert problem(options) == ""
-    assert "--quota-groups: give a number" in problem(parse_options(["--quota-groups=-2"]))
+    assert option_error(options) == ""
+    assert "--quota-groups: give a number" in option_error(parse_options(["--quota-groups=-2"]))
 
 
 def offers(size: int) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from rota_coordinator.core.group.expiry import moved
+from rota_coordinator.core.group.expiry import extend_deadline
 from rota_coordinator.core.instants import MonotonicMs
 from rota_coordinator.runtime.observer import Observers
 from rota_coordinator.runtime.overload import STALL_MIN_S, TICK_S, Stalls
@@ -37,7 +37,7 @@ SESSION_S = 10
 def test_a_deadline_moves_by_what_is_left_of_the_grace(
     deadline_ms: int, stall_ms: int, left_ms: int, then: tuple[int, int]
 ) -> None:
-    assert moved(deadline_ms, stall_ms, left_ms, now_ms=1_000) == then
+    assert extend_deadline(deadline_ms, stall_ms, left_ms, now_ms=1_000) == then
 
 
 def test_members_keep_the_time_that_they_had_when_the_stall_began() -> None:

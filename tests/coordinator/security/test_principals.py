@@ -12,17 +12,17 @@ from typing_extensions import override
 from rota_coordinator.core.group.answers import Request
 from rota_coordinator.security.access_control import ACTIONS, RejectionLog
 from rota_coordinator.security.authenticator import (
-    Anonymous,
-    AnyCertificate,
+    AnonymousAuthenticator,
     Authenticator,
+    CertificateAuthenticator,
     Peer,
     Principal,
-    Static,
+    TokensAuthenticator,
     Unauthenticated,
     digest_of,
 )
 from rota_coordinator.security.errors import SecurityError
-from rota_coordinator.security.policy import Action, AllowAll, Granted, TopicAction
+from rota_coordinator.security.policy import Action, AllowAll, GrantPolicy, TopicAction
 from rota_coordinator.security.principals import Principals, parse
 from rota_coordinator.security.tokens_file import FILE_BYTES_MAX, TokensFile
 
@@ -35,7 +35,7 @@ def principals(*lines: str) -> Principals:
 
 
 def allowed(known: Principals, name: str, group_id: str) -> set[Action]:
-    policy = Granted(known.grants_of)
+    policy = GrantPolicy(known.grants_of)
     return {action for action in Action if policy.may(Principal(name), action, group_id)}
 
 
@@ -154,7 +154,7 @@ def test_a_file_without_principals_is_refused() -> None:
 
 
 def test_a_caller_is_known_by_its_token() -> None:
-    known = Static(principals(f"shop {HASHED}", "pod certificate"))
+    known = TokensAuthenticator(principals(f"shop {HASHED}", "pod certificate"))
     assert who(known, Shown(f"Bearer {SECRET}")) == "shop"
     assert who(known, Shown(f"bearer  {SECRET} ")) == "shop"
     assert "send the metadata" in refusal(known, Shown())
@@ -165,11 +165,13 @@ def test_a_caller_is_known_by_its_token() -> None:
 
 
 def test_a_refusal_does_not_repeat_the_token() -> None:
-    assert "hunter2" not in refusal(Static(principals(f"shop {HASHED}")), Shown("Bearer hunter2"))
+    assert "hunter2" not in refusal(
+        TokensAuthenticator(principals(f"shop {HASHED}")), Shown("Bearer hunter2")
+    )
 
 
 def test_a_caller_is_known_by_its_certificate_if_its_line_says_so() -> None:
-    known = Static(principals(f"shop {HASHED}", f"pod certificate,plain:{SECRET}2"))
+    known = TokensAuthenticator(principals(f"shop {HASHED}", f"pod certificate,plain:{SECRET}2"))
     assert who(known, Shown(names=["10.0.0.1", "pod"])) == "pod"
     # A certificate that carries the name of somebody who has a token only is nobody's.
     assert "send the metadata" in refusal(known, Shown(names=["shop"]))
@@ -179,12 +181,14 @@ def test_a_caller_is_known_by_its_certificate_if_its_line_says_so() -> None:
 
 
 def test_without_a_file_a_certificate_is_enough() -> None:
-    assert who(AnyCertificate(), Shown(names=["spiffe://rota/shop", "other"])) == "spiffe://rota/shop"
-    assert "holds no name" in refusal(AnyCertificate(), Shown())
+    assert (
+        who(CertificateAuthenticator(), Shown(names=["spiffe://rota/shop", "other"])) == "spiffe://rota/shop"
+    )
+    assert "holds no name" in refusal(CertificateAuthenticator(), Shown())
 
 
 def test_without_anything_everybody_may_everything() -> None:
-    principal = asyncio.run(Anonymous().authenticate(Shown("Bearer whatever")))
+    principal = asyncio.run(AnonymousAuthenticator().authenticate(Shown("Bearer whatever")))
     assert all(AllowAll().may(principal, action, "any") for action in Action)
 
 
@@ -198,13 +202,13 @@ def test_the_file_is_read_again_when_it_is_another(tmp_path: Path) -> None:
     said: list[str] = []
     write(path, f"shop {HASHED} shop.*\n")
     tokens = TokensFile(path, said.append)
-    tokens.look()
+    tokens.reload_if_changed()
     assert said == []
     path.write_text("shop plain:another shop.* bill.*\n")
-    tokens.look()
+    tokens.reload_if_changed()
     assert tokens.with_token(digest_of(SECRET)) is None
     assert tokens.with_token(digest_of("another")) == "shop"
-    assert Granted(tokens.grants_of).may(Principal("shop"), Action.MEMBER, "bill.x")
+    assert GrantPolicy(tokens.grants_of).may(Principal("shop"), Action.MEMBER, "bill.x")
     assert said == [f"{path} was read again"]
 
 
@@ -221,13 +225,13 @@ def test_a_file_that_becomes_wrong_changes_nothing_and_is_reported_once(
     else:
         write(path, becomes)
     for _ in range(3):
-        tokens.look()
+        tokens.reload_if_changed()
     assert tokens.with_token(digest_of(SECRET)) == "shop"
     (sentence,) = said
     assert "what was read before still holds" in sentence
     assert "hunter2" not in sentence
     write(path, "shop plain:another\n")
-    tokens.look()
+    tokens.reload_if_changed()
     assert said[1:] == [f"{path} was read again"]
 
 
@@ -268,7 +272,7 @@ def test_rights_to_topics_and_transactional_ids_are_granted_by_name_too() -> Non
         "other plain:b orders",
         "tokens",
     )
-    policy, shop, other = Granted(known.grants_of), Principal("shop"), Principal("other")
+    policy, shop, other = GrantPolicy(known.grants_of), Principal("shop"), Principal("other")
     may = [action for action in TopicAction if policy.may_topic(shop, action, "orders")]
     assert may == [TopicAction.CONSUME]
     may = [action for action in TopicAction if policy.may_topic(shop, action, "bills")]

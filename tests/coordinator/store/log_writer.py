@@ -25,7 +25,7 @@ async def write(file: Path) -> None:
     number = len(await store.load(3))
 
     async def one(number: int) -> None:
-        with store.together():
+        with store.atomic():
             parts = [
                 store.append(3, group, [record(number)]),
                 store.append_rows(log, rows(1, 1, SIZE, first=number), flush=False),

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from rota_coordinator.store.postgres import PostgresStore, open_store
-from rota_coordinator.store.postgres_line import Connection
+from rota_coordinator.store.postgres_connection import Connection
 
 WITHIN_S = 20
 # Of a process that is to fail soon: its appends have half of it.

@@ -173,7 +173,7 @@ def test_what_is_appended_together_is_written_in_the_order_of_the_calls(tmp_path
     async def story(store: LogStore) -> None:
         (log, _), (group, _) = await store.claim(LOG_SLOT), await store.claim(3)
         before = store.append(3, group, [record(1)])
-        with store.together():
+        with store.atomic():
             parts = [
                 store.append(LOG_SLOT, log, [record(1)]),
                 store.append_rows(log, rows(1, 2), flush=False),
@@ -195,7 +195,7 @@ def test_if_one_part_is_refused_nothing_of_it_is_written_and_its_slots_are_to_be
     async def story(store: LogStore) -> None:
         (log, _), (old, _), (other, _) = [await store.claim(slot) for slot in (LOG_SLOT, 3, 4)]
         new, _ = await store.claim(3)
-        with store.together():
+        with store.atomic():
             parts = [
                 store.append(LOG_SLOT, log, [record(1)]),
                 store.append_rows(log, rows(1, 1), flush=True),
@@ -237,7 +237,7 @@ def test_an_error_of_the_file_in_one_part_undoes_all_and_breaks_their_slots(tmp_
         run(
             tmp_path, "CREATE TRIGGER full BEFORE INSERT ON headers BEGIN SELECT raise(ABORT, 'no room'); END"
         )
-        with store.together():
+        with store.atomic():
             parts = [
                 store.append(3, group, [record(1)]),
                 store.append_rows(log, rows(1, 1, first=1), flush=False),
@@ -265,7 +265,7 @@ def test_a_decision_that_breaks_off_is_not_written(tmp_path: Path) -> None:
     async def story(store: LogStore) -> None:
         log, _ = await store.claim(LOG_SLOT)
         parts: list[asyncio.Future[None]] = []
-        with contextlib.suppress(KeyError), store.together():
+        with contextlib.suppress(KeyError), store.atomic():
             parts.append(store.append_rows(log, rows(1, 1), flush=False))
             raise KeyError
         with pytest.raises(StoreError, match="broke off"):
@@ -281,7 +281,7 @@ def test_a_snapshot_that_is_asked_for_inside_comes_behind_what_it_says(tmp_path:
     async def story(store: LogStore) -> None:
         (log, _), (group, _) = await store.claim(LOG_SLOT), await store.claim(3)
         await store.append(3, group, [record(1)])
-        with store.together():
+        with store.atomic():
             parts = [store.append(3, group, [record(2)]), store.compact(3, group, [record(2)])]
             parts.append(store.append_rows(log, rows(1, 1), flush=False))
         await asyncio.gather(*parts)
@@ -292,7 +292,7 @@ def test_a_snapshot_that_is_asked_for_inside_comes_behind_what_it_says(tmp_path:
 
 def test_together_cannot_be_nested(tmp_path: Path) -> None:
     async def story(store: LogStore) -> None:
-        with store.together(), pytest.raises(RuntimeError, match="inside"), store.together():
+        with store.atomic(), pytest.raises(RuntimeError, match="inside"), store.atomic():
             pass
 
     play(tmp_path, story)
@@ -399,7 +399,7 @@ def test_readers_see_whole_writes_and_all_that_was_acknowledged(tmp_path: Path) 
         async def write(count: int) -> None:
             nonlocal acknowledged
             for first in range(0, count, 2):
-                with store.together():
+                with store.atomic():
                     parts = [
                         store.append_rows(log, rows(log_id, 2, 3_000, first=first), flush=False)
                         for log_id in (1, 2)
@@ -415,7 +415,7 @@ def test_readers_see_whole_writes_and_all_that_was_acknowledged(tmp_path: Path) 
 def test_rows_wait_in_the_open(tmp_path: Path) -> None:
     async def story(store: LogStore) -> None:
         log, _ = await store.claim(LOG_SLOT)
-        with store.together():
+        with store.atomic():
             parts = [store.append_rows(log, rows(1, 3, 1_000), flush=True)]
             assert store.rows_waiting_bytes() == 0
         parts.append(store.append_rows(log + 1, rows(1, 1, 1_000), flush=True))

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from rota_coordinator.store import postgres_line
+from rota_coordinator.store import postgres_connection
 from rota_coordinator.store.port import SlotLost, StoreError
 from rota_coordinator.store.postgres import open_store
-from rota_coordinator.store.postgres_line import Connection
+from rota_coordinator.store.postgres_connection import Connection
 from tests.coordinator.store.postgres_processes import (
     COMMITTING,
     COORDINATORS,
@@ -227,7 +227,7 @@ def test_a_wrong_password_is_refused_without_repeating_it(postgres: Postgres) ->
 
 
 def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_line, "CONNECT_S", 0.2)
+    monkeypatch.setattr(postgres_connection, "CONNECT_S", 0.2)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(StoreError, match=r"cannot be reached \(no answer within 0.2 s\)"),

@@ -126,10 +126,10 @@ class Quotas:
 
 
 # Uses more of a principal's quota; the sentence with which that is refused, empty when it is not.
-Take = Callable[[str, Usage], str]
+Reserve = Callable[[str, Usage], str]
 
 
-def take_anything(principal: str, more: Usage) -> str:
+def reserve_unlimited(principal: str, more: Usage) -> str:
     """Refuses nothing: for what has no quotas."""
     return ""
 
@@ -139,13 +139,13 @@ class Budget:
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
-        self._taken: dict[str, Usage] = {}
+        self._reserved: dict[str, Usage] = {}
 
-    def take(self, principal: str, more: Usage) -> str:
-        """Use so much more; what is refused is not counted. See `Take`."""
-        before = self._taken.get(principal)
+    def reserve(self, principal: str, more: Usage) -> str:
+        """Use so much more; what is refused is not counted. See `Reserve`."""
+        before = self._reserved.get(principal)
         together = more if before is None else before.plus(more)
         refusal = self._quotas.refusal(principal, together)
         if not refusal:
-            self._taken[principal] = together
+            self._reserved[principal] = together
         return refusal

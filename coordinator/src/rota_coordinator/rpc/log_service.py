@@ -13,7 +13,7 @@ from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.log import Log
 from rota_coordinator.core.quotas import Budget
 from rota_coordinator.runtime.fetches import Fetches
-from rota_coordinator.runtime.offset_lookups import Lookups
+from rota_coordinator.runtime.offset_lookups import OffsetLookups
 from rota_coordinator.runtime.overload import Refusal
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.security.access_control import AccessControl, AuthorizedCaller
@@ -37,7 +37,7 @@ class LogService(pb_grpc.LogServicer):
         self._access_control = access_control
         self._log = log
         self._fetches = Fetches(log, log.environment.store)
-        self._lookups = Lookups(log, log.environment.store)
+        self._lookups = OffsetLookups(log, log.environment.store)
 
     @override
     async def CreateTopics(
@@ -45,7 +45,7 @@ class LogService(pb_grpc.LogServicer):
     ) -> pb.CreateTopicsResponse:
         new_uuid = self._log.environment.new_uuid
         caller = self._access_control.caller()
-        creator = Creator(caller.principal.name, self._budget().take)
+        creator = Creator(caller.principal.name, self._budget().reserve)
         return await self._screened(
             caller, request, lambda log, asked, effects: log.create_topics(asked, new_uuid, effects, creator)
         )
@@ -65,7 +65,7 @@ class LogService(pb_grpc.LogServicer):
         return await self._about_topics(
             request,
             context,
-            lambda log, asked, effects: log.create_partitions(asked, effects, self._budget().take),
+            lambda log, asked, effects: log.create_partitions(asked, effects, self._budget().reserve),
         )
 
     @override
@@ -94,17 +94,17 @@ class LogService(pb_grpc.LogServicer):
 
     async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         now_ms = self._log.environment.now_ms()
-        take = self._budget().take
+        reserve = self._budget().reserve
 
         def decide(log: Log, effects: Effects) -> pb.ProduceResponse:
             return pb.ProduceResponse(
                 partitions=[
-                    log.append(partition, request.transactional_id, now_ms, effects, take)
+                    log.append(partition, request.transactional_id, now_ms, effects, reserve)
                     for partition in request.partitions
                 ]
             )
 
-        reply, written = self._log.decided(decide, flush=request.acks == pb.ACKS_ALL)
+        reply, written = self._log.start_decision(decide, flush=request.acks == pb.ACKS_ALL)
         if written is not None and request.acks != pb.ACKS_NONE:
             await self._log.wait(written)
         return reply
@@ -149,7 +149,7 @@ class LogService(pb_grpc.LogServicer):
         error = self._transaction_error(caller, request.transactional_id)
         if error:
             return pb.EndTransactionResponse(error_code=error)
-        refused = self._log.refusal_of(request.transactional_id) if request.commit else codes.NONE
+        refused = self._log.commit_refusal(request.transactional_id) if request.commit else codes.NONE
         return await self._timed(lambda log, now_ms, effects: log.end(request, refused, now_ms, effects))
 
     @override
@@ -168,7 +168,7 @@ class LogService(pb_grpc.LogServicer):
         self, caller: AuthorizedCaller, transactional_id: str
     ) -> codes.ErrorCode.ValueType:
         """Why a transaction of this id cannot begin or end now; NONE if it can. Without an id there is none."""
-        self._log.check()
+        self._log.check_ready()
         if not transactional_id:
             return codes.NONE
         if not caller.may_transact(transactional_id):

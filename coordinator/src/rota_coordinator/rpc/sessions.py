@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import grpc
 
 from rota_coordinator.core.group.answers import ProtocolRequest
-from rota_coordinator.rpc.validate_group import fault
+from rota_coordinator.rpc.validate_group import validate
 from rota_coordinator.rpc.validation_interceptor import MALFORMED, UNREADABLE, Unreadable
-from rota_coordinator.runtime.overload import Refusal, oversized
+from rota_coordinator.runtime.overload import Refusal, reply_size_refusal
 from rota_coordinator.runtime.slot import Answer
 from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -33,7 +33,7 @@ UNREAD_BYTES_MAX = 32 * 1024 * 1024
 UNREAD_S = 10
 STREAMS_MAX = 10_000
 
-Speaker = tuple[str, str]  # group id, member id
+MemberKey = tuple[str, str]  # group id, member id
 Frame = pb.SessionRequest | Unreadable
 Write = Callable[[pb.SessionResponse], Awaitable[None]]
 # Answers that say with one of `RECOGNIZED` that the member, its instance and its generation are right. Commits do not: for
@@ -42,7 +42,7 @@ MemberAnswer = pb.JoinGroupResponse | pb.SyncGroupResponse | pb.HeartbeatRespons
 RECOGNIZED = (pb.NONE, pb.REBALANCE_IN_PROGRESS)
 
 
-class Spoke(NamedTuple):
+class LatestRequest(NamedTuple):
     """The latest request of a member that its group recognized."""
 
     session: "Session"
@@ -57,7 +57,7 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self._by_speaker: dict[Speaker, Spoke] = {}
+        self._by_member: dict[MemberKey, LatestRequest] = {}
         self._running: set[Session] = set()
         self._orders = count()
 
@@ -65,7 +65,7 @@ class Sessions:
         """The number of a request that arrives now."""
         return next(self._orders)
 
-    def opened(self, session: "Session") -> None:
+    def register(self, session: "Session") -> None:
         """A stream runs; it will be told when the process stops."""
         if len(self._running) >= STREAMS_MAX:
             sentence = f"{STREAMS_MAX} streams are open; use one for many members, or add a coordinator"
@@ -77,50 +77,52 @@ class Sessions:
         for session in self._running:
             session.finish()
 
-    def hears(self, session: "Session", speaker: Speaker) -> bool:
+    def is_latest_stream(self, session: "Session", member_key: MemberKey) -> bool:
         """Whether the member last spoke on this stream."""
-        last = self._by_speaker.get(speaker)
+        last = self._by_member.get(member_key)
         return last is not None and last.session is session
 
-    def heard(self, session: "Session", speaker: Speaker, order: int) -> None:
+    def attach(self, session: "Session", member_key: MemberKey, order: int) -> None:
         """Push the member's notices on this stream, unless it has ended or the member has spoken on another one since."""
-        last = self._by_speaker.get(speaker)
+        last = self._by_member.get(member_key)
         if session not in self._running or (last is not None and order < last.order):
             return
-        self.forget(*speaker)
-        self._by_speaker[speaker] = Spoke(session, order)
-        session.speakers.add(speaker)
+        self.forget(*member_key)
+        self._by_member[member_key] = LatestRequest(session, order)
+        session.members.add(member_key)
 
     def forget(self, group_id: str, member_id: str) -> None:
         """The member is in its group no more, or not here."""
-        last = self._by_speaker.pop((group_id, member_id), None)
+        last = self._by_member.pop((group_id, member_id), None)
         if last is not None:
-            last.session.speakers.discard((group_id, member_id))
+            last.session.members.discard((group_id, member_id))
 
     def notify(self, notice: pb.RebalanceNotice) -> None:
         """Push a notice, if its member is on a stream; else its next heartbeat tells it."""
-        last = self._by_speaker.get((notice.group_id, notice.member_id))
+        last = self._by_member.get((notice.group_id, notice.member_id))
         if last is not None:
             last.session.push(pb.SessionResponse(rebalance_notice=notice))
 
     def go_away(self, group_ids: Collection[str], address: str) -> None:
         """Tell every stream on which members of these groups speak that they are served elsewhere now."""
         gone = [
-            (speaker, last.session) for speaker, last in self._by_speaker.items() if speaker[0] in group_ids
+            (member_key, last.session)
+            for member_key, last in self._by_member.items()
+            if member_key[0] in group_ids
         ]
-        for speaker, _ in gone:
-            self.forget(*speaker)
+        for member_key, _ in gone:
+            self.forget(*member_key)
         for session, group_id in {(session, group_id) for (group_id, _), session in gone}:
             session.push(pb.SessionResponse(go_away=pb.GoAway(group_id=group_id, address=address)))
 
-    def closed(self, session: "Session") -> None:
+    def unregister(self, session: "Session") -> None:
         """Forget a stream; members that moved on to another one are not its own any more."""
         self._running.discard(session)
-        for speaker in list(session.speakers):
-            self.forget(*speaker)
+        for member_key in list(session.members):
+            self.forget(*member_key)
 
 
-class Outgoing:
+class SendQueue:
     """The frames that a stream has to send, in order."""
 
     def __init__(self) -> None:
@@ -136,12 +138,12 @@ class Outgoing:
         return self._frames.qsize()
 
     @property
-    def waits(self) -> bool:
+    def has_unsent(self) -> bool:
         """Whether something is not sent yet."""
         return self._bytes > 0
 
     @property
-    def is_too_much(self) -> bool:
+    def is_over_limit(self) -> bool:
         return len(self) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
 
     def put(self, frame: pb.SessionResponse) -> None:
@@ -171,29 +173,29 @@ class Session:
     """One stream."""
 
     def __init__(self, sessions: Sessions, caller: AuthorizedCaller, client_host: str) -> None:
-        self.speakers: set[Speaker] = set()
+        self.members: set[MemberKey] = set()
         self._sessions = sessions
         self._caller = caller
         self._client_host = client_host
-        self._outgoing = Outgoing()
+        self._send_queue = SendQueue()
         self._unanswered = 0
         self._refused: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
 
     def finish(self) -> None:
         """End the stream from this side, after all that was answered."""
-        self._outgoing.end()
+        self._send_queue.end()
 
     def push(self, frame: pb.SessionResponse) -> None:
         """Send a frame; end the stream if its other side does not read what it is sent."""
-        self._outgoing.put(frame)
-        if self._outgoing.is_too_much:
+        self._send_queue.put(frame)
+        if self._send_queue.is_over_limit:
             self._refuse()
 
     async def run(self, frames: AsyncIterator[Frame], write: Write) -> None:
         """Answer frames until the stream ends; raises a Refusal when this side has to end it."""
-        self._sessions.opened(self)
+        self._sessions.register(self)
         reader = asyncio.ensure_future(self._read(frames))
-        writer = asyncio.ensure_future(self._outgoing.send(write))
+        writer = asyncio.ensure_future(self._send_queue.send(write))
         try:
             await self._until_ended(writer)
             if reader.done():
@@ -201,15 +203,15 @@ class Session:
         finally:
             reader.cancel()
             writer.cancel()
-            self._sessions.closed(self)
+            self._sessions.unregister(self)
             await asyncio.gather(reader, writer, return_exceptions=True)
 
     async def _until_ended(self, writer: "asyncio.Task[None]") -> None:
         ends: tuple[asyncio.Future[Any], ...] = (writer, self._refused)
         while not writer.done():
-            sent, waited = self._outgoing.sent, self._outgoing.waits
+            sent, waited = self._send_queue.sent, self._send_queue.has_unsent
             await asyncio.wait(ends, timeout=UNREAD_S, return_when=asyncio.FIRST_COMPLETED)
-            if waited and self._outgoing.sent == sent:
+            if waited and self._send_queue.sent == sent:
                 self._refuse()
             if self._refused.done():
                 raise self._refused.result()
@@ -217,17 +219,17 @@ class Session:
 
     def _refuse(self) -> None:
         if not self._refused.done():
-            sentence = f"{len(self._outgoing)} frames wait unread on this stream; open another one, and read what comes"
+            sentence = f"{len(self._send_queue)} frames wait unread on this stream; open another one, and read what comes"
             self._refused.set_result(Refusal("RESOURCE_EXHAUSTED", sentence))
 
     async def _read(self, frames: AsyncIterator[Frame]) -> None:
         try:
             async for frame in frames:
                 self._receive(frame)
-                if not self._outgoing.has_room.is_set():
-                    await self._outgoing.has_room.wait()
+                if not self._send_queue.has_room.is_set():
+                    await self._send_queue.has_room.wait()
         finally:
-            self._outgoing.end()
+            self._send_queue.end()
 
     def _receive(self, frame: Frame) -> None:
         if isinstance(frame, Unreadable):
@@ -244,10 +246,10 @@ class Session:
             self._ask(frame.request_id, kind, getattr(frame, kind))
 
     def _ask(self, request_id: int, kind: str, request: ProtocolRequest | pb.FindCoordinatorRequest) -> None:
-        wrong = fault(request)
-        if wrong:
+        error = validate(request)
+        if error:
             self._caller.refused(request, MALFORMED.name)
-            self._fail(request_id, MALFORMED, wrong)
+            self._fail(request_id, MALFORMED, error)
         elif isinstance(request, pb.FindCoordinatorRequest):
             found = self._caller.find(request)
             self.push(pb.SessionResponse(request_id=request_id, find_coordinator=found))
@@ -257,9 +259,9 @@ class Session:
     def _start(self, request_id: int, kind: str, request: ProtocolRequest) -> None:
         self._unanswered += 1
         order = self._sessions.next_order()
-        speaker = (request.group_id, getattr(request, "member_id", ""))
+        member_key = (request.group_id, getattr(request, "member_id", ""))
         answer = self._caller.submit(request, self._client_host)
-        answer.add_done_callback(lambda done: self._heed(speaker, order, done))
+        answer.add_done_callback(lambda done: self._attach_member(member_key, order, done))
         answer.add_done_callback(lambda done: self._answered(request_id, kind, done))
 
     def _answered(self, request_id: int, kind: str, done: Answer) -> None:
@@ -274,24 +276,24 @@ class Session:
             return
         frame = pb.SessionResponse(request_id=request_id)
         getattr(frame, kind).CopyFrom(reply)
-        too_large = oversized(frame)
+        too_large = reply_size_refusal(frame)
         if too_large is not None:
             self._fail(request_id, grpc.StatusCode[too_large.code], str(too_large))
         else:
             self.push(frame)
 
-    def _heed(self, speaker: Speaker, order: int, done: Answer) -> None:
+    def _attach_member(self, member_key: MemberKey, order: int, done: Answer) -> None:
         """Take note of what an answer says about the member that speaks here."""
         reply = None if done.exception() else done.result()
         error = getattr(reply, "error_code", pb.NONE)
         if error == pb.NOT_COORDINATOR:
-            self._sessions.forget(*speaker)
+            self._sessions.forget(*member_key)
         elif isinstance(reply, MemberAnswer) and error in RECOGNIZED:
             # A join may have given the member its id.
-            member = (speaker[0], getattr(reply, "member_id", speaker[1]))
+            member = (member_key[0], getattr(reply, "member_id", member_key[1]))
             # A heartbeat is answered with NONE while its group is loaded, and the member may have left since.
-            if self._sessions.hears(self, member) or self._caller.is_member(*member):
-                self._sessions.heard(self, member, order)
+            if self._sessions.is_latest_stream(self, member) or self._caller.is_member(*member):
+                self._sessions.attach(self, member, order)
 
     def _fail(self, request_id: int, code: grpc.StatusCode, message: str) -> None:
         failure = pb.Failure(grpc_code=code.value[0], message=message)

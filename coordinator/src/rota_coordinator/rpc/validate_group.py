@@ -25,76 +25,82 @@ TOPIC_ID_LENGTHS = (0, 16)
 Bound = pb.HeartbeatRequest | pb.SyncGroupRequest | pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
-def fault(request: Message) -> str:
+def validate(request: Message) -> str:
     """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
     match request:
         case pb.HeartbeatRequest():
-            return identity(request)
+            return validate_identity(request)
         case pb.CommitOffsetsRequest():
-            return identity(request) or offsets(request.topics)
+            return validate_identity(request) or validate_offsets(request.topics)
         case pb.TxnCommitOffsetsRequest():
-            return identity(request) or producer(request) or offsets(request.topics)
+            return (
+                validate_identity(request) or validate_producer(request) or validate_offsets(request.topics)
+            )
         case pb.FetchOffsetsRequest() | admin.DeleteOffsetsRequest():
-            return text("group_id", request.group_id) or partitions(request.topics)
+            return validate_length("group_id", request.group_id) or validate_partitions(request.topics)
         case pb.JoinGroupRequest() | pb.SyncGroupRequest() | pb.LeaveGroupRequest():
-            return membership(request)
+            return validate_membership(request)
         case admin.AlterOffsetsRequest():
-            return text("group_id", request.group_id) or offsets(request.topics)
+            return validate_length("group_id", request.group_id) or validate_offsets(request.topics)
         case _:
-            return about_groups(request)
+            return validate_groups(request)
 
 
-def membership(request: pb.JoinGroupRequest | pb.SyncGroupRequest | pb.LeaveGroupRequest) -> str:
+def validate_membership(request: pb.JoinGroupRequest | pb.SyncGroupRequest | pb.LeaveGroupRequest) -> str:
     """Who comes, stays or goes."""
     match request:
         case pb.JoinGroupRequest():
-            return joining(request)
+            return validate_join(request)
         case pb.SyncGroupRequest():
-            return identity(request) or syncing(request)
+            return validate_identity(request) or validate_sync(request)
         case pb.LeaveGroupRequest():
-            return text("group_id", request.group_id) or leaving(request)
+            return validate_length("group_id", request.group_id) or validate_leave(request)
 
 
-def about_groups(request: Message) -> str:
+def validate_groups(request: Message) -> str:
     """What is asked about groups from outside."""
     match request:
         case pb.FindCoordinatorRequest() | admin.DescribeGroupsRequest() | admin.DeleteGroupsRequest():
             ids = request.group_ids
-            return number_of("group_ids", ids, GROUPS_MAX) or first(text("a group id", each) for each in ids)
+            return validate_count("group_ids", ids, GROUPS_MAX) or first_error(
+                validate_length("a group id", each) for each in ids
+            )
         case admin.WatchGroupRequest():
-            return text("group_id", request.group_id)
+            return validate_length("group_id", request.group_id)
         case admin.ListGroupsRequest():
             known = admin.GroupState.values()
-            return first(f"{state} is no state of a group" for state in request.states if state not in known)
+            return first_error(
+                f"{state} is no state of a group" for state in request.states if state not in known
+            )
         case _:
             return ""
 
 
-def identity(request: Bound) -> str:
+def validate_identity(request: Bound) -> str:
     """The group, the member, and its generation."""
     if request.generation_id < -1:
         return f"generation_id is {request.generation_id}; -1 stands for none"
     return (
-        text("group_id", request.group_id)
-        or text("member_id", request.member_id)
-        or text("group_instance_id", request.group_instance_id)
+        validate_length("group_id", request.group_id)
+        or validate_length("member_id", request.member_id)
+        or validate_length("group_instance_id", request.group_instance_id)
     )
 
 
-def joining(request: pb.JoinGroupRequest) -> str:
+def validate_join(request: pb.JoinGroupRequest) -> str:
     """What a member says when it joins."""
     named = ("group_id", "member_id", "group_instance_id", "client_id", "protocol_type", "reason")
     if request.rebalance_timeout_ms < 0:
         return f"rebalance_timeout_ms is {request.rebalance_timeout_ms}; it cannot be negative"
     return (
-        first(text(name, getattr(request, name)) for name in named)
-        or number_of("protocols", request.protocols, PROTOCOLS_MAX)
-        or first(text("a protocol's name", protocol.name) for protocol in request.protocols)
-        or unnamed(request)
+        first_error(validate_length(name, getattr(request, name)) for name in named)
+        or validate_count("protocols", request.protocols, PROTOCOLS_MAX)
+        or first_error(validate_length("a protocol's name", protocol.name) for protocol in request.protocols)
+        or validate_names(request)
     )
 
 
-def unnamed(request: pb.JoinGroupRequest) -> str:
+def validate_names(request: pb.JoinGroupRequest) -> str:
     """An empty name: no other request can refer to it."""
     if request.HasField("group_instance_id") and not request.group_instance_id:
         return "group_instance_id is empty; omit it for a dynamic member, or name the instance"
@@ -102,38 +108,38 @@ def unnamed(request: pb.JoinGroupRequest) -> str:
     return f"protocol {number} has no name; name every protocol that the member offers" if number else ""
 
 
-def syncing(request: pb.SyncGroupRequest) -> str:
+def validate_sync(request: pb.SyncGroupRequest) -> str:
     """What a leader hands in."""
     return (
-        text("protocol_type", request.protocol_type)
-        or text("protocol_name", request.protocol_name)
-        or number_of("assignments", request.assignments, MEMBERS_MAX)
-        or first(text("a member_id", each.member_id) for each in request.assignments)
+        validate_length("protocol_type", request.protocol_type)
+        or validate_length("protocol_name", request.protocol_name)
+        or validate_count("assignments", request.assignments, MEMBERS_MAX)
+        or first_error(validate_length("a member_id", each.member_id) for each in request.assignments)
     )
 
 
-def leaving(request: pb.LeaveGroupRequest) -> str:
+def validate_leave(request: pb.LeaveGroupRequest) -> str:
     """Who goes."""
-    return number_of("members", request.members, MEMBERS_MAX) or first(
-        text("a member_id", each.member_id)
-        or text("a group_instance_id", each.group_instance_id)
-        or text("a reason", each.reason)
+    return validate_count("members", request.members, MEMBERS_MAX) or first_error(
+        validate_length("a member_id", each.member_id)
+        or validate_length("a group_instance_id", each.group_instance_id)
+        or validate_length("a reason", each.reason)
         for each in request.members
     )
 
 
-def producer(request: pb.TxnCommitOffsetsRequest) -> str:
+def validate_producer(request: pb.TxnCommitOffsetsRequest) -> str:
     """Whose transaction it is."""
     if request.producer_id < 0 or request.producer_epoch < 0:
         return f"producer {request.producer_id} at epoch {request.producer_epoch}: neither can be negative"
-    return text("transactional_id", request.transactional_id)
+    return validate_length("transactional_id", request.transactional_id)
 
 
-def offsets(topics: Collection[pb.TopicOffsets]) -> str:
+def validate_offsets(topics: Collection[pb.TopicOffsets]) -> str:
     """Offsets that somebody wants to have stored."""
-    wrong = named_topics(topics)
-    if wrong:
-        return wrong
+    error = validate_topics(topics)
+    if error:
+        return error
     for topic in topics:
         for partition in topic.partitions:
             if partition.index < 0 or partition.offset < 0 or partition.leader_epoch < -1:
@@ -145,11 +151,11 @@ def offsets(topics: Collection[pb.TopicOffsets]) -> str:
     return ""
 
 
-def partitions(topics: Collection[pb.TopicPartitions]) -> str:
+def validate_partitions(topics: Collection[pb.TopicPartitions]) -> str:
     """Partitions that somebody asks about."""
-    wrong = named_topics(topics)
-    if wrong:
-        return wrong
+    error = validate_topics(topics)
+    if error:
+        return error
     for topic in topics:
         lowest = min(topic.partitions, default=0)
         if lowest < 0:
@@ -157,33 +163,33 @@ def partitions(topics: Collection[pb.TopicPartitions]) -> str:
     return ""
 
 
-def named_topics(topics: Collection[pb.TopicOffsets] | Collection[pb.TopicPartitions]) -> str:
+def validate_topics(topics: Collection[pb.TopicOffsets] | Collection[pb.TopicPartitions]) -> str:
     """What both have: topics with names, and not too many partitions."""
     total = sum(len(topic.partitions) for topic in topics)
     if total > PARTITIONS_MAX:
         return f"{total} partitions in one request; send at most {PARTITIONS_MAX}"
-    return first(named_topic(topic) for topic in topics)
+    return first_error(validate_topic(topic) for topic in topics)
 
 
-def named_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
+def validate_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
     """A topic's name and id."""
     if len(topic.topic_id) not in TOPIC_ID_LENGTHS:
         return f"topic_id has {len(topic.topic_id)} bytes; it has 16, or none when it is not checked"
-    return text("a topic's name", topic.name)
+    return validate_length("a topic's name", topic.name)
 
 
-def text(name: str, value: str) -> str:
+def validate_length(name: str, value: str) -> str:
     """A text that is too long."""
     if len(value) <= TEXT_LENGTH_MAX:
         return ""
     return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are taken"
 
 
-def number_of(name: str, values: Sized, most: int) -> str:
+def validate_count(name: str, values: Sized, most: int) -> str:
     """Too many of something."""
     return "" if len(values) <= most else f"{len(values)} {name} in one request; send at most {most}"
 
 
-def first(faults: Iterable[str]) -> str:
+def first_error(errors: Iterable[str]) -> str:
     """The first of several faults; empty when there is none."""
-    return next(filter(None, faults), "")
+    return next(filter(None, errors), "")

@@ -5,14 +5,20 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from rota_coordinator.rpc.validate_group import PARTITIONS_MAX, TOPIC_ID_LENGTHS, first, number_of, text
+from rota_coordinator.rpc.validate_group import (
+    PARTITIONS_MAX,
+    TOPIC_ID_LENGTHS,
+    first_error,
+    validate_count,
+    validate_length,
+)
 from rota_proto.log.v1 import log_pb2 as pb
 
 TOPICS_MAX = 1_000
 BATCHES_MAX = 10_000
 
 
-class Named(Protocol):
+class PartitionOfRequest(Protocol):
     """A partition in a request."""
 
     @property
@@ -21,28 +27,28 @@ class Named(Protocol):
     def index(self) -> int: ...
 
 
-def fault(request: Message) -> str:
+def validate(request: Message) -> str:
     """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
     match request:
         case pb.ProduceRequest():
-            return partitions(request.partitions) or producing(request)
+            return validate_partitions(request.partitions) or validate_produce(request)
         case pb.FetchRequest():
-            return partitions(request.partitions) or fetching(request)
+            return validate_partitions(request.partitions) or validate_fetch(request)
         case pb.ListOffsetsRequest():
-            return partitions(request.partitions) or looking_up(request)
+            return validate_partitions(request.partitions) or validate_list_offsets(request)
         case pb.DeleteRecordsRequest():
-            return partitions(request.partitions) or first(
+            return validate_partitions(request.partitions) or first_error(
                 f"before_offset is {each.before_offset}; -1 stands for the high watermark"
                 for each in request.partitions
                 if each.before_offset < -1
             )
         case pb.InitProducerRequest() | pb.EndTransactionRequest() | pb.AddOffsetsToTransactionRequest():
-            return about_a_producer(request)
+            return validate_producer(request)
         case _:
-            return about_topics(request)
+            return validate_topics(request)
 
 
-def about_topics(request: Message) -> str:
+def validate_topics(request: Message) -> str:
     """What is asked about topics as a whole."""
     match request:
         case pb.CreateTopicsRequest() | pb.CreatePartitionsRequest():
@@ -52,40 +58,42 @@ def about_topics(request: Message) -> str:
         case _:
             return ""
     names = list(names)
-    return number_of("topics", names, TOPICS_MAX) or first(text("a topic's name", name) for name in names)
+    return validate_count("topics", names, TOPICS_MAX) or first_error(
+        validate_length("a topic's name", name) for name in names
+    )
 
 
-def partitions(named: Collection[Named]) -> str:
+def validate_partitions(named: Collection[PartitionOfRequest]) -> str:
     """Partitions that exist in no topic, or are too many."""
-    return number_of("partitions", named, PARTITIONS_MAX) or first(
-        text("a topic's name", each.topic)
+    return validate_count("partitions", named, PARTITIONS_MAX) or first_error(
+        validate_length("a topic's name", each.topic)
         or ("" if each.index >= 0 else f"partition {each.index}: a partition's number is not negative")
         for each in named
     )
 
 
-def topic_ids(named: Iterable[pb.ProduceRequest.Partition | pb.FetchRequest.Partition]) -> str:
+def validate_topic_ids(named: Iterable[pb.ProduceRequest.Partition | pb.FetchRequest.Partition]) -> str:
     """Ids that no topic can have."""
-    return first(
+    return first_error(
         f"topic_id has {len(each.topic_id)} bytes; it has 16, or none when it is not checked"
         for each in named
         if len(each.topic_id) not in TOPIC_ID_LENGTHS
     )
 
 
-def producing(request: pb.ProduceRequest) -> str:
+def validate_produce(request: pb.ProduceRequest) -> str:
     """Batches that cannot be."""
     batches = [batch for partition in request.partitions for batch in partition.batches]
     return (
-        text("transactional_id", request.transactional_id)
+        validate_length("transactional_id", request.transactional_id)
         or ("" if request.acks in pb.Acks.values() else f"{request.acks} is no kind of acks")
-        or topic_ids(request.partitions)
-        or number_of("batches", batches, BATCHES_MAX)
-        or first(map(batch_fault, batches))
+        or validate_topic_ids(request.partitions)
+        or validate_count("batches", batches, BATCHES_MAX)
+        or first_error(map(validate_batch, batches))
     )
 
 
-def batch_fault(batch: pb.RecordBatch) -> str:
+def validate_batch(batch: pb.RecordBatch) -> str:
     """One batch."""
     if batch.count < 1:
         return f"a batch has {batch.count} records; it has one at least"
@@ -103,7 +111,7 @@ def batch_fault(batch: pb.RecordBatch) -> str:
     return ""
 
 
-def fetching(request: pb.FetchRequest) -> str:
+def validate_fetch(request: pb.FetchRequest) -> str:
     """Offsets and bounds of a fetch."""
     numbers = {
         "min_bytes": request.min_bytes,
@@ -113,33 +121,35 @@ def fetching(request: pb.FetchRequest) -> str:
         "max_bytes of a partition": min((each.max_bytes for each in request.partitions), default=0),
     }
     return (
-        first(f"{name} is {value}; it cannot be negative" for name, value in numbers.items() if value < 0)
-        or topic_ids(request.partitions)
-        or isolation(request.isolation_level)
+        first_error(
+            f"{name} is {value}; it cannot be negative" for name, value in numbers.items() if value < 0
+        )
+        or validate_topic_ids(request.partitions)
+        or validate_isolation_level(request.isolation_level)
     )
 
 
-def looking_up(request: pb.ListOffsetsRequest) -> str:
+def validate_list_offsets(request: pb.ListOffsetsRequest) -> str:
     """Times before all time."""
-    return isolation(request.isolation_level) or first(
+    return validate_isolation_level(request.isolation_level) or first_error(
         f"timestamp_ms is {each.timestamp_ms}; -1 stands for the end, -2 for the start"
         for each in request.partitions
         if each.timestamp_ms < -2
     )
 
 
-def isolation(level: int) -> str:
+def validate_isolation_level(level: int) -> str:
     """A level that nobody knows."""
     return "" if level in pb.IsolationLevel.values() else f"{level} is no isolation level"
 
 
-def about_a_producer(
+def validate_producer(
     request: pb.InitProducerRequest | pb.EndTransactionRequest | pb.AddOffsetsToTransactionRequest,
 ) -> str:
     """Who produces, in which transaction."""
-    wrong = text("transactional_id", request.transactional_id)
-    if wrong or isinstance(request, pb.InitProducerRequest):
-        return wrong
+    error = validate_length("transactional_id", request.transactional_id)
+    if error or isinstance(request, pb.InitProducerRequest):
+        return error
     if not request.transactional_id:
         return "transactional_id is empty; a transaction belongs to one"
     if min(request.producer_id, request.producer_epoch) < 0:
@@ -148,6 +158,7 @@ def about_a_producer(
         return ""
     if request.generation_id < -1:
         return f"generation_id is {request.generation_id}; -1 stands for none"
-    return first(
-        text(name, getattr(request, name)) for name in ("group_id", "member_id", "group_instance_id")
+    return first_error(
+        validate_length(name, getattr(request, name))
+        for name in ("group_id", "member_id", "group_instance_id")
     )

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from rota_coordinator.rpc import validate_group, validate_log
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, error_of
-from rota_coordinator.runtime.overload import Refusal, oversized
+from rota_coordinator.runtime.overload import Refusal, reply_size_refusal
 from rota_coordinator.security.access_control import AccessControl, Admitted
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Gate(grpc.aio.ServerInterceptor):
                     self._count(request, refusal.code, clock() - began_s)
                     await refuse(context, refusal)
                 self._count(request, error_of(reply), clock() - began_s)
-                too_large = oversized(reply)
+                too_large = reply_size_refusal(reply)
                 if too_large is not None:
                     await refuse(context, too_large)
                 return reply
@@ -136,7 +136,7 @@ class Gate(grpc.aio.ServerInterceptor):
         admitted.message_read(size_bytes)
         if isinstance(request, Unreadable):
             await refuse(context, Refusal(MALFORMED.name, UNREADABLE))
-        wrong = validate_group.fault(request) or validate_log.fault(request)
+        wrong = validate_group.validate(request) or validate_log.validate(request)
         if wrong:
             self._access_control.refused(request, MALFORMED.name)
             await refuse(context, Refusal(MALFORMED.name, wrong))

@@ -28,13 +28,13 @@ class Watchers:
         """
         event = asyncio.Event()
         self._changed.setdefault(group_id, set()).add(event)
-        told: DescribedGroup | None = None
+        last: DescribedGroup | None = None
         try:
             while True:
                 event.clear()
                 group = await describe(group_id)
-                if group != told:
-                    told = group
+                if group != last:
+                    last = group
                     yield group
                 await event.wait()
         finally:

@@ -24,13 +24,13 @@ Reply = pb.FetchResponse.Partition
 
 
 @dataclass(slots=True)
-class Page:
+class ResponseBudget:
     """An answer that is being put together."""
 
     room: int
     size: int = 0
     # An error, or offsets that hold nothing for this reader: there is no use in waiting.
-    tells: bool = False
+    must_reply: bool = False
 
     def fits(self, row: Row) -> bool:
         """Whether it may still go into the answer; the first batch of all always does."""
@@ -54,50 +54,50 @@ class Fetches:
         """The batches that are asked for; waits until there are enough of them, or for as long as the request says."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
-        news = asyncio.Event()
+        data_available = asyncio.Event()
         log_ids = [
             found.log_id for found in map(self._find, request.partitions) if isinstance(found, Partition)
         ]
-        self._log.listen(log_ids, news)
+        self._log.add_waiter(log_ids, data_available)
         try:
             while True:
-                news.clear()
-                self._log.check()
-                reply, page = await self._read(request)
-                if page.tells or page.size >= max(request.min_bytes, 1) or loop.time() >= until_s:
+                data_available.clear()
+                self._log.check_ready()
+                reply, budget = await self._read(request)
+                if budget.must_reply or budget.size >= max(request.min_bytes, 1) or loop.time() >= until_s:
                     return reply
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(until_s):
-                        await news.wait()
+                        await data_available.wait()
         finally:
-            self._log.forget(log_ids, news)
+            self._log.remove_waiter(log_ids, data_available)
 
     def _find(self, asked: pb.FetchRequest.Partition) -> Partition | codes.ErrorCode.ValueType:
         return self._log.core.partition(asked.topic, asked.index, asked.topic_id)
 
-    async def _read(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, Page]:
-        page = Page(min(request.max_bytes or BYTES_MAX, BYTES_MAX))
+    async def _read(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, ResponseBudget]:
+        budget = ResponseBudget(min(request.max_bytes or BYTES_MAX, BYTES_MAX))
         reply = pb.FetchResponse()
         for asked in request.partitions:
-            reply.partitions.append(await self._read_partition(asked, request.isolation_level, page))
-        return reply, page
+            reply.partitions.append(await self._read_partition(asked, request.isolation_level, budget))
+        return reply, budget
 
     async def _read_partition(
-        self, asked: pb.FetchRequest.Partition, isolation: pb.IsolationLevel.ValueType, page: Page
+        self, asked: pb.FetchRequest.Partition, isolation: pb.IsolationLevel.ValueType, budget: ResponseBudget
     ) -> Reply:
         found = self._find(asked)
         reply = Reply(topic=asked.topic, index=asked.index, next_offset=asked.offset)
         if not isinstance(found, Partition):
             reply.error_code = found
-            page.tells = True
+            budget.must_reply = True
             return reply
         describe(found, reply)
         if not found.start <= asked.offset <= found.high_watermark:
             reply.error_code = codes.OFFSET_OUT_OF_RANGE
-            page.tells = True
+            budget.must_reply = True
             return reply
-        if asked.offset < found.visible_end(isolation) and page.room > 0:
-            await self._read_batches(found, asked, isolation, page, reply)
+        if asked.offset < found.visible_end(isolation) and budget.room > 0:
+            await self._read_batches(found, asked, isolation, budget, reply)
         return reply
 
     async def _read_batches(
@@ -105,33 +105,33 @@ class Fetches:
         found: Partition,
         asked: pb.FetchRequest.Partition,
         isolation: pb.IsolationLevel.ValueType,
-        page: Page,
+        budget: ResponseBudget,
         reply: Reply,
     ) -> None:
-        room = min(page.room, asked.max_bytes or page.room)
+        room = min(budget.room, asked.max_bytes or budget.room)
         committed_only = isolation == pb.ISOLATION_LEVEL_READ_COMMITTED
         try:
             rows = await self._store.read(found.log_id, asked.offset, found.visible_end(isolation), room)
         except StoreError as broken:
-            page.tells = True
-            if not is_passed_over(found, broken, committed_only=committed_only):
+            budget.must_reply = True
+            if not is_hidden_damage(found, broken, committed_only=committed_only):
                 self._log.environment.report(
                     f"{asked.topic}-{asked.index} at offset {asked.offset}: {broken}"
                 )
-                fill_with_error(reply, broken, page)
+                fill_with_error(reply, broken, budget)
             if isinstance(broken, DamagedBatch) and broken.row is not None:
                 reply.next_offset = broken.row.header.next_offset
             return
-        if rows and not page.fits(rows[0]):
+        if rows and not budget.fits(rows[0]):
             # The store gives one batch at least; the next fetch brings it.
             return
-        page.take(rows)
+        budget.take(rows)
         for row in rows:
-            if shows(found, row, committed_only=committed_only):
+            if is_visible(found, row, committed_only=committed_only):
                 reply.batches.append(to_batch(row))
         if rows:
             reply.next_offset = rows[-1].header.next_offset
-            page.tells = page.tells or not reply.batches
+            budget.must_reply = budget.must_reply or not reply.batches
 
 
 def describe(partition: Partition, reply: Reply) -> None:
@@ -142,26 +142,26 @@ def describe(partition: Partition, reply: Reply) -> None:
     reply.last_stable_offset = partition.last_stable_offset
 
 
-def shows(partition: Partition, row: Row, *, committed_only: bool) -> bool:
+def is_visible(partition: Partition, row: Row, *, committed_only: bool) -> bool:
     """Whether readers get to see the batch."""
     if row.header.control is not Control.RECORDS:
         return False
     return not (committed_only and partition.is_aborted(row.header))
 
 
-def is_passed_over(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:
+def is_hidden_damage(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:
     """Whether only a batch is damaged that readers do not get to see."""
     row = broken.row if isinstance(broken, DamagedBatch) else None
-    return row is not None and not shows(partition, row, committed_only=committed_only)
+    return row is not None and not is_visible(partition, row, committed_only=committed_only)
 
 
-def fill_with_error(reply: Reply, broken: StoreError, page: Page) -> None:
+def fill_with_error(reply: Reply, broken: StoreError, budget: ResponseBudget) -> None:
     """Say what is wrong; of a damaged batch also all that lies there, for whoever wants to keep it."""
     reply.error_code = codes.KAFKA_STORAGE_ERROR
     if isinstance(broken, DamagedBatch):
         reply.error_code = codes.CORRUPT_MESSAGE
-        if broken.row is not None and page.fits(broken.row):
-            page.take([broken.row])
+        if broken.row is not None and budget.fits(broken.row):
+            budget.take([broken.row])
             reply.batches.append(to_batch(broken.row))
 
 

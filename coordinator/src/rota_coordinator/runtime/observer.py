@@ -54,27 +54,27 @@ class Observers:
     def __init__(
         self, observers: Iterable[Observer] = (), report: Callable[[str], None] = lambda text: None
     ) -> None:
-        everybody = tuple(observers)
-        self._answered = [each.answered for each in everybody]
-        self._appended = [each.appended for each in everybody]
-        self._round_changed = [each.round_changed for each in everybody]
-        self._lagged = [each.lagged for each in everybody]
+        all_observers = tuple(observers)
+        self._answered = [each.answered for each in all_observers]
+        self._appended = [each.appended for each in all_observers]
+        self._round_changed = [each.round_changed for each in all_observers]
+        self._lagged = [each.lagged for each in all_observers]
         self._report = report
         self._failed: set[str] = set()
 
     def answered(self, request: Message, error: Error, seconds: float) -> None:
-        self._tell(self._answered, request, error, seconds)
+        self._notify(self._answered, request, error, seconds)
 
     def appended(self, seconds: float) -> None:
-        self._tell(self._appended, seconds)
+        self._notify(self._appended, seconds)
 
     def round_changed(self, change: Round) -> None:
-        self._tell(self._round_changed, change)
+        self._notify(self._round_changed, change)
 
     def lagged(self, seconds: float) -> None:
-        self._tell(self._lagged, seconds)
+        self._notify(self._lagged, seconds)
 
-    def _tell(self, listeners: Iterable[Callable[..., None]], *facts: object) -> None:
+    def _notify(self, listeners: Iterable[Callable[..., None]], *facts: object) -> None:
         for listener in listeners:
             try:
                 listener(*facts)

@@ -13,7 +13,7 @@ NOT_FOUND = -1
 Reply = pb.ListOffsetsResponse.Partition
 
 
-class Lookups:
+class OffsetLookups:
     """Looks up offsets for those who ask."""
 
     def __init__(self, log: TopicLog, store: LogStore) -> None:
@@ -22,7 +22,7 @@ class Lookups:
 
     async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         """One offset for each partition."""
-        self._log.check()
+        self._log.check_ready()
         reply = pb.ListOffsetsResponse()
         for asked in request.partitions:
             reply.partitions.append(await self._look_up(asked, request.isolation_level))

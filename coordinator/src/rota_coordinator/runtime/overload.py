@@ -52,7 +52,7 @@ class Load(NamedTuple):
     lag_s: float
 
 
-def shed(load: Load) -> Refusal | None:
+def overload_refusal(load: Load) -> Refusal | None:
     """Whether a commit is one too many."""
     if load.lag_s >= LAG_MAX_S:
         busy = f"this coordinator is {load.lag_s:.1f} s behind"
@@ -65,7 +65,7 @@ def shed(load: Load) -> Refusal | None:
     return Refusal("RESOURCE_EXHAUSTED", f"{busy}; nothing was committed, try again in a moment")
 
 
-def oversized(reply: Message) -> Refusal | None:
+def reply_size_refusal(reply: Message) -> Refusal | None:
     """Whether an answer is larger than its receiver takes; sent anyway it would end the whole stream."""
     size = reply.ByteSize()
     if size <= MESSAGE_BYTES_MAX:
@@ -90,12 +90,12 @@ def may_grow(request: Request) -> bool:
     return isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest) or may_create(request)
 
 
-def over_quota(sentence: str) -> Refusal | None:
+def quota_refusal(sentence: str) -> Refusal | None:
     """The refusal of a request that exceeds a quota; None without a sentence."""
     return Refusal("RESOURCE_EXHAUSTED", sentence) if sentence else None
 
 
-def full(groups: int) -> Refusal | None:
+def group_limit_refusal(groups: int) -> Refusal | None:
     """Whether another group is one too many."""
     if groups < GROUPS_MAX:
         return None
@@ -103,7 +103,7 @@ def full(groups: int) -> Refusal | None:
     return Refusal("RESOURCE_EXHAUSTED", sentence)
 
 
-def unsendable(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusal | None:
+def join_size_refusal(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusal | None:
     """Whether the leader's join answer would be too large with this join in the group."""
     if answer_bytes <= MESSAGE_BYTES_MAX:
         return None
@@ -176,7 +176,7 @@ class CommitAdmission:
     def refusal(self, request: Request) -> Refusal | None:
         """Why a request is not taken, whatever group it is about."""
         if isinstance(request, COMMITS):
-            return shed(Load(self._commits, self._bytes, self._stalls.lag_s))
+            return overload_refusal(Load(self._commits, self._bytes, self._stalls.lag_s))
         return None
 
     def follow(self, request: Request, answer: "asyncio.Future[Message | None]") -> None:

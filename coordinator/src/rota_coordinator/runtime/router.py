@@ -12,11 +12,11 @@ from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.runtime.overload import (
     CommitAdmission,
     Refusal,
-    full,
+    group_limit_refusal,
+    join_size_refusal,
     may_create,
     may_grow,
-    over_quota,
-    unsendable,
+    quota_refusal,
 )
 from rota_coordinator.runtime.ownership import ExclusiveOwnership, Ownership
 from rota_coordinator.runtime.slot import Answer, Slot, SlotEnvironment, SlotState
@@ -123,15 +123,15 @@ class Service:
             return refusal
         group = slot.groups.groups.get(group_of(request))
         if group is None and may_create(request):
-            refusal = full(
+            refusal = group_limit_refusal(
                 sum(len(each.groups.groups) for each in self.slots if each.state is SlotState.READY)
             )
         if refusal is not None or slot.state is not SlotState.READY:
             return refusal
         payer = principal if group is None else group.created_by
-        refusal = over_quota(self._quotas.refusal(payer, growth(group, request)))
+        refusal = quota_refusal(self._quotas.refusal(payer, growth(group, request)))
         if refusal is None and isinstance(request, pb.JoinGroupRequest):
-            refusal = unsendable(request, join_answer_bytes(group, request))
+            refusal = join_size_refusal(request, join_answer_bytes(group, request))
         return refusal
 
     def compensate_stall(self, stall_ms: int) -> None:

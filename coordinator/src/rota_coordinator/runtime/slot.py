@@ -101,28 +101,28 @@ class Slot:
     _length: int = 0
     _length_max: int = 0
     # The last append; answers wait for it.
-    _tail: "asyncio.Future[None] | None" = None
+    _last_append: "asyncio.Future[None] | None" = None
     _restart: "asyncio.Task[None] | None" = None
     # What happens later for an earlier life of this slot is dropped.
-    _life: int = 0
+    _stop_count: int = 0
 
     def __post_init__(self) -> None:
         self.groups = Groups(self.environment.config, wall=self.environment.wall)
 
     async def start(self) -> None:
         """Own the slot, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
-        life = self._life
+        stop_count = self._stop_count
         self.state = SlotState.CATCH_UP
         try:
             epoch, handover = await self.environment.store.claim(self.number)
             groups = await self._read(epoch)
         except StoreError:
-            if life == self._life:
+            if stop_count == self._stop_count:
                 self.state = SlotState.DOWN
             raise
-        if life != self._life:
+        if stop_count != self._stop_count:
             return
-        self._charge_nobody()
+        self._discharge_all()
         self.epoch, self.groups, self.state = epoch, groups, SlotState.READY
         for group_id in groups.groups:
             self._charge(group_id)
@@ -170,11 +170,11 @@ class Slot:
         if self.state is not SlotState.READY:
             return None
         self.environment.stalls.settle()
-        life = self._life
+        stop_count = self._stop_count
         self.state = SlotState.DOWN
-        if self._tail is not None:
-            await asyncio.wait({self._tail})
-        if life != self._life:
+        if self._last_append is not None:
+            await asyncio.wait({self._last_append})
+        if stop_count != self._stop_count:
             return None
         handover = self.groups.handover(self.environment.now_ms())
         self.stop(pb.NOT_COORDINATOR)
@@ -183,9 +183,9 @@ class Slot:
     def stop(self, error: pb.ErrorCode.ValueType) -> None:
         """Serve no more: whoever waits is told to look elsewhere."""
         self.state = SlotState.DOWN
-        self._charge_nobody()
-        self._life += 1
-        self._tail = None
+        self._discharge_all()
+        self._stop_count += 1
+        self._last_append = None
         if self._restart is not None:
             self._restart.cancel()
         for timer in self._timers.values():
@@ -203,7 +203,7 @@ class Slot:
         else:
             self.environment.quotas.charge(("group", group_id), group.created_by, usage(group))
 
-    def _charge_nobody(self) -> None:
+    def _discharge_all(self) -> None:
         """The groups are not served here: they count for nobody."""
         for group_id in self.groups.groups:
             self.environment.quotas.discharge(("group", group_id))
@@ -218,16 +218,16 @@ class Slot:
         if self.state is SlotState.READY:
             for group_id in list(self.groups.groups):
                 expire = partial(self.groups.expire_offsets, group_id, self.environment.now_ms())
-                self._perform(group_id, self._guarded(expire))
+                self._perform(group_id, self._run_decision(expire))
 
     def end_transaction(self, group_id: str, ended: ProducerEnded) -> None:
         """A producer's transaction ends; called while the store takes all that ends with it together."""
-        self._perform(group_id, self._guarded(lambda: self.groups.end_transaction(group_id, ended)))
+        self._perform(group_id, self._run_decision(lambda: self.groups.end_transaction(group_id, ended)))
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted; called while the store takes that together with it."""
         for group_id in list(self.groups.offsets):
-            self._perform(group_id, self._guarded(partial(self.groups.forget_topic, group_id, topic)))
+            self._perform(group_id, self._run_decision(partial(self.groups.forget_topic, group_id, topic)))
 
     def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
         """Decide a request of the principal; its answer comes when it is durable."""
@@ -236,22 +236,22 @@ class Slot:
         if self.environment.failpoints.held:
             return answer
         self.environment.stalls.settle()
-        self._check_right()
+        self._check_lease()
         if self.state is not SlotState.READY:
             self._settle(Open(request, answer, loop.time()), refused(request, self._unready_error(request)))
             return answer
         call = Call(next(self._calls))
         self._open[call] = Open(request, answer, loop.time())
-        effects = self._guarded(lambda: self._decide(call, request, client_host, principal))
+        effects = self._run_decision(lambda: self._decide(call, request, client_host, principal))
         if is_all_well(request, effects):
-            self._deliver(self._life, effects)
+            self._deliver(self._stop_count, effects)
         else:
             self._perform(group_of(request), effects, changes=may_change_its_group(request))
         if self.environment.failpoints.armed and self._some_joined(request):
             self._holds(failpoints.SOME_JOINED)
         return answer
 
-    def _check_right(self) -> None:
+    def _check_lease(self) -> None:
         """Past its lease the process must not speak for the slot: somebody else may have it by now."""
         if (self.state is not SlotState.DOWN or self._open) and not self.environment.may_serve():
             self.stop(pb.NOT_COORDINATOR)
@@ -284,7 +284,7 @@ class Slot:
             case _:
                 return self.groups.administer(call, request, now_ms, principal)
 
-    def _guarded(self, decide: Callable[[], Effects]) -> Effects:
+    def _run_decision(self, decide: Callable[[], Effects]) -> Effects:
         """
         What the core decides. If it breaks, half of a decision may be in its state, and all of what counts is in the
         log: so that is read anew, and nobody waits for ever.
@@ -300,29 +300,29 @@ class Slot:
         if self.state is not SlotState.READY:
             return  # dropped by this very decision
         if effects.records:
-            self._tail = self.environment.store.append(self.number, self.epoch, effects.records)
-            self._tail.add_done_callback(
-                partial(self._written, self._life, asyncio.get_running_loop().time())
+            self._last_append = self.environment.store.append(self.number, self.epoch, effects.records)
+            self._last_append.add_done_callback(
+                partial(self._written, self._stop_count, asyncio.get_running_loop().time())
             )
             self._length += len(effects.records)
         if changes:
             self._charge(group_id)
             self._schedule(group_id)
-        life = self._life
-        if self._tail is None or is_durable(self._tail):
-            self._deliver(life, effects)
+        stop_count = self._stop_count
+        if self._last_append is None or is_durable(self._last_append):
+            self._deliver(stop_count, effects)
         else:
-            self._tail.add_done_callback(lambda _: self._deliver(life, effects))
+            self._last_append.add_done_callback(lambda _: self._deliver(stop_count, effects))
         if changes:
             self.environment.group_changed(group_id)
 
-    def _written(self, life: int, since_s: float, append: "asyncio.Future[None]") -> None:
-        self._appended(life, append)
+    def _written(self, stop_count: int, since_s: float, append: "asyncio.Future[None]") -> None:
+        self._appended(stop_count, append)
         self.environment.observers.appended(append.get_loop().time() - since_s)
 
-    def _appended(self, life: int, append: "asyncio.Future[None]") -> None:
+    def _appended(self, stop_count: int, append: "asyncio.Future[None]") -> None:
         error = None if append.cancelled() else append.exception()
-        if life != self._life:
+        if stop_count != self._stop_count:
             return
         if error is None:
             # Here, and not where it grows: what is written together with other things must not be in a snapshot before.
@@ -347,10 +347,10 @@ class Slot:
         with contextlib.suppress(StoreError):
             await self.start()
 
-    def _deliver(self, life: int, effects: Effects) -> None:
+    def _deliver(self, stop_count: int, effects: Effects) -> None:
         """Let the answers and notices of a decision out, unless the slot was dropped since: everybody was told then."""
-        self._check_right()
-        if life == self._life and not self._holds_before(effects):
+        self._check_lease()
+        if stop_count == self._stop_count and not self._holds_before(effects):
             self._answer(effects.replies)
             self._answer((call, None) for call in effects.superseded)
             self._notify(effects.notices)
@@ -404,11 +404,11 @@ class Slot:
 
     def _wake(self, group_id: str) -> None:
         self.environment.stalls.settle()
-        self._check_right()
+        self._check_lease()
         if self.state is not SlotState.READY or self.environment.failpoints.held:
             return
         pass_time = partial(self.groups.pass_time, group_id, self.environment.now_ms())
-        self._perform(group_id, self._guarded(pass_time))
+        self._perform(group_id, self._run_decision(pass_time))
 
 
 def is_durable(append: "asyncio.Future[None]") -> bool:

@@ -76,13 +76,13 @@ class TopicLog:
     epoch: int = 0
     core: Log = field(init=False)
     # Of each log that somebody waits for: set when more of it may be read.
-    _news: dict[int, set[asyncio.Event]] = field(default_factory=dict)
+    _waiters: dict[int, set[asyncio.Event]] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
     # The last write; answers that tell of what was decided wait for it.
-    _tail: "asyncio.Future[None] | None" = None
+    _last_write: "asyncio.Future[None] | None" = None
     _length: int = 0
     _length_max: int = COMPACT_ABOVE
-    _life: int = 0
+    _stop_count: int = 0
     _reporter: DedupedReporter = field(init=False)
     _charges: LogCharges = field(init=False)
 
@@ -93,7 +93,7 @@ class TopicLog:
 
     async def start(self) -> None:
         """Own the log, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
-        life = self._life
+        stop_count = self._stop_count
         self.state = SlotState.CATCH_UP
         store = self.environment.store
         core = Log(self.environment.config, self.environment.wall)
@@ -109,10 +109,10 @@ class TopicLog:
                     ends.setdefault(log_id, header.next_offset)
             sizes = await store.sizes()
         except StoreError:
-            if life == self._life:
+            if stop_count == self._stop_count:
                 self.state = SlotState.DOWN
             raise
-        if life != self._life:
+        if stop_count != self._stop_count:
             return
         core.loaded(self.environment.now_ms())
         self.epoch, self.core, self.state = epoch, core, SlotState.READY
@@ -145,7 +145,7 @@ class TopicLog:
 
     async def finish(self) -> None:
         """Serve no more, but let what was decided become durable."""
-        tail = self._tail
+        tail = self._last_write
         if tail is not None:
             await asyncio.wait({tail})
         self.stop()
@@ -153,32 +153,32 @@ class TopicLog:
     def stop(self) -> None:
         """Serve no more: whoever waits is told."""
         self.state = SlotState.DOWN
-        self._life += 1
-        self._tail = None
+        self._stop_count += 1
+        self._last_write = None
         self._charges.clear()
         if self._timer is not None:
             self._timer.cancel()
-        for events in self._news.values():
+        for events in self._waiters.values():
             for event in events:
                 event.set()
 
-    def check(self) -> None:
+    def check_ready(self) -> None:
         """Raises Refusal while nothing can be asked."""
         if self.state is not SlotState.READY:
             raise Refusal("UNAVAILABLE", "the log is being read; ask again in a moment")
 
     async def decide(self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True) -> Reply:
         """What the core decides, once it is written."""
-        reply, written = self.decided(decide, flush=flush)
+        reply, written = self.start_decision(decide, flush=flush)
         if written is not None:
             await self.wait(written)
         return reply
 
-    def decided(
+    def start_decision(
         self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True
     ) -> "tuple[Reply, asyncio.Future[None] | None]":
         """What the core decides, and the write that has to be waited for."""
-        self.check()
+        self.check_ready()
         effects = Effects()
         try:
             reply = decide(self.core, effects)
@@ -191,7 +191,7 @@ class TopicLog:
         except StoreError as broken:
             self._drop(str(broken))
             raise Refusal("UNAVAILABLE", f"nothing was written: {broken}") from broken
-        return reply, self._tail
+        return reply, self._last_write
 
     async def wait(self, written: "asyncio.Future[None]") -> None:
         """Until it is in the file. Raises Refusal when nobody knows whether it is."""
@@ -204,7 +204,7 @@ class TopicLog:
         """Whether these groups can take part in the end of a transaction now."""
         return all(self.groups.slot(group_id).state is SlotState.READY for group_id in groups)
 
-    def refusal_of(self, transactional_id: str) -> pb.ErrorCode.ValueType:
+    def commit_refusal(self, transactional_id: str) -> pb.ErrorCode.ValueType:
         """Why one of the transaction's groups does not want it committed; NONE if none of them says so."""
         for member in self.core.memberships(transactional_id):
             asked = pb.TxnCommitOffsetsRequest(
@@ -219,24 +219,24 @@ class TopicLog:
                 return error
         return pb.NONE
 
-    def listen(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
+    def add_waiter(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
         """Set the event when there is more to read in one of these logs, or when one is deleted."""
         for log_id in log_ids:
-            self._news.setdefault(log_id, set()).add(event)
+            self._waiters.setdefault(log_id, set()).add(event)
 
-    def forget(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
+    def remove_waiter(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
         """Do not, any more."""
         for log_id in log_ids:
-            waiting = self._news.get(log_id, set())
+            waiting = self._waiters.get(log_id, set())
             waiting.discard(event)
             if not waiting:
-                self._news.pop(log_id, None)
+                self._waiters.pop(log_id, None)
 
     def _perform(self, effects: Effects, *, flush: bool) -> None:
         records = [Record(log_event=event) for event in effects.events]
         if records or effects.rows or effects.endings:
-            self._tail = self._put(records, effects, flush=flush)
-            self._tail.add_done_callback(partial(self._written, self._life, effects))
+            self._last_write = self._put(records, effects, flush=flush)
+            self._last_write.add_done_callback(partial(self._written, self._stop_count, effects))
         self._charge(effects)
         for log_id in effects.dropped:
             self._drop_rows(log_id, None)
@@ -252,10 +252,10 @@ class TopicLog:
             if event.HasField("topic_created"):
                 topic = self.core.topic(event.topic_created.name)
                 assert topic is not None, "a request creates a topic or deletes it"
-                self._charges.made(topic, {})
+                self._charges.topic_created(topic, {})
             elif event.HasField("topic_deleted"):
-                self._charges.gone(event.topic_deleted.name)
-        self._charges.dropping(effects.dropped)
+                self._charges.topic_deleted(event.topic_deleted.name)
+        self._charges.logs_dropped(effects.dropped)
         self._charges.appended(effects.rows)
 
     def _put(self, records: Sequence[Record], effects: Effects, *, flush: bool) -> "asyncio.Future[None]":
@@ -263,7 +263,7 @@ class TopicLog:
         store = self.environment.store
         if not records and not effects.endings:
             return store.append_rows(self.epoch, effects.rows, flush=flush)
-        with store.together():
+        with store.atomic():
             for event in effects.events:
                 if event.HasField("topic_deleted"):
                     self._forget_offsets(event.topic_deleted.name)
@@ -277,9 +277,9 @@ class TopicLog:
                 store.append_rows(self.epoch, effects.rows, flush=True)
             return store.append(LOG_SLOT, self.epoch, records)
 
-    def _written(self, life: int, effects: Effects, write: "asyncio.Future[None]") -> None:
+    def _written(self, stop_count: int, effects: Effects, write: "asyncio.Future[None]") -> None:
         error = None if write.cancelled() else write.exception()
-        if life != self._life:
+        if stop_count != self._stop_count:
             return
         if error is not None:
             self._drop(str(error))
@@ -287,7 +287,7 @@ class TopicLog:
         self.core.written(effects.rows)
         # Whoever waits for records of a topic that is gone has to hear of it, too.
         for log_id in {*effects.dropped, *(row.log_id for row in effects.rows)}:
-            for event in self._news.get(log_id, ()):
+            for event in self._waiters.get(log_id, ()):
                 event.set()
 
     def _forget_offsets(self, topic: str) -> None:
@@ -303,11 +303,11 @@ class TopicLog:
     def _drop_rows(self, log_id: int, before_offset: int | None) -> None:
         dropped = self.environment.store.drop_rows(log_id, before_offset)
         dropped.add_done_callback(self._dropped)
-        dropped.add_done_callback(partial(self._freed, self._life, log_id))
+        dropped.add_done_callback(partial(self._freed, self._stop_count, log_id))
 
-    def _freed(self, life: int, log_id: int, work: "asyncio.Future[int]") -> None:
+    def _freed(self, stop_count: int, log_id: int, work: "asyncio.Future[int]") -> None:
         """Rows are out of the file; what was under way when the log was read anew counts until it is read again."""
-        if life == self._life and not work.cancelled() and work.exception() is None:
+        if stop_count == self._stop_count and not work.cancelled() and work.exception() is None:
             self._charges.dropped(log_id, work.result())
 
     def _dropped(self, work: "asyncio.Future[int] | asyncio.Future[None]") -> None:
@@ -344,7 +344,7 @@ class TopicLog:
             return
         # What goes wrong was said, and the log is read anew: then it is due again.
         with suppress(Refusal):
-            self.decided(lambda core, effects: core.expire(self.environment.now_ms(), effects))
+            self.start_decision(lambda core, effects: core.expire(self.environment.now_ms(), effects))
         if self.state is SlotState.READY:
             # Nothing may have been due, because the wall clock was set back meanwhile.
             self._schedule()

@@ -27,7 +27,7 @@ from rota_coordinator.runtime.ownership import SlotOwner
 from rota_coordinator.runtime.router import Service
 from rota_coordinator.runtime.slot import Answer, Slot
 from rota_coordinator.security.authenticator import (
-    Anonymous,
+    AnonymousAuthenticator,
     Authenticator,
     Peer,
     Principal,
@@ -249,7 +249,7 @@ class AccessControl:
             self.call_failed(peer)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(unknown))
         # Where callers are not authenticated, those of one address share its bounds.
-        identity = address_of(peer) if principal is Anonymous.PRINCIPAL else principal.name
+        identity = address_of(peer) if principal is AnonymousAuthenticator.PRINCIPAL else principal.name
         refusal = self.connections.begin_call(peer, identity, now_s)
         if refusal:
             self._rejections.add(peer, refusal, now_s)

@@ -48,7 +48,7 @@ class Authenticator(Protocol):
         ...
 
 
-class Anonymous(Authenticator):
+class AnonymousAuthenticator(Authenticator):
     """Everybody is the same nobody: on loopback, or where somebody said --insecure."""
 
     PRINCIPAL = Principal("anonymous")
@@ -58,7 +58,7 @@ class Anonymous(Authenticator):
         return self.PRINCIPAL
 
 
-class AnyCertificate(Authenticator):
+class CertificateAuthenticator(Authenticator):
     """Whoever has a certificate of --tls-client-ca, under its first name. TLS has let nobody else in."""
 
     @override
@@ -70,7 +70,7 @@ class AnyCertificate(Authenticator):
         )
 
 
-class Known(Protocol):
+class Credentials(Protocol):
     """The principals of the tokens file, as it was last read."""
 
     def with_token(self, digest: Digest) -> str | None:
@@ -82,17 +82,19 @@ class Known(Protocol):
         ...
 
 
-class Static(Authenticator):
+class TokensAuthenticator(Authenticator):
     """Principals with tokens or certificates that stand in a file."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
 
     @override
     async def authenticate(self, peer: Peer) -> Principal:
         shown = peer.authorization()
         # A token that is wrong is never made good by a certificate that is right.
-        name = self._with_token(shown) if shown else self._known.with_certificate(peer.certificate_names())
+        name = (
+            self._with_token(shown) if shown else self._credentials.with_certificate(peer.certificate_names())
+        )
         if name is None and shown:
             raise Unauthenticated("the token is not known here; look into the coordinator's tokens file")
         if name is None:
@@ -107,7 +109,7 @@ class Static(Authenticator):
         scheme, _, token = shown[0].partition(" ")
         if scheme.lower() != SCHEME or not token.strip():
             raise Unauthenticated("the metadata 'authorization' is not of the form 'Bearer TOKEN'")
-        return self._known.with_token(digest_of(token.strip()))
+        return self._credentials.with_token(digest_of(token.strip()))
 
 
 def digest_of(token: str) -> Digest:

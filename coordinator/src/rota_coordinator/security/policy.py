@@ -63,7 +63,7 @@ class AllowAll(GroupPolicy):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameSet:
     """A set of names: each by itself, and by how they begin."""
 
     names: frozenset[str] = frozenset()
@@ -77,12 +77,12 @@ class Names:
 class Grants:
     """What was granted to one principal."""
 
-    groups: Mapping[Action, Names]
-    topics: Mapping[TopicAction, Names]
-    transactional_ids: Names
+    groups: Mapping[Action, NameSet]
+    topics: Mapping[TopicAction, NameSet]
+    transactional_ids: NameSet
 
 
-class Granted(GroupPolicy):
+class GrantPolicy(GroupPolicy):
     """What was granted to the principal by name; to nobody else anything."""
 
     def __init__(self, grants_of: Callable[[str], Grants | None]) -> None:

@@ -13,7 +13,7 @@ from rota_coordinator.core.group.config import GROUP_ID_LENGTH_MAX
 from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.security.authenticator import Digest, digest_of, is_same
 from rota_coordinator.security.errors import SecurityError
-from rota_coordinator.security.policy import Action, Grants, Names, TopicAction
+from rota_coordinator.security.policy import Action, Grants, NameSet, TopicAction
 
 Right = Action | TopicAction | None
 CERTIFICATE = "certificate"
@@ -33,7 +33,7 @@ QUOTA_FIELDS = {name: field for field, (name, _) in QUOTAS.items()}
 CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
 
 
-class Mistake(Exception):
+class ParseError(Exception):
     """What is wrong with a line."""
 
 
@@ -99,8 +99,8 @@ def parse(text: str, where: str) -> Principals:
         try:
             entry = parse_line(line.split())
             add(entry, by_name, owners)
-        except Mistake as mistake:
-            raise SecurityError(f"{where}, line {number}: {mistake}") from None
+        except ParseError as error:
+            raise SecurityError(f"{where}, line {number}: {error}") from None
     if not by_name:
         raise SecurityError(f"{where}: no principal stands in it, so nobody could speak to the coordinator")
     return Principals(by_name)
@@ -109,12 +109,12 @@ def parse(text: str, where: str) -> Principals:
 def add(entry: Entry, by_name: dict[str, Entry], owners: dict[Digest, str]) -> None:
     """Take in a line that goes together with those before it."""
     if entry.name in by_name:
-        raise Mistake(
+        raise ParseError(
             f"{entry.name} stands on an earlier line too; put its tokens on one, with commas between"
         )
     for digest in entry.digests:
         if digest in owners:
-            raise Mistake(f"{entry.name} and {owners[digest]} have the same token; give each its own")
+            raise ParseError(f"{entry.name} and {owners[digest]} have the same token; give each its own")
         owners[digest] = entry.name
     by_name[entry.name] = entry
 
@@ -122,12 +122,12 @@ def add(entry: Entry, by_name: dict[str, Entry], owners: dict[Digest, str]) -> N
 def parse_line(fields: Sequence[str]) -> Entry:
     """One principal. No message shows a credential: messages end in logs."""
     if len(fields) == 1:
-        raise Mistake(f"{fields[0]} has no credentials; write {CREDENTIALS} after the name")
+        raise ParseError(f"{fields[0]} has no credentials; write {CREDENTIALS} after the name")
     name, credentials, *rest = fields
     patterns = [field for field in rest if not field.startswith(QUOTA)]
     quotas = [field.removeprefix(QUOTA) for field in rest if field.startswith(QUOTA)]
     if "*" in name:
-        raise Mistake(f"{name} is no name: a principal is one, not a pattern")
+        raise ParseError(f"{name} is no name: a principal is one, not a pattern")
     given = credentials.split(",")
     return Entry(
         name=name,
@@ -142,9 +142,9 @@ def parse_quota(text: str) -> tuple[str, int]:
     """The field of a quota, and its value: groups=10."""
     name, _, value = text.partition("=")
     if name not in QUOTA_FIELDS:
-        raise Mistake(f"quota:{text[:40]}: quotas are {', '.join(QUOTA_FIELDS)}")
+        raise ParseError(f"quota:{text[:40]}: quotas are {', '.join(QUOTA_FIELDS)}")
     if value != str(UNLIMITED) and not (value.isascii() and value.isdecimal()):
-        raise Mistake(f"quota:{text[:40]}: write {name}=N, or {name}={UNLIMITED} for no quota")
+        raise ParseError(f"quota:{text[:40]}: write {name}=N, or {name}={UNLIMITED} for no quota")
     return QUOTA_FIELDS[name], int(value)
 
 
@@ -156,8 +156,8 @@ def parse_token(credential: str) -> Digest:
     if kind == "sha256" and SHA256.fullmatch(value):
         return Digest(bytes.fromhex(value))
     if kind == "sha256":
-        raise Mistake("what follows sha256: is not 64 hexadecimal digits")
-    raise Mistake(f"the credentials are not {CREDENTIALS}, or several of these with commas between")
+        raise ParseError("what follows sha256: is not 64 hexadecimal digits")
+    raise ParseError(f"the credentials are not {CREDENTIALS}, or several of these with commas between")
 
 
 def parse_grant(field: str) -> Grant:
@@ -165,16 +165,16 @@ def parse_grant(field: str) -> Grant:
     word, colon, rest = field.partition(":")
     action, pattern = (RIGHTS[word], rest) if colon and word in RIGHTS else (Action.MEMBER, field)
     if not pattern or len(pattern) > GROUP_ID_LENGTH_MAX:
-        raise Mistake(f"{field[:40]}: a name has 1 to {GROUP_ID_LENGTH_MAX} characters")
+        raise ParseError(f"{field[:40]}: a name has 1 to {GROUP_ID_LENGTH_MAX} characters")
     if "*" in pattern[:-1]:
-        raise Mistake(f"{field}: a * may only be the last character")
+        raise ParseError(f"{field}: a * may only be the last character")
     return Grant(action, pattern)
 
 
 def collect(given: Sequence[Grant]) -> Grants:
     """What all fields of a line allow; a right includes the smaller ones."""
 
-    def at_least(least: Action | TopicAction) -> Names:
+    def at_least(least: Action | TopicAction) -> NameSet:
         kind = type(least)
         return names(each for each in given if isinstance(each.action, kind) and each.action >= least)
 
@@ -185,10 +185,10 @@ def collect(given: Sequence[Grant]) -> Grants:
     )
 
 
-def names(grants: Iterable[Grant]) -> Names:
+def names(grants: Iterable[Grant]) -> NameSet:
     """The names that these patterns stand for."""
     patterns = [grant.pattern for grant in grants]
-    return Names(
+    return NameSet(
         names=frozenset(pattern for pattern in patterns if not pattern.endswith("*")),
         prefixes=tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*")),
     )

@@ -22,7 +22,7 @@ TCP_INFO_BYTES = 136
 RESERVED_DESCRIPTORS = 64
 
 
-class Known(NamedTuple):
+class Descriptor(NamedTuple):
     """A descriptor, as it was when it was looked at first; `peer` is empty if it is no accepted socket of the port."""
 
     inode: int
@@ -39,7 +39,7 @@ class AcceptedSockets:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, Descriptor] = {}
         self._descriptors: dict[str, int] = {}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         # For the duplicate of a socket that is shut down.
@@ -48,14 +48,14 @@ class AcceptedSockets:
     def received_bytes(self) -> dict[str, int]:
         """List the open connections with the bytes that each received; 0 where the system does not count them."""
         received: dict[str, int] = {}
-        known: dict[int, Known] = {}
+        known: dict[int, Descriptor] = {}
         self._descriptors = {}
         for descriptor in open_descriptors():
             with suppress(OSError):
                 inode = os.fstat(descriptor).st_ino
                 this = self._known.get(descriptor)
                 if this is None or this.inode != inode:
-                    this = Known(inode, peer_of(descriptor, self._port))
+                    this = Descriptor(inode, peer_of(descriptor, self._port))
                 known[descriptor] = this
                 if this.peer:
                     self._descriptors[this.peer] = descriptor
@@ -116,14 +116,14 @@ def peer_of(descriptor: int, port: int) -> str:
     try:
         if borrowed.family not in (socket.AF_INET, socket.AF_INET6) or borrowed.getsockname()[1] != port:
             return ""
-        return written(borrowed.family, borrowed.getpeername())
+        return peer_name(borrowed.family, borrowed.getpeername())
     except OSError:
         return ""
     finally:
         borrowed.detach()
 
 
-def written(family: int, name: tuple[str, int]) -> str:
+def peer_name(family: int, name: tuple[str, int]) -> str:
     """Write a socket's name as gRPC does: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
     host, port = name[:2]
     if family == socket.AF_INET or host.startswith("::ffff:"):

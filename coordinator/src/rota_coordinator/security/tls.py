@@ -36,10 +36,10 @@ def load(files: Files) -> grpc.ServerCertificateConfiguration:
         before = files.versions()
         chain, key = read_pem(files.certificate), read_pem(files.key)
         roots = None if files.client_ca is None else read_pem(files.client_ca)
-        wrong = fault(files, roots)
+        error = check_files(files, roots)
         if files.versions() == before:
-            if wrong:
-                raise SecurityError(wrong)
+            if error:
+                raise SecurityError(error)
             return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=roots)
     raise SecurityError(
         f"{files.certificate} and {files.key} change faster than they can be read; replace them once"
@@ -59,7 +59,7 @@ def read_pem(path: Path) -> bytes:
     return data
 
 
-def fault(files: Files, roots: bytes | None) -> str:
+def check_files(files: Files, roots: bytes | None) -> str:
     """What TLS would not take, in a sentence; gRPC itself would only say that it failed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if roots is not None:
@@ -92,7 +92,7 @@ class Certificates:
     def __init__(self, files: Files, report: Callable[[str], None]) -> None:
         self._files = files
         self._report = report
-        self._complaint = ""
+        self._last_error = ""
         self._versions = files.versions()
         self._first = load(files)
 
@@ -100,11 +100,11 @@ class Certificates:
         """For the server's port."""
         return grpc.dynamic_ssl_server_credentials(
             self._first,
-            self.renewed,  # type: ignore[arg-type]  # the types forget that None is an answer: no change
+            self.reload,  # type: ignore[arg-type]  # the types forget that None is an answer: no change
             require_client_authentication=self._files.client_ca is not None,
         )
 
-    def renewed(self) -> grpc.ServerCertificateConfiguration | None:
+    def reload(self) -> grpc.ServerCertificateConfiguration | None:
         """The new configuration, if the files are others by now. gRPC asks before every handshake, in its thread."""
         try:
             versions = self._files.versions()
@@ -113,10 +113,10 @@ class Certificates:
             configuration = load(self._files)
         except SecurityError as error:
             # Half of them may be replaced yet. It is looked at again at the next handshake, and said once.
-            if str(error) != self._complaint:
-                self._complaint = str(error)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
                 self._report(f"{error}; the certificate from before is still in use")
             return None
-        self._versions, self._complaint = versions, ""
+        self._versions, self._last_error = versions, ""
         self._report(f"{self._files.certificate} was read again")
         return configuration

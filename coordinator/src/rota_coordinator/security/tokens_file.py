@@ -21,20 +21,20 @@ class TokensFile:
         self._path = path
         self._report = report
         self._version: Version | None = None
-        self._complaint = ""
+        self._last_error = ""
         self._principals = self._read()
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file again if it is another one by now."""
         try:
             if version_of(self._path) == self._version:
                 return
             self._principals = self._read()
-            self._complaint = ""
+            self._last_error = ""
             self._report(f"{self._path} was read again")
         except SecurityError as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
                 self._report(f"{error}; what was read before still holds")
 
     def with_token(self, digest: Digest) -> str | None:

@@ -12,10 +12,15 @@ import grpc.aio
 from rota_coordinator.core.quotas import Quota
 from rota_coordinator.runtime.router import Service
 from rota_coordinator.security.access_control import AccessControl, RejectionLog
-from rota_coordinator.security.authenticator import Anonymous, AnyCertificate, Authenticator, Static
+from rota_coordinator.security.authenticator import (
+    AnonymousAuthenticator,
+    Authenticator,
+    CertificateAuthenticator,
+    TokensAuthenticator,
+)
 from rota_coordinator.security.connections import Closing, Connections
 from rota_coordinator.security.guard import ConnectionGuard
-from rota_coordinator.security.policy import AllowAll, Granted, GroupPolicy
+from rota_coordinator.security.policy import AllowAll, GrantPolicy, GroupPolicy
 from rota_coordinator.security.sockets import AcceptedSockets, raise_descriptor_limit
 from rota_coordinator.security.tls import Certificates, Files
 from rota_coordinator.security.tokens_file import TokensFile
@@ -72,7 +77,7 @@ class Security:
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             if self.tokens is not None:
-                self.tokens.look()
+                self.tokens.reload_if_changed()
 
 
 def secure(options: argparse.Namespace, quota: Quota, report: Callable[[str], None]) -> Security:
@@ -87,13 +92,15 @@ def secure(options: argparse.Namespace, quota: Quota, report: Callable[[str], No
     if options.tokens_file:
         tokens = TokensFile(Path(options.tokens_file), report)
         return Security(
-            Static(tokens),
-            Granted(tokens.grants_of),
+            TokensAuthenticator(tokens),
+            GrantPolicy(tokens.grants_of),
             credentials,
             tokens,
             connections,
             report,
             quota,
         )
-    authenticator: Authenticator = AnyCertificate() if options.tls_client_ca else Anonymous()
+    authenticator: Authenticator = (
+        CertificateAuthenticator() if options.tls_client_ca else AnonymousAuthenticator()
+    )
     return Security(authenticator, AllowAll(), credentials, None, connections, report, quota)

@@ -26,7 +26,7 @@ def append_of(slot: int, epoch: int, records: Sequence[Record], *, numbered: boo
     return Append(slot, epoch, *batches.encode(records), asyncio.get_running_loop().create_future(), numbered)
 
 
-def lost(slot: int, epoch: int) -> SlotLost:
+def slot_lost(slot: int, epoch: int) -> SlotLost:
     """What an old epoch is told."""
     return SlotLost(f"slot {slot} is not at epoch {epoch} any more")
 

@@ -42,7 +42,7 @@ def encode(records: Iterable[Record]) -> tuple[bytes, int]:
 def decode(data: bytes, checksum: int, where: str) -> Sequence[Record]:
     """The records of a batch; `where` is said when it is damaged."""
     if zlib.crc32(data) != checksum:
-        raise damaged(where)
+        raise damaged_batch(where)
     return RecordBatch.FromString(data).records
 
 
@@ -54,18 +54,18 @@ def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Recor
     out a repeated field.
     """
     records: list[Record] = []
-    together: list[bytes] = []
+    atomic: list[bytes] = []
     for sequence, data, checksum in rows:
         if zlib.crc32(data) != checksum:
-            raise damaged(f"batch {sequence} of {where}")
-        together.append(data)
-        if len(together) == PARSED_AT_ONCE:
-            records += RecordBatch.FromString(b"".join(together)).records
-            together.clear()
-    records += RecordBatch.FromString(b"".join(together)).records
+            raise damaged_batch(f"batch {sequence} of {where}")
+        atomic.append(data)
+        if len(atomic) == PARSED_AT_ONCE:
+            records += RecordBatch.FromString(b"".join(atomic)).records
+            atomic.clear()
+    records += RecordBatch.FromString(b"".join(atomic)).records
     return records
 
 
-def damaged(where: str, row: Row | None = None) -> DamagedBatch:
+def damaged_batch(where: str, row: Row | None = None) -> DamagedBatch:
     """What is said of a batch that is not what was written."""
     return DamagedBatch(f"{where} is damaged (its checksum differs); restore the store from a backup", row)

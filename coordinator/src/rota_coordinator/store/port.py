@@ -112,7 +112,7 @@ class SharedStore(Store, Protocol):
 class LogStore(Store, Protocol):
     """A store that keeps batches of records too, each as a row."""
 
-    def together(self) -> AbstractContextManager[None]:
+    def atomic(self) -> AbstractContextManager[None]:
         """
         What is appended inside is written in one transaction, or not at all: if one part is refused, all are. No
         await inside. What breaks off inside is not written either, and its slots must be claimed anew.

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from rota_coordinator.core.slots.table import Process, Row, Table
 from rota_coordinator.store import batches
-from rota_coordinator.store.appends import Append, append_of, lost
+from rota_coordinator.store.appends import Append, append_of, slot_lost
 from rota_coordinator.store.port import LEASE_MS_MAX, Claim, LeaseLost, SlotLost
 from rota_coordinator.store.postgres_appends import Appends
-from rota_coordinator.store.postgres_line import Connection, Line, server_at
+from rota_coordinator.store.postgres_connection import Connection, SerialConnection, parse_dsn
 from rota_coordinator.store.postgres_schema import prepare
 from rota_proto.coordinator.v1.records_pb2 import Record
 
@@ -76,15 +76,15 @@ class PostgresStore:
     """The shared store; made by `open_store`."""
 
     def __init__(self, dsn: str, lease_ms: int) -> None:
-        server = server_at(dsn)
+        server = parse_dsn(dsn)
         self.name = server.name
         self._lease_ms = lease_ms
         self._process_id = ""
         # A renewal may fail once and still be in time.
-        self._leases = Line(server, lease_ms // 3)
-        self._claims = Line(server, lease_ms // 2)
-        self._commits = Line(server, lease_ms // 2)
-        self._logs = Line(server, LONG_MS)
+        self._leases = SerialConnection(server, lease_ms // 3)
+        self._claims = SerialConnection(server, lease_ms // 2)
+        self._commits = SerialConnection(server, lease_ms // 2)
+        self._logs = SerialConnection(server, LONG_MS)
         self._appends = Appends(self._commits)
 
     async def register(self, address: str) -> str:
@@ -134,7 +134,7 @@ class PostgresStore:
                 values,
             )
             if not released.rowcount:
-                raise lost(slot, epoch)
+                raise slot_lost(slot, epoch)
 
         await self._claims.run(work)
 
@@ -180,14 +180,14 @@ class PostgresStore:
                 # Last, so that neither a claim nor an append waits for the above.
                 fence = "SELECT FROM rota.slots WHERE slot = %s AND epoch = %s FOR NO KEY UPDATE"
                 if not (await connection.execute(fence, (slot, epoch))).rowcount:
-                    raise lost(slot, epoch)
+                    raise slot_lost(slot, epoch)
 
         await self._logs.run(work)
 
     async def close(self) -> None:
         await self._appends.close()
-        for line in (self._leases, self._claims, self._commits, self._logs):
-            await line.close()
+        for connection_line in (self._leases, self._claims, self._commits, self._logs):
+            await connection_line.close()
 
 
 async def claim(connection: Connection, slot: int, me: str) -> Claim:
@@ -222,9 +222,9 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
 
 async def open_store(dsn: str, lease_ms: int = 3_000) -> PostgresStore:
     """Reach the database, and make the tables in it if they are not there."""
-    line = Line(server_at(dsn), LONG_MS)
+    connection_line = SerialConnection(parse_dsn(dsn), LONG_MS)
     try:
-        await line.run(prepare)
+        await connection_line.run(prepare)
     finally:
-        await line.close()
+        await connection_line.close()
     return PostgresStore(dsn, lease_ms)

@@ -7,9 +7,9 @@ One statement also means that a process that is frozen in the middle of it holds
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from rota_coordinator.store.appends import Append, lost, settle
+from rota_coordinator.store.appends import Append, settle, slot_lost
 from rota_coordinator.store.port import StoreError
-from rota_coordinator.store.postgres_line import Connection, Line
+from rota_coordinator.store.postgres_connection import Connection, SerialConnection
 
 # What one statement takes; the rest waits for the next. A single append may have more bytes.
 APPENDS_MAX = 1_000
@@ -42,8 +42,8 @@ SELECT place, sequence FROM numbered
 class Appends:
     """What waits to be written, and the task that writes it."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, connection_line: SerialConnection) -> None:
+        self._line = connection_line
         self._waiting: list[Append] = []
         self._closed = False
         # Slots with an append of which nobody knows, and its epoch. What was decided after it must not be written
@@ -99,7 +99,7 @@ class Appends:
             if append.epoch > self._broken.get(append.slot, 0):
                 sound.append(append)
             else:
-                settle(append.done, None, lost(append.slot, append.epoch))
+                settle(append.done, None, slot_lost(append.slot, append.epoch))
         try:
             sequences = await self._line.run(lambda connection: write(connection, sound)) if sound else {}
         except StoreError as unknown:
@@ -111,7 +111,7 @@ class Appends:
             if place in sequences:
                 settle(append.done, sequences[place] if append.numbered else None, None)
             else:
-                settle(append.done, None, lost(append.slot, append.epoch))
+                settle(append.done, None, slot_lost(append.slot, append.epoch))
 
 
 async def write(connection: Connection, appends: Sequence[Append]) -> Mapping[int, int]:

@@ -10,7 +10,7 @@ import psycopg
 
 from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.store.port import StoreError
-from rota_coordinator.store.postgres_line import Connection, first_line
+from rota_coordinator.store.postgres_connection import Connection, first_line
 
 VERSION = 1
 # Of the advisory lock that lets one process at a time look and create; "rota" in ASCII.

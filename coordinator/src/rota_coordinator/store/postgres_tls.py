@@ -2,7 +2,7 @@
 Checks that a connection to PostgreSQL leaves the machine only where libpq verifies the server's certificate and name.
 
 `program` asks before it opens the store, because the password and every committed offset cross that connection.
-`postgres_line` asks for the remedy when a connection fails.
+`postgres_connection` asks for the remedy when a connection fails.
 """
 
 import os

@@ -22,7 +22,7 @@ from rota_coordinator.store.appends import append_of
 from rota_coordinator.store.port import Claim, StoreError
 from rota_coordinator.store.sqlite_file import DatabaseFile
 from rota_coordinator.store.sqlite_rows import RowReader
-from rota_coordinator.store.sqlite_work import AppendRows, Drop, Job, Other, Part, Unit, Write
+from rota_coordinator.store.sqlite_work import AppendRows, AtomicWrite, Drop, Job, Other, Part, Write
 from rota_coordinator.store.sqlite_writer import Writer
 from rota_proto.coordinator.v1.records_pb2 import Record
 
@@ -41,7 +41,7 @@ class SqliteStore:
         self._readers = file.readers
         self._rows = RowReader(str(path))
         self._writer = Writer(path, file)
-        # What was asked for inside of `together`.
+        # What was asked for inside of `atomic`.
         self._unit: list[Write | Other] | None = None
 
     async def claim(self, slot: int) -> Claim:
@@ -76,20 +76,20 @@ class SqliteStore:
         return self._do(work)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def atomic(self) -> Iterator[None]:
         if self._unit is not None:
-            raise RuntimeError("`together` inside of `together`: only the outer one could keep its word")
+            raise RuntimeError("`atomic` inside of `atomic`: only the outer one could keep its word")
         unit: list[Write | Other] = []
-        given_up = "what it belongs to broke off"
+        abort_reason = "what it belongs to broke off"
         self._unit = unit
         try:
             yield
-            given_up = ""
+            abort_reason = ""
         finally:
             self._unit = None
             parts = [work for work in unit if isinstance(work, Part)]
             if parts:
-                self._put(Unit(parts, given_up))
+                self._put(AtomicWrite(parts, abort_reason))
             # Behind what it may rely on.
             for work in unit:
                 if not isinstance(work, Part):

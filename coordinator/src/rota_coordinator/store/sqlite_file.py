@@ -35,14 +35,14 @@ class DatabaseFile:
         self._vfs = vfs
         self._flushing = True
         self._pages = 0  # written since the last checkpoint, about
-        self._connection: apsw.Connection | None = opened_whole(path, vfs)
+        self._connection: apsw.Connection | None = open_recovered(path, vfs)
         self._trusted = True
         self.readers = Readers(path, vfs)
 
     def connection(self, *, flush: bool) -> apsw.Connection:
         """The connection, such that what it commits is on the disk then, or only in the file."""
         if not self._trusted or self._connection is None:
-            self._connection = self._mended()
+            self._connection = self._reopened()
             self._trusted = self._flushing = True
         if flush is not self._flushing:
             self._connection.pragma("synchronous", "full" if flush else "normal")
@@ -95,13 +95,13 @@ class DatabaseFile:
         finally:
             connection.set_busy_timeout(BUSY_MS)
 
-    def _mended(self) -> apsw.Connection:
+    def _reopened(self) -> apsw.Connection:
         try:
-            with self.readers.kept_out():
+            with self.readers.exclusive():
                 if self._connection is not None:
-                    let_go(self._connection)
+                    close_without_checkpoint(self._connection)
                     self._connection = None
-                return opened_whole(self._path, self._vfs)
+                return open_recovered(self._path, self._vfs)
         except apsw.Error as broken:
             raise StoreError(
                 f"{self._path} cannot be written ({broken}); see to the disk, nothing is served until then"
@@ -121,28 +121,28 @@ class DatabaseFile:
         if self._trusted:
             self._connection.close(force=True)
         else:
-            let_go(self._connection)
+            close_without_checkpoint(self._connection)
 
 
-def opened_whole(path: Path, vfs: str) -> apsw.Connection:
+def open_recovered(path: Path, vfs: str) -> apsw.Connection:
     """A connection to a file that is on the disk as a whole, whatever failed before, perhaps in another process."""
-    put_down_once_more(path, path.with_name(path.name + "-wal"), vfs)
+    rewrite_wal(path, path.with_name(path.name + "-wal"), vfs)
     connection = connect(path, vfs)
     try:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.Error:
-        let_go(connection)
+        close_without_checkpoint(connection)
         raise
     return connection
 
 
-def let_go(connection: apsw.Connection) -> None:
+def close_without_checkpoint(connection: apsw.Connection) -> None:
     """Close the connection, and leave the WAL as it is."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.close(force=True)
 
 
-def put_down_once_more(database: Path, wal: Path, vfs: str) -> None:
+def rewrite_wal(database: Path, wal: Path, vfs: str) -> None:
     """Write the file's own bytes over it: after a failed flush the system would else not write them."""
     if not (database.exists() and wal.exists()):
         return

@@ -62,7 +62,7 @@ class Readers:
             raise StoreError(f"{self._path} is not read within {READ_S:.0f} s; see to the disk") from None
 
     @contextmanager
-    def kept_out(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """No connection is open meanwhile; who wants to read waits."""
         taken = 0
         try:
@@ -79,5 +79,5 @@ class Readers:
     def close(self) -> None:
         """Let what is being read end, and take nothing more."""
         self._threads.shutdown()
-        with self.kept_out():
+        with self.exclusive():
             pass

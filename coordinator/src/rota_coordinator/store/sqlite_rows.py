@@ -85,7 +85,7 @@ class RowWriter:
             connection.execute(insert_payloads(len(some)), [*payloads[:2], LOG_SLOT, epoch, *payloads[2:]])
             if connection.changes() != len(some):
                 return False
-            connection.execute(f"INSERT INTO headers VALUES {places(WIDTH, len(some))}", columns)
+            connection.execute(f"INSERT INTO headers VALUES {placeholders(WIDTH, len(some))}", columns)
         return True
 
     def _columns(self, connection: apsw.Connection, row: Row, payload_id: int) -> Columns:
@@ -133,11 +133,11 @@ class RowWriter:
 
 def insert_payloads(count: int) -> str:
     """Insert payloads, the first one only at the epoch: a condition on all of them copies them to a table first."""
-    others = f" UNION ALL VALUES {places(2, count - 1)}" if count > 1 else ""
+    others = f" UNION ALL VALUES {placeholders(2, count - 1)}" if count > 1 else ""
     return f"INSERT INTO payloads SELECT ?, ? WHERE {AT_EPOCH}{others}"
 
 
-def places(width: int, count: int) -> str:
+def placeholders(width: int, count: int) -> str:
     """The places of so many rows in a statement."""
     row = f"({', '.join('?' * width)})"
     return ", ".join([row] * count)
@@ -215,7 +215,7 @@ class RowReader:
         header, data = self._header(columns), columns[DATA]
         row = Row(columns[0], header, columns[APPENDED_MS], columns[CODEC], data or b"")
         if data is None or zlib.crc32(data) != columns[PAYLOAD_CHECKSUM]:
-            raise batches.damaged(self._place(columns), row)
+            raise batches.damaged_batch(self._place(columns), row)
         return row
 
     def first_at(self, connection: apsw.Connection, log_id: int, timestamp_ms: int) -> Header | None:
@@ -259,7 +259,7 @@ class RowReader:
 
     def _header(self, row: Columns) -> Header:
         if zlib.crc32(CHECKED.pack(*row[:CHECKSUM])) != row[CHECKSUM]:
-            raise batches.damaged(self._place(row))
+            raise batches.damaged_batch(self._place(row))
         *numbers, transactional, control = row[HEADER]
         return Header._make((*numbers, bool(transactional), Control(control)))
 

@@ -31,12 +31,12 @@ class AppendRows(NamedTuple):
 Part = Append | AppendRows
 
 
-class Unit(NamedTuple):
+class AtomicWrite(NamedTuple):
     """Appends that are written together, or not at all."""
 
     parts: Sequence[Part]
     # Why they are not to be written; empty if they are.
-    given_up: str
+    abort_reason: str
 
 
 class Drop(NamedTuple):
@@ -61,13 +61,13 @@ class Job(NamedTuple):
     done: "asyncio.Future[Any]"
 
 
-Write = Append | AppendRows | Unit
+Write = Append | AppendRows | AtomicWrite
 Other = Drop | Shrink | Job
 
 
 def parts_of(write: Write) -> Sequence[Part]:
     """What is written together."""
-    return write.parts if isinstance(write, Unit) else (write,)
+    return write.parts if isinstance(write, AtomicWrite) else (write,)
 
 
 def bytes_of(write: Write) -> int:
@@ -77,7 +77,7 @@ def bytes_of(write: Write) -> int:
     return sum(len(part.data) if isinstance(part, Append) else part.bytes for part in parts_of(write))
 
 
-def turns(waiting: Sequence[Write | Other | None]) -> Iterator[list[Write] | Other | None]:
+def work_items(waiting: Sequence[Write | Other | None]) -> Iterator[list[Write] | Other | None]:
     """What waits, in its order; writes that follow each other as one commit, as far as one goes."""
     commit: list[Write] = []
     size = 0

@@ -16,7 +16,7 @@ import apsw
 
 from rota_coordinator.core.log.batch import Row
 from rota_coordinator.store import sqlite_fence
-from rota_coordinator.store.appends import Append, Outcome, lost, settle, settle_all
+from rota_coordinator.store.appends import Append, Outcome, settle, settle_all, slot_lost
 from rota_coordinator.store.port import LOG_SLOT, SlotLost, StoreError, StoreTakenOver
 from rota_coordinator.store.sqlite_file import DatabaseFile
 from rota_coordinator.store.sqlite_rows import RowWriter
@@ -24,16 +24,16 @@ from rota_coordinator.store.sqlite_work import (
     PAGE_BYTES,
     PAGES_EACH,
     AppendRows,
+    AtomicWrite,
     Drop,
     Job,
     Other,
     Part,
     Shrink,
-    Unit,
     Write,
     bytes_of,
     parts_of,
-    turns,
+    work_items,
 )
 
 # Free pages are kept for what comes, unless there are more than 16 MB of them, and more than a quarter of the file.
@@ -125,7 +125,7 @@ class Writer:
     def check(self, connection: apsw.Connection, slot: int, epoch: int) -> None:
         """The slot is at that epoch, here and in the file, and whole; called in jobs, within their transactions."""
         if slot in self._broken or self._epochs.get(slot) != epoch:
-            raise lost(slot, epoch)
+            raise slot_lost(slot, epoch)
         sqlite_fence.check(connection, str(self._path), {slot: epoch})
 
     def claim(self, connection: apsw.Connection, slot: int) -> int:
@@ -143,7 +143,7 @@ class Writer:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._waiting)
                 waiting, self._waiting = self._waiting, []
-            for turn in turns(waiting):
+            for turn in work_items(waiting):
                 if turn is None:
                     self._file.close()
                     return
@@ -160,7 +160,7 @@ class Writer:
             case Job():
                 self._finish(turn)
 
-    def _again(self, work: Drop | Shrink) -> None:
+    def _requeue(self, work: Drop | Shrink) -> None:
         """Go on with it after what waits now; at the end it stays unfinished."""
         with self._arrived:
             if self._closed:
@@ -188,7 +188,7 @@ class Writer:
         """Make it a part of the commit, or say why it is not."""
         parts = parts_of(write)
         losses = [self._loss(part) for part in parts]
-        reason = write.given_up if isinstance(write, Unit) else ""
+        reason = write.abort_reason if isinstance(write, AtomicWrite) else ""
         reason = reason or next((str(loss) for loss in losses if loss is not None), "")
         if not reason:
             for part in parts:
@@ -206,7 +206,7 @@ class Writer:
         if self._taken is not None:
             return self._taken
         if part.slot in self._broken or self._epochs.get(part.slot) != part.epoch:
-            return lost(part.slot, part.epoch)
+            return slot_lost(part.slot, part.epoch)
         return None
 
     def _write(self, commit: Commit) -> StoreError | None:
@@ -225,7 +225,7 @@ class Writer:
         except apsw.Error as broken:
             return self._failed(broken)
         except StoreTakenOver as taken:
-            return self._give_up(taken)
+            return self._stop_writing(taken)
         except StoreError as broken:
             return broken
         except Exception as broken:  # noqa: BLE001  a fault of ours; if the thread ended, all would wait for ever
@@ -239,7 +239,7 @@ class Writer:
         self._file.failed(error)
         return StoreError(f"{self._path} could not be written ({error}); see to the disk")
 
-    def _give_up(self, taken: StoreTakenOver) -> StoreTakenOver:
+    def _stop_writing(self, taken: StoreTakenOver) -> StoreTakenOver:
         """Another coordinator writes the file: undo what is not committed, and write nothing more."""
         self._taken = taken
         self._file.roll_back()
@@ -260,13 +260,13 @@ class Writer:
             freed_bytes = self._rows.drop(connection, drop.log_id, drop.before_offset)
             connection.execute("COMMIT")
             if freed_bytes:
-                self._again(drop._replace(begun=True, freed_bytes=drop.freed_bytes + freed_bytes))
+                self._requeue(drop._replace(begun=True, freed_bytes=drop.freed_bytes + freed_bytes))
                 return
             self._shrink()
         except apsw.Error as broken:
             error = self._failed(broken)
         except StoreTakenOver as taken:
-            error = self._give_up(taken)
+            error = self._stop_writing(taken)
         except StoreError as broken:
             error = broken
         finally:
@@ -283,7 +283,7 @@ class Writer:
         self._file.wrote(SHRUNK_AT_ONCE)
         if not self._shrinking:
             self._shrinking = True
-            self._again(Shrink())
+            self._requeue(Shrink())
 
     def _go_on_shrinking(self) -> None:
         self._shrinking = False
@@ -304,7 +304,7 @@ class Writer:
         except apsw.Error as broken:
             error = self._failed(broken)
         except StoreTakenOver as taken:
-            error = self._give_up(taken)
+            error = self._stop_writing(taken)
         except StoreError as broken:
             error = broken
         self._loop.call_soon_threadsafe(settle, job.done, result, error)
@@ -318,7 +318,7 @@ def epochs_of(connection: apsw.Connection) -> dict[int, int]:
 
 def row_bytes(work: Write | Other | None) -> int:
     """How much of rows it is."""
-    if isinstance(work, AppendRows | Unit):
+    if isinstance(work, AppendRows | AtomicWrite):
         return sum(part.bytes for part in parts_of(work) if isinstance(part, AppendRows))
     return 0
 

@@ -40,24 +40,26 @@ def compensate_stall(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     """
     for member in group.members:
         left_ms = member.session_timeout_ms - member.compensated_ms
-        if member.suspect_until_ms is None:
-            member.session_deadline_ms, gain_ms = moved(member.session_deadline_ms, stall_ms, left_ms, now_ms)
+        if member.grace_until_ms is None:
+            member.session_deadline_ms, gain_ms = extend_deadline(
+                member.session_deadline_ms, stall_ms, left_ms, now_ms
+            )
         else:
-            member.suspect_until_ms, gain_ms = moved(member.suspect_until_ms, stall_ms, left_ms, now_ms)
+            member.grace_until_ms, gain_ms = extend_deadline(member.grace_until_ms, stall_ms, left_ms, now_ms)
         member.compensated_ms += gain_ms
     round_ms = group.members.rebalance_timeout_ms()
     barrier = group.barrier
     if barrier is not None and not barrier.is_initial:
         left_ms = round_ms - barrier.compensated_ms
-        barrier.deadline_ms, gain_ms = moved(barrier.deadline_ms, stall_ms, left_ms, now_ms)
+        barrier.deadline_ms, gain_ms = extend_deadline(barrier.deadline_ms, stall_ms, left_ms, now_ms)
         barrier.compensated_ms += gain_ms
     if group.sync_deadline_ms is not None:
         left_ms = round_ms - group.sync_compensated_ms
-        group.sync_deadline_ms, gain_ms = moved(group.sync_deadline_ms, stall_ms, left_ms, now_ms)
+        group.sync_deadline_ms, gain_ms = extend_deadline(group.sync_deadline_ms, stall_ms, left_ms, now_ms)
         group.sync_compensated_ms += gain_ms
 
 
-def moved(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) -> tuple[int, int]:
+def extend_deadline(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) -> tuple[int, int]:
     """
     A deadline after a stall that ended now, and what was gained by it: time from now on, of which `left_ms` are left.
 
@@ -75,7 +77,7 @@ def can_expire(member: Member) -> bool:
 
 def ends_at_ms(member: Member) -> int:
     """When the member's session ends, or the time of grace that followed it."""
-    return member.session_deadline_ms if member.suspect_until_ms is None else member.suspect_until_ms
+    return member.session_deadline_ms if member.grace_until_ms is None else member.grace_until_ms
 
 
 def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
@@ -91,8 +93,8 @@ def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 def expire_session(group: Group, effects: Effects, member: Member, now_ms: MonotonicMs) -> None:
     """A member was silent for its session: give it the time of grace, then let the others go on without it."""
     grace_ms = group.config.rebalance_coalesce_ms
-    if member.suspect_until_ms is None and not member.is_new and grace_ms:
-        member.suspect_until_ms = now_ms + grace_ms
+    if member.grace_until_ms is None and not member.is_new and grace_ms:
+        member.grace_until_ms = now_ms + grace_ms
         return
     remove(group, effects, member)
     reason = f"member {member.member_id} was silent for its session"

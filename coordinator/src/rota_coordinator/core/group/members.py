@@ -52,7 +52,7 @@ class Member:
     # How much of its silence was the coordinator's own, since it was last heard.
     compensated_ms: int = 0
     # Its session ended; it is removed at that time unless its heartbeat comes first.
-    suspect_until_ms: int | None = None
+    grace_until_ms: int | None = None
 
     def __post_init__(self) -> None:
         self._offer(self.protocols)
@@ -75,7 +75,7 @@ class Member:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self._offer(offered(request))
 
-    def recall(self, written: GroupMember, protocol: str) -> None:
+    def apply_record(self, written: GroupMember, protocol: str) -> None:
         """
         Take over what a record says about the member.
 
@@ -140,7 +140,7 @@ class Members:
     """
     The members by id, in the order in which they came.
 
-    Invariant: `sizes` is about exactly these members, as they are. So what a member offers changes through `update` and `recall`.
+    Invariant: `sizes` is about exactly these members, as they are. So what a member offers changes through `update` and `apply_record`.
     """
 
     by_id: dict[str, Member] = field(default_factory=dict)
@@ -182,11 +182,11 @@ class Members:
         member.update(request)
         self.sizes.add(member)
 
-    def recall(self, written: GroupMember, protocol: str) -> None:
+    def apply_record(self, written: GroupMember, protocol: str) -> None:
         """Take over what a record says about a member."""
         member = self.by_id[written.member_id]
         self.sizes.add(member, -1)
-        member.recall(written, protocol)
+        member.apply_record(written, protocol)
         self.sizes.add(member)
 
     def rename(self, member: Member, member_id: str) -> None:

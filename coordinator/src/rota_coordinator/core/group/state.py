@@ -129,7 +129,7 @@ class Group:
         for written in record.members:
             if written.member_id not in self.members.by_id:
                 self.members.add(restored(written, record.protocol_name))
-            self.members.recall(written, record.protocol_name)
+            self.members.apply_record(written, record.protocol_name)
         self.members.leader = record.leader
         self.owners = owners_by(self.protocol_type, record.members)
         self._claimants = None
@@ -179,7 +179,7 @@ class Group:
     def touch(self, member: Member, now_ms: MonotonicMs) -> None:
         """The member lives: its session starts anew, and a suspicion is dropped."""
         member.session_deadline_ms = now_ms + member.session_timeout_ms
-        member.suspect_until_ms = None
+        member.grace_until_ms = None
         member.compensated_ms = 0
 
     def all_joined(self) -> bool:

@@ -10,7 +10,7 @@ from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.state import State
 from rota_coordinator.core.log.topics import Topic
-from rota_coordinator.core.quotas import Take, Usage
+from rota_coordinator.core.quotas import Reserve, Usage
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicCreated, TopicDeleted
 from rota_proto.log.v1 import log_pb2 as pb
@@ -33,7 +33,7 @@ class Creator(NamedTuple):
     """The principal that creates topics, and what it may still use."""
 
     principal: str
-    take: Take
+    reserve: Reserve
 
 
 def create_topics(
@@ -50,7 +50,7 @@ def create_topics(
         error = codes.INVALID_REQUEST if asked.name in twice else creation_error(state, asked)
         topic_id, message = b"", ""
         if not error:
-            message = creator.take(creator.principal, Usage(topics=1, partitions=asked.partitions))
+            message = creator.reserve(creator.principal, Usage(topics=1, partitions=asked.partitions))
             error = codes.POLICY_VIOLATION if message else codes.NONE
         if not error:
             topic_id = new_uuid()
@@ -118,7 +118,7 @@ def delete(state: State, topic: Topic, effects: Effects) -> None:
 
 
 def create_partitions(
-    state: State, request: pb.CreatePartitionsRequest, take: Take, effects: Effects
+    state: State, request: pb.CreatePartitionsRequest, reserve: Reserve, effects: Effects
 ) -> pb.CreatePartitionsResponse:
     """CreatePartitions."""
     twice = repeated(topic.name for topic in request.topics)
@@ -130,7 +130,7 @@ def create_partitions(
         elif topic is None:
             reply.topics.add(name=asked.name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
         else:
-            error, message = grow(state, topic, asked.partitions, take, effects)
+            error, message = grow(state, topic, asked.partitions, reserve, effects)
             reply.topics.add(
                 name=asked.name, topic_id=topic.topic_id, error_code=error, error_message=message
             )
@@ -138,14 +138,14 @@ def create_partitions(
 
 
 def grow(
-    state: State, topic: Topic, partitions: int, take: Take, effects: Effects
+    state: State, topic: Topic, partitions: int, reserve: Reserve, effects: Effects
 ) -> tuple[codes.ErrorCode.ValueType, str]:
     """Give the topic more partitions, or say why not: the error, and its sentence if it has one."""
     more = partitions - len(topic.partitions)
     error = growth_error(state, len(topic.partitions), partitions)
     if error:
         return error, ""
-    message = take(topic.created_by, Usage(partitions=more))
+    message = reserve(topic.created_by, Usage(partitions=more))
     if message:
         return codes.POLICY_VIOLATION, message
     state.write(LogEvent(topic_created=topic.made(state.topics.next_log_ids(more))), effects)

@@ -7,26 +7,32 @@ from rota_coordinator.core.log import content, transactions
 from rota_coordinator.core.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row, stored_bytes
 from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.partition import Partition
-from rota_coordinator.core.log.sequences import Duplicate, Known, Refused, judge, noted
+from rota_coordinator.core.log.sequences import (
+    Duplicate,
+    ProducerHistory,
+    Refused,
+    check_sequence,
+    with_batch,
+)
 from rota_coordinator.core.log.state import State
-from rota_coordinator.core.quotas import Take, Usage
+from rota_coordinator.core.quotas import Reserve, Usage
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
 NO_EPOCH = -1
-NOWHERE = -1
+NO_OFFSET = -1
 
 
 @dataclass(slots=True)
-class Plan:
+class AppendPlan:
     """What becomes of the batches when nothing more is wrong."""
 
     end: int
     # Of the first record, wherever it is.
-    base_offset: int = NOWHERE
+    base_offset: int = NO_OFFSET
     accepted: list[Row] = field(default_factory=list)
     # What is known of the producers with the batches that are accepted.
-    known: dict[int, Known] = field(default_factory=dict)
+    known: dict[int, ProducerHistory] = field(default_factory=dict)
 
 
 def append(
@@ -35,20 +41,24 @@ def append(
     transactional_id: str,
     now_ms: WallMs,
     effects: Effects,
-    take: Take,
+    reserve: Reserve,
 ) -> pb.ProduceResponse.Partition:
     """One partition of a Produce."""
     reply = pb.ProduceResponse.Partition(
-        topic=asked.topic, index=asked.index, base_offset=NOWHERE, log_append_time_ms=-1, log_start_offset=-1
+        topic=asked.topic,
+        index=asked.index,
+        base_offset=NO_OFFSET,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
     )
     partition = state.topics.find(asked.topic, asked.index, asked.topic_id)
     if not isinstance(partition, Partition):
         reply.error_code = partition
         return reply
     reply.log_start_offset = partition.start
-    plan = judge_all(state, partition, asked, transactional_id, now_ms)
+    plan = plan_append(state, partition, asked, transactional_id, now_ms)
     if not isinstance(plan, Refused):
-        plan = afforded(state, partition, plan, take)
+        plan = charge_quota(state, partition, plan, reserve)
     if isinstance(plan, Refused):
         reply.error_code, reply.error_message = plan.error, plan.message
         return reply
@@ -62,54 +72,56 @@ def append(
     return reply
 
 
-def afforded(state: State, partition: Partition, plan: Plan, take: Take) -> Plan | Refused:
+def charge_quota(
+    state: State, partition: Partition, plan: AppendPlan, reserve: Reserve
+) -> AppendPlan | Refused:
     """The plan, unless the topic's creator may not have so much more in the log. What is there already costs nothing."""
     topic = state.topics.get(partition.topic)
     size = sum(map(stored_bytes, plan.accepted))
-    message = "" if topic is None or not size else take(topic.created_by, Usage(log_bytes=size))
+    message = "" if topic is None or not size else reserve(topic.created_by, Usage(log_bytes=size))
     return Refused(codes.POLICY_VIOLATION, message) if message else plan
 
 
-def judge_all(
+def plan_append(
     state: State,
     partition: Partition,
     asked: pb.ProduceRequest.Partition,
     transactional_id: str,
     now_ms: WallMs,
-) -> Plan | Refused:
+) -> AppendPlan | Refused:
     """Where the batches go, or why none of them can be taken."""
-    plan = Plan(partition.end)
+    plan = AppendPlan(partition.end)
     for batch in asked.batches:
         row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)
         header = row.header
-        refused = content.malformed(row, state.config)
+        refused = content.validate(row, state.config)
         if refused is None:
             error = transactions.batch_error(state, transactional_id, header)
             if not error and header.transactional and not state.may_write_to(header.producer_id, row.log_id):
                 error = codes.TRANSACTION_ABORTABLE
-            refused = Refused(error) if error else place(plan, partition, row)
+            refused = Refused(error) if error else assign_offset(plan, partition, row)
         if refused is not None:
             return refused
-    return plan if plan.base_offset != NOWHERE else Refused(codes.INVALID_RECORD)
+    return plan if plan.base_offset != NO_OFFSET else Refused(codes.INVALID_RECORD)
 
 
-def place(plan: Plan, partition: Partition, row: Row) -> Refused | None:
+def assign_offset(plan: AppendPlan, partition: Partition, row: Row) -> Refused | None:
     """Give the batch its place behind those before it, unless it has one already."""
     header = row.header
     producer_id, offset = header.producer_id, header.base_offset
     if producer_id != NO_PRODUCER:
         known = plan.known.get(producer_id) or partition.sequences.of(producer_id)
-        match judge(known, header):
+        match check_sequence(known, header):
             case Refused() as refused:
                 return refused
             case Duplicate(base_offset=offset):
                 pass
             case None:
-                plan.known[producer_id] = noted(known, header)
+                plan.known[producer_id] = with_batch(known, header)
     if offset == header.base_offset:
         plan.accepted.append(row)
         plan.end = header.next_offset
-    if plan.base_offset == NOWHERE:
+    if plan.base_offset == NO_OFFSET:
         plan.base_offset = offset
     return None
 

@@ -43,9 +43,9 @@ class LogCharges:
         """Charge for all topics of a log that was read; `sizes` are the bytes of each partition's rows."""
         self.clear()
         for topic in topics:
-            self.made(topic, sizes)
+            self.topic_created(topic, sizes)
 
-    def made(self, topic: Topic, sizes: Mapping[int, int]) -> None:
+    def topic_created(self, topic: Topic, sizes: Mapping[int, int]) -> None:
         """A topic was created, or has more partitions."""
         self._topics.add(topic.name)
         self._quotas.charge(("topic", topic.name), topic.created_by, Usage(topics=1))
@@ -54,12 +54,12 @@ class LogCharges:
                 self._logs[partition.log_id] = LogCharge(topic.created_by, sizes.get(partition.log_id, 0))
                 self._charge(partition.log_id)
 
-    def gone(self, name: str) -> None:
+    def topic_deleted(self, name: str) -> None:
         """A topic was deleted; its rows are still in the file."""
         self._topics.discard(name)
         self._quotas.discharge(("topic", name))
 
-    def dropping(self, log_ids: Iterable[int]) -> None:
+    def logs_dropped(self, log_ids: Iterable[int]) -> None:
         """The topic of these logs was deleted."""
         for log_id in log_ids:
             self._logs[log_id].partitions = 0

@@ -11,15 +11,15 @@ from rota_coordinator.core.log.sequences import Refused
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.columns import CODEC, RECORDS_MAX, MalformedPayload, verify
 
-AGAIN = "write the records with a client of this version"
+REMEDY = "write the records with a client of this version"
 
 
-def malformed(row: Row, config: LogConfig) -> Refused | None:
+def validate(row: Row, config: LogConfig) -> Refused | None:
     """Why the batch is refused, whoever sends it; None when the log takes it."""
-    return _header_fault(row.header) or _payload_fault(row, config)
+    return _validate_header(row.header) or _validate_payload(row, config)
 
 
-def _header_fault(header: Header) -> Refused | None:
+def _validate_header(header: Header) -> Refused | None:
     if header.control is not Control.RECORDS or header.count < 1 or header.producer_id < NO_PRODUCER:
         # Markers are the log's own.
         return Refused(codes.INVALID_RECORD)
@@ -34,7 +34,7 @@ def _header_fault(header: Header) -> Refused | None:
     return None
 
 
-def _payload_fault(row: Row, config: LogConfig) -> Refused | None:
+def _validate_payload(row: Row, config: LogConfig) -> Refused | None:
     header, size = row.header, len(row.payload)
     if size > config.batch_bytes_max:
         message = (
@@ -42,15 +42,15 @@ def _payload_fault(row: Row, config: LogConfig) -> Refused | None:
         )
         return Refused(codes.MESSAGE_TOO_LARGE, message)
     if row.codec != CODEC:
-        message = f"codec {row.codec} is unknown, only {CODEC} (columns) is taken: {AGAIN}"
+        message = f"codec {row.codec} is unknown, only {CODEC} (columns) is taken: {REMEDY}"
         return Refused(codes.UNSUPPORTED_COMPRESSION_TYPE, message)
     try:
         latest_ms = verify(row.payload, header.count, header.base_timestamp_ms)
     except MalformedPayload as error:
-        return Refused(codes.CORRUPT_MESSAGE, f"{error}; {AGAIN}")
+        return Refused(codes.CORRUPT_MESSAGE, f"{error}; {REMEDY}")
     if latest_ms != header.max_timestamp_ms:
         message = (
-            f"max_timestamp_ms is {header.max_timestamp_ms}, the latest record's is {latest_ms}: {AGAIN}"
+            f"max_timestamp_ms is {header.max_timestamp_ms}, the latest record's is {latest_ms}: {REMEDY}"
         )
         return Refused(codes.INVALID_TIMESTAMP, message)
     return None

@@ -16,13 +16,13 @@ from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.state import State
 from rota_coordinator.core.log.topics import Topic
-from rota_coordinator.core.quotas import Take, take_anything
+from rota_coordinator.core.quotas import Reserve, reserve_unlimited
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent
 from rota_proto.log.v1 import log_pb2 as pb
 
 # Of topics that are charged to no principal.
-NO_CREATOR = Creator("", take_anything)
+NO_CREATOR = Creator("", reserve_unlimited)
 
 
 class Log:
@@ -90,10 +90,10 @@ class Log:
         return administration.delete_topics(self._state, request, effects)
 
     def create_partitions(
-        self, request: pb.CreatePartitionsRequest, effects: Effects, take: Take = take_anything
+        self, request: pb.CreatePartitionsRequest, effects: Effects, reserve: Reserve = reserve_unlimited
     ) -> pb.CreatePartitionsResponse:
         """CreatePartitions, as far as the topics' creators may have more."""
-        return administration.create_partitions(self._state, request, take, effects)
+        return administration.create_partitions(self._state, request, reserve, effects)
 
     def describe_topics(self, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
         """DescribeTopics: changes nothing."""
@@ -109,10 +109,10 @@ class Log:
         transactional_id: str,
         now_ms: WallMs,
         effects: Effects,
-        take: Take = take_anything,
+        reserve: Reserve = reserve_unlimited,
     ) -> pb.ProduceResponse.Partition:
         """One partition of a Produce: all its batches, or none."""
-        return appends.append(self._state, partition, transactional_id, now_ms, effects, take)
+        return appends.append(self._state, partition, transactional_id, now_ms, effects, reserve)
 
     def init_producer(
         self, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects

@@ -85,7 +85,7 @@ class Partition:
         if header.control is not Control.RECORDS:
             self._close(header)
         elif header.producer_id != NO_PRODUCER:
-            self.sequences.note(header)
+            self.sequences.add_batch(header)
             if header.transactional:
                 self.open.setdefault(header.producer_id, header.base_offset)
 

@@ -31,7 +31,7 @@ class Identity(NamedTuple):
     epoch: int
 
 
-class Ended(NamedTuple):
+class Outcome(NamedTuple):
     """How its producer ended a transaction, and under which epoch."""
 
     identity: Identity
@@ -49,7 +49,7 @@ class Transaction:
 
 
 @dataclass(slots=True)
-class Transactional:
+class TransactionalProducer:
     """What is known of a transactional id."""
 
     transactional_id: str
@@ -58,7 +58,7 @@ class Transactional:
     used_at_ms: int
     open: Transaction | None = None
     # The last transaction, as long as its producer may ask again what became of it.
-    ended: Ended | None = None
+    ended: Outcome | None = None
 
     @property
     def deadline_ms(self) -> int | None:
@@ -88,7 +88,7 @@ class Transactional:
         """The transaction is decided. When its producer was fenced before, that one did not end it."""
         self.open = None
         identity = Identity(event.producer_id, event.producer_epoch)
-        self.ended = Ended(identity, event.committed) if identity == self.identity else None
+        self.ended = Outcome(identity, event.committed) if identity == self.identity else None
 
     def snapshot(self) -> Iterator[LogEvent]:
         """Events that say the same as all that were replayed."""
@@ -105,7 +105,7 @@ class Transactional:
                 yield LogEvent(group_added=added)
 
 
-def ended(transactional_id: str, end: Ended) -> TransactionEnded:
+def ended(transactional_id: str, end: Outcome) -> TransactionEnded:
     """The event that says how a transaction ended."""
     return TransactionEnded(
         transactional_id=transactional_id,
@@ -119,12 +119,12 @@ def ended(transactional_id: str, end: Ended) -> TransactionEnded:
 class Producers:
     """All of them. The transactional id that was used last stands last."""
 
-    transactional: dict[str, Transactional] = field(default_factory=dict)
+    transactional: dict[str, TransactionalProducer] = field(default_factory=dict)
     # Those with an open transaction.
-    open: dict[str, Transactional] = field(default_factory=dict)
+    open: dict[str, TransactionalProducer] = field(default_factory=dict)
     _owners: dict[int, str] = field(default_factory=dict)
     # All ids below this one may have been given out.
-    below: int = FIRST_PRODUCER_ID
+    next_producer_id: int = FIRST_PRODUCER_ID
     # The clock of events and records; the timeouts of transactions are measured on the monotonic one.
     wall: WallClock = field(default_factory=WallClock)
 
@@ -136,7 +136,7 @@ class Producers:
         """Take over what an event says of producers; others are not ours."""
         match event.WhichOneof("event"):
             case "producer_ids_allocated":
-                self.below = event.producer_ids_allocated.below
+                self.next_producer_id = event.producer_ids_allocated.next_producer_id
             case "producer_registered":
                 self._made(event.producer_registered)
             case "transaction_begun":
@@ -165,7 +165,9 @@ class Producers:
             return
         if known is None:
             identity = Identity(event.producer_id, event.producer_epoch)
-            known = Transactional(event.transactional_id, identity, event.transaction_timeout_ms, event.at_ms)
+            known = TransactionalProducer(
+                event.transactional_id, identity, event.transaction_timeout_ms, event.at_ms
+            )
         else:
             known.replay_made(event)
         self.transactional[event.transactional_id] = known
@@ -179,6 +181,6 @@ class Producers:
 
     def snapshot(self) -> Iterator[LogEvent]:
         """Events that say the same as all that were replayed."""
-        yield LogEvent(producer_ids_allocated=ProducerIdsAllocated(below=self.below))
+        yield LogEvent(producer_ids_allocated=ProducerIdsAllocated(next_producer_id=self.next_producer_id))
         for known in self.transactional.values():
             yield from known.snapshot()

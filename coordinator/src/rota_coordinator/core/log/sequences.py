@@ -33,16 +33,16 @@ class Refused(NamedTuple):
     message: str = ""
 
 
-class Known(NamedTuple):
+class ProducerHistory(NamedTuple):
     """What is known of a producer."""
 
     # Its last batches of one epoch.
     batches: tuple[Header, ...]
     # So many sequences without a gap end with the last batch.
-    reach: int
+    contiguous_count: int
 
 
-def judge(known: Known | None, header: Header) -> Duplicate | Refused | None:
+def check_sequence(known: ProducerHistory | None, header: Header) -> Duplicate | Refused | None:
     """Whether the batch may follow what is known of its producer; None if it may."""
     if known is None:
         return None
@@ -58,7 +58,7 @@ def judge(known: Known | None, header: Header) -> Duplicate | Refused | None:
     if behind == 0:
         return None
     # Only what is known to be there may be called a duplicate: its producer will not send it again.
-    if header.count <= behind <= known.reach:
+    if header.count <= behind <= known.contiguous_count:
         return Refused(pb.DUPLICATE_SEQUENCE_NUMBER)
     return Refused(pb.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
@@ -68,12 +68,12 @@ def following(header: Header) -> int:
     return (header.base_sequence + header.count) % SEQUENCES
 
 
-def noted(known: Known | None, header: Header) -> Known:
+def with_batch(known: ProducerHistory | None, header: Header) -> ProducerHistory:
     """What is known of the producer with one batch more."""
     if known is None or known.batches[-1].producer_epoch != header.producer_epoch:
-        return Known((header,), min(header.count, REACH_MAX))
+        return ProducerHistory((header,), min(header.count, REACH_MAX))
     batches = (*known.batches[1 - REMEMBERED_BATCHES :], header)
-    return Known(batches, min(known.reach + header.count, REACH_MAX))
+    return ProducerHistory(batches, min(known.contiguous_count + header.count, REACH_MAX))
 
 
 @dataclass(slots=True)
@@ -81,18 +81,18 @@ class Sequences:
     """All producers of a partition. Who wrote last stands last."""
 
     producers_max: int
-    _known: dict[int, Known] = field(default_factory=dict)
+    _known: dict[int, ProducerHistory] = field(default_factory=dict)
 
-    def of(self, producer_id: int) -> Known | None:
+    def of(self, producer_id: int) -> ProducerHistory | None:
         """What is known of a producer."""
         return self._known.get(producer_id)
 
-    def __iter__(self) -> Iterator[tuple[int, Known]]:
+    def __iter__(self) -> Iterator[tuple[int, ProducerHistory]]:
         return iter(self._known.items())
 
-    def note(self, header: Header) -> None:
+    def add_batch(self, header: Header) -> None:
         """A batch was written."""
-        self._known[header.producer_id] = noted(self._known.pop(header.producer_id, None), header)
+        self._known[header.producer_id] = with_batch(self._known.pop(header.producer_id, None), header)
         if len(self._known) > self.producers_max:
             del self._known[next(iter(self._known))]
 
@@ -106,6 +106,8 @@ class Sequences:
                 continue
             left = tuple(batch for batch in known.batches if batch.next_offset > offset)
             if left:
-                self._known[producer_id] = Known(left, min(known.reach, sum(batch.count for batch in left)))
+                self._known[producer_id] = ProducerHistory(
+                    left, min(known.contiguous_count, sum(batch.count for batch in left))
+                )
             else:
                 del self._known[producer_id]

@@ -74,9 +74,9 @@ class State:
     def allocate_producer_id(self, effects: Effects) -> int:
         """An id that no producer has had."""
         if not self._unused_ids:
-            first = self.producers.below
+            first = self.producers.next_producer_id
             self._unused_ids = range(first, first + PRODUCER_IDS_AT_ONCE)
-            taken = ProducerIdsAllocated(below=self._unused_ids.stop)
+            taken = ProducerIdsAllocated(next_producer_id=self._unused_ids.stop)
             self.write(LogEvent(producer_ids_allocated=taken), effects)
         producer_id, self._unused_ids = self._unused_ids[0], self._unused_ids[1:]
         return producer_id

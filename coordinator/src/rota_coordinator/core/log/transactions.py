@@ -16,7 +16,7 @@ from rota_coordinator.core.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, H
 from rota_coordinator.core.log.config import NAME_LENGTH_MAX
 from rota_coordinator.core.log.effects import Effects, Ending
 from rota_coordinator.core.log.partition import Partition
-from rota_coordinator.core.log.producers import Ended, Identity, Transaction, Transactional, ended
+from rota_coordinator.core.log.producers import Identity, Outcome, Transaction, TransactionalProducer, ended
 from rota_coordinator.core.log.state import State
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import (
@@ -27,7 +27,7 @@ from rota_proto.coordinator.v1.log_events_pb2 import (
 )
 from rota_proto.log.v1 import log_pb2 as pb
 
-NOBODY = Identity(NO_PRODUCER, -1)
+NO_IDENTITY = Identity(NO_PRODUCER, -1)
 MemberOfGroup = GroupAdded | pb.AddOffsetsToTransactionRequest | codes.TxnCommitOffsetsRequest
 
 
@@ -37,9 +37,9 @@ def init_producer(
     """InitProducer: whoever used the transactional id before is fenced, and what it left open is aborted."""
     error = init_error(state, request)
     if error:
-        return initialized(NOBODY, error)
+        return init_reply(NO_IDENTITY, error)
     if not request.transactional_id:
-        return initialized(Identity(state.allocate_producer_id(effects), 0))
+        return init_reply(Identity(state.allocate_producer_id(effects), 0))
     known = state.producers.transactional.get(request.transactional_id)
     if known is None:
         made = ProducerRegistered(
@@ -52,10 +52,10 @@ def init_producer(
         made = successor(state, known, now_ms, effects)
         made.transaction_timeout_ms = request.transaction_timeout_ms
     if known is not None and known.open is not None:
-        abort_over_head(state, known, made, now_ms, effects)
+        abort_fenced(state, known, made, now_ms, effects)
     else:
         state.write(LogEvent(producer_registered=made), effects)
-    return initialized(Identity(made.producer_id, made.producer_epoch))
+    return init_reply(Identity(made.producer_id, made.producer_epoch))
 
 
 def init_error(state: State, request: pb.InitProducerRequest) -> codes.ErrorCode.ValueType:
@@ -73,7 +73,7 @@ def init_error(state: State, request: pb.InitProducerRequest) -> codes.ErrorCode
     return codes.NONE
 
 
-def initialized(identity: Identity, error: codes.ErrorCode.ValueType = codes.NONE) -> pb.InitProducerResponse:
+def init_reply(identity: Identity, error: codes.ErrorCode.ValueType = codes.NONE) -> pb.InitProducerResponse:
     """The answer to InitProducer."""
     return pb.InitProducerResponse(
         error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
@@ -82,7 +82,7 @@ def initialized(identity: Identity, error: codes.ErrorCode.ValueType = codes.NON
 
 def identify(
     state: State, transactional_id: str, identity: Identity
-) -> Transactional | codes.ErrorCode.ValueType:
+) -> TransactionalProducer | codes.ErrorCode.ValueType:
     """The transactional id, if the producer is the one that may use it now."""
     if not transactional_id:
         return codes.INVALID_REQUEST
@@ -103,15 +103,15 @@ def batch_error(state: State, transactional_id: str, header: Header) -> codes.Er
         if producers.is_transactional(header.producer_id):
             return codes.INVALID_TXN_STATE
         # An id that will be given to somebody later: the two would be taken for one.
-        return codes.UNKNOWN_PRODUCER_ID if header.producer_id >= producers.below else codes.NONE
+        return codes.UNKNOWN_PRODUCER_ID if header.producer_id >= producers.next_producer_id else codes.NONE
     found = identify(state, transactional_id, Identity(header.producer_id, header.producer_epoch))
-    if isinstance(found, Transactional):
+    if isinstance(found, TransactionalProducer):
         return codes.NONE
     # As in Kafka, in answer to a batch.
     return codes.INVALID_PRODUCER_EPOCH if found == codes.PRODUCER_FENCED else found
 
 
-def begin(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> Transaction:
+def begin(state: State, known: TransactionalProducer, now_ms: WallMs, effects: Effects) -> Transaction:
     """The open transaction; one that begins now, if there is none."""
     if known.open is None:
         begun = TransactionBegun(transactional_id=known.transactional_id, at_ms=now_ms)
@@ -126,17 +126,17 @@ def add_offsets(
     """AddOffsetsToTransaction."""
     identity = Identity(request.producer_id, request.producer_epoch)
     found = identify(state, request.transactional_id, identity)
-    if not isinstance(found, Transactional):
+    if not isinstance(found, TransactionalProducer):
         return pb.AddOffsetsToTransactionResponse(error_code=found)
-    error = adding_error(state, found, request)
+    error = add_offsets_error(state, found, request)
     if not error and (found.open is None or request.group_id not in found.open.groups):
         begin(state, found, now_ms, effects)
-        state.write(LogEvent(group_added=addition(request)), effects)
+        state.write(LogEvent(group_added=to_group_added(request)), effects)
     return pb.AddOffsetsToTransactionResponse(error_code=error)
 
 
-def adding_error(
-    state: State, known: Transactional, request: pb.AddOffsetsToTransactionRequest
+def add_offsets_error(
+    state: State, known: TransactionalProducer, request: pb.AddOffsetsToTransactionRequest
 ) -> codes.ErrorCode.ValueType:
     """Why the group cannot be part of the transaction."""
     if not 0 < len(request.group_id) <= GROUP_ID_LENGTH_MAX:
@@ -149,7 +149,7 @@ def adding_error(
     return codes.NONE
 
 
-def addition(request: pb.AddOffsetsToTransactionRequest) -> GroupAdded:
+def to_group_added(request: pb.AddOffsetsToTransactionRequest) -> GroupAdded:
     """The event that makes the group part of the transaction."""
     added = GroupAdded(
         transactional_id=request.transactional_id,
@@ -180,7 +180,7 @@ def txn_offsets_error(state: State, request: codes.TxnCommitOffsetsRequest) -> c
     """Why these offsets cannot be part of the producer's transaction."""
     identity = Identity(request.producer_id, request.producer_epoch)
     found = identify(state, request.transactional_id, identity)
-    if not isinstance(found, Transactional):
+    if not isinstance(found, TransactionalProducer):
         return found
     if found.open is None or request.group_id not in found.open.groups:
         return codes.INVALID_TXN_STATE
@@ -200,44 +200,48 @@ def end(
     if known is not None and known.ended is not None and known.ended.identity == asked:
         # The answer was lost, or is late. Of another outcome than the one that is asked for nobody hears a yes.
         as_asked = known.ended.committed == request.commit
-        return gone_on(known.identity, codes.NONE if as_asked else codes.INVALID_TXN_STATE)
+        return end_reply(known.identity, codes.NONE if as_asked else codes.INVALID_TXN_STATE)
     found = identify(state, request.transactional_id, asked)
-    if not isinstance(found, Transactional):
-        return gone_on(NOBODY, found)
+    if not isinstance(found, TransactionalProducer):
+        return end_reply(NO_IDENTITY, found)
     if found.open is None and request.commit:
-        return gone_on(found.identity, codes.INVALID_TXN_STATE)
+        return end_reply(found.identity, codes.INVALID_TXN_STATE)
     error = refused if request.commit else codes.NONE
     # An abort of nothing counts, as in Kafka: a batch that is still on its way would begin the transaction anew.
-    finish(state, found, Ended(asked, request.commit and not error), now_ms, effects)
-    return gone_on(found.identity, error)
+    finish(state, found, Outcome(asked, request.commit and not error), now_ms, effects)
+    return end_reply(found.identity, error)
 
 
-def gone_on(identity: Identity, error: codes.ErrorCode.ValueType) -> pb.EndTransactionResponse:
+def end_reply(identity: Identity, error: codes.ErrorCode.ValueType) -> pb.EndTransactionResponse:
     """The answer to EndTransaction, with what its producer goes on with."""
     return pb.EndTransactionResponse(
         error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
     )
 
 
-def finish(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, effects: Effects) -> None:
+def finish(
+    state: State, known: TransactionalProducer, outcome: Outcome, now_ms: WallMs, effects: Effects
+) -> None:
     """Its producer ends the transaction, and goes on under the next epoch."""
-    put_down(state, known, outcome, now_ms, effects)
+    write_markers(state, known, outcome, now_ms, effects)
     made = successor(state, known, now_ms, effects)
     state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
     state.write(LogEvent(producer_registered=made), effects)
 
 
-def abort_over_head(
-    state: State, known: Transactional, made: ProducerRegistered, now_ms: WallMs, effects: Effects
+def abort_fenced(
+    state: State, known: TransactionalProducer, made: ProducerRegistered, now_ms: WallMs, effects: Effects
 ) -> None:
     """Somebody else ends the transaction. Its producer is fenced first: it is told nothing any more."""
-    outcome = Ended(known.identity, committed=False)
-    put_down(state, known, outcome, now_ms, effects)
+    outcome = Outcome(known.identity, committed=False)
+    write_markers(state, known, outcome, now_ms, effects)
     state.write(LogEvent(producer_registered=made), effects)
     state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
 
 
-def put_down(state: State, known: Transactional, outcome: Ended, now_ms: WallMs, effects: Effects) -> None:
+def write_markers(
+    state: State, known: TransactionalProducer, outcome: Outcome, now_ms: WallMs, effects: Effects
+) -> None:
     """Where the transaction has been, its end is written."""
     identity = outcome.identity
     for partition in state.partitions_of(identity.producer_id):
@@ -246,7 +250,7 @@ def put_down(state: State, known: Transactional, outcome: Ended, now_ms: WallMs,
     effects.endings += [Ending(group_id, *identity, outcome.committed) for group_id in groups]
 
 
-def marker(partition: Partition, outcome: Ended, now_ms: WallMs) -> Row:
+def marker(partition: Partition, outcome: Outcome, now_ms: WallMs) -> Row:
     """The end of a transaction, in one of its partitions."""
     header = Header(
         base_offset=partition.end,
@@ -262,7 +266,9 @@ def marker(partition: Partition, outcome: Ended, now_ms: WallMs) -> Row:
     return Row(partition.log_id, header, now_ms, codec=0, payload=b"")
 
 
-def successor(state: State, known: Transactional, now_ms: WallMs, effects: Effects) -> ProducerRegistered:
+def successor(
+    state: State, known: TransactionalProducer, now_ms: WallMs, effects: Effects
+) -> ProducerRegistered:
     """The same producer under its next epoch; after the last one under a new id."""
     made = known.made()
     made.at_ms = now_ms
@@ -279,13 +285,13 @@ def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
     for known in list(state.producers.open.values()):
         assert known.deadline_ms is not None
         if known.deadline_ms <= monotonic_ms:
-            abort_over_head(state, known, successor(state, known, now_ms, effects), now_ms, effects)
+            abort_fenced(state, known, successor(state, known, now_ms, effects), now_ms, effects)
     for known in list(unused(state, now_ms)):
         forgotten = ProducerRegistered(transactional_id=known.transactional_id, producer_id=NO_PRODUCER)
         state.write(LogEvent(producer_registered=forgotten), effects)
 
 
-def unused(state: State, now_ms: WallMs) -> Iterator[Transactional]:
+def unused(state: State, now_ms: WallMs) -> Iterator[TransactionalProducer]:
     """Those that nobody has used for long, the longest first."""
     for known in state.producers.transactional.values():
         if known.open is None:

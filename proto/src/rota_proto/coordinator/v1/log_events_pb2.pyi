@@ -170,16 +170,16 @@ class ProducerIdsAllocated(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    BELOW_FIELD_NUMBER: _builtins.int
-    below: _builtins.int
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    next_producer_id: _builtins.int
     def __init__(
         self,
         *,
-        below: _builtins.int = ...,
+        next_producer_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["below", b"below"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_producer_id", b"next_producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,7 +44,7 @@ class Server(NamedTuple):
     name: str
 
 
-def server_at(dsn: str) -> Server:
+def parse_dsn(dsn: str) -> Server:
     """Read an address, postgresql://… or libpq's other form; what it leaves out comes from PG* variables."""
     unreadable = StoreError(
         "the address of PostgreSQL cannot be read; write postgresql://USER@HOST:PORT/DATABASE, "
@@ -71,7 +71,7 @@ def server_at(dsn: str) -> Server:
     return Server(make_conninfo("", **{**wanted, **given}), f"PostgreSQL {database} at {host}:{port}")
 
 
-class Line:
+class SerialConnection:
     """One connection, made when it is needed. It does one piece of work at a time; the others wait their turn."""
 
     def __init__(self, server: Server, timeout_ms: int) -> None:
@@ -91,7 +91,7 @@ class Line:
             if self._closed:
                 raise StoreError(f"{self._server.name} is closed; nothing can be asked of it any more")
             connection, self._connection = self._connection, None
-            if connection is not None and has_spoken(connection):
+            if connection is not None and has_pending_input(connection):
                 await connection.close()
                 connection = None
             if connection is None:
@@ -173,7 +173,7 @@ class Line:
             self._warnings.append(notice.message_primary or "without words")
 
 
-def has_spoken(connection: Connection) -> bool:
+def has_pending_input(connection: Connection) -> bool:
     """Whether the server said something unasked, which is nearly always its last word: nothing need fail for that."""
     incoming = select.poll()
     incoming.register(connection.fileno(), select.POLLIN)

@@ -409,7 +409,7 @@ def test_a_disk_that_does_not_take_it_is_a_problem_until_it_does_and_no_end(
         assert await story.end() == do.Ended("enough", failed=False)
         assert story.told.count(StateFileRecovered()) == 1
 
-    monkeypatch.setattr(membership, "KEEPING_AGAIN_S", REFRESH_S)
+    monkeypatch.setattr(membership, "STATE_RETRY_S", REFRESH_S)
     run(body())
 
 

@@ -98,7 +98,7 @@ class Application:
                 self.member.process.spawn(self._let_go(action))
             case do.Revoked():
                 self._drop(action.partitions, in_good_order=True)
-            case do.Lose():
+            case do.Lost():
                 self._losses += 1
                 self._note_loss(action.reason)
                 self._drop(action.partitions, in_good_order=False)
@@ -157,7 +157,7 @@ class Application:
                 await asyncio.sleep(RETRY_S / 10)
             elif not await self._commit(numbers):
                 await asyncio.sleep(RETRY_S)
-        self.member.feed(on.GivenUp(order.revocation))
+        self.member.feed(on.PartitionsReleased(order.revocation))
 
     def _is_unsaid(self, numbers: list[int]) -> bool:
         return any(work.committed < work.position for n in numbers if (work := self.working.get(n)))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.identity import SavedMembership
 from tests.conformance.members import TOPIC
 from tests.simulation.loop import Process
 from tests.simulation.member import DRAIN_S, REBALANCE_MS, REQUEST_S, SimulatedMember, commit_request
@@ -25,9 +25,9 @@ class Crew:
         # Those that were told to go and are not gone yet.
         self._leaving: dict[int, SimulatedMember] = {}
         # What a member's sidecar remembers outlives its process.
-        self._volumes: dict[int, dict[str, Remembered]] = {}
+        self._volumes: dict[int, dict[str, SavedMembership]] = {}
 
-    def member(self, number: int, volume: dict[str, Remembered]) -> SimulatedMember:
+    def member(self, number: int, volume: dict[str, SavedMembership]) -> SimulatedMember:
         """A new process with this number; a static one has its number as its instance."""
         plan = self.world.plan
         group_id = plan.groups[number % len(plan.groups)]

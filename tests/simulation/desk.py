@@ -93,12 +93,12 @@ class Desk:
                 self.feed(on.Committed(action.request, action.errors))
             case said.Fetched():
                 self._found(action)
-            case said.Assign() | said.Revoke() | said.Revoked() | said.Lose():
+            case said.Assign() | said.Revoke() | said.Revoked() | said.Lost():
                 self._changed(action)
             case _:
                 raise AssertionError(f"nobody here knows what {action} is")
 
-    def _changed(self, action: said.Assign | said.Revoke | said.Revoked | said.Lose) -> None:
+    def _changed(self, action: said.Assign | said.Revoke | said.Revoked | said.Lost) -> None:
         match action:
             case said.Assign():
                 for partition in action.partitions:
@@ -114,7 +114,7 @@ class Desk:
             case said.Revoked():
                 self._let_go(action.partitions)
                 self.feed(on.Revoked(action.partitions))
-            case said.Lose():
+            case said.Lost():
                 self._losses += 1
                 for partition in action.partitions:
                     self.member.history.gives_up_one(self.member.process, partition.number)
@@ -204,7 +204,7 @@ class Desk:
             case do.Commit():
                 self._commit(action)
             case do.GiveUp():
-                self.member.feed(to.GivenUp(action.revocation))
+                self.member.feed(to.PartitionsReleased(action.revocation))
             case do.Leave() | do.Rejoin():
                 self._come_and_go(action)
 

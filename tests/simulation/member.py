@@ -12,7 +12,7 @@ from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.membership import leader
 from tests.conformance.members import TOPIC
@@ -40,7 +40,7 @@ class SimulatedMember:
     """One process. `volume` outlives it, as the folder of a sidecar does."""
 
     def __init__(
-        self, world: World, group_id: str, name: str, instance: str | None, volume: dict[str, Remembered]
+        self, world: World, group_id: str, name: str, instance: str | None, volume: dict[str, SavedMembership]
     ) -> None:
         self.world = world
         self.group_id = group_id
@@ -113,7 +113,7 @@ class SimulatedMember:
 
     async def _look_at_topics(self) -> None:
         while not self.has_ended:
-            self.feed(on.TopicsSeen({TOPIC: self.world.partitions}))
+            self.feed(on.TopicsDescribed({TOPIC: self.world.partitions}))
             await asyncio.sleep(TOPICS_REFRESH_S)
 
     def kill(self) -> None:
@@ -161,15 +161,15 @@ class SimulatedMember:
 
     def _perform(self, action: do.Action) -> None:
         match action:
-            case do.Find():
+            case do.FindCoordinator():
                 self.process.spawn(self._find(action))
-            case do.Send():
+            case do.SendRequest():
                 self._send(action)
-            case do.Lead():
+            case do.ComputeAssignment():
                 self.world.loop.call_soon(self._lead, action)
-            case do.Remember():
-                self.volume[self.name] = action.remembered
-            case do.Forget():
+            case do.SaveMembership():
+                self.volume[self.name] = action.saved
+            case do.DeleteMembership():
                 self.volume.pop(self.name, None)
             case _:
                 self._hear(action)
@@ -199,7 +199,7 @@ class SimulatedMember:
         self._begin()
         self.start()
 
-    async def _find(self, action: do.Find) -> None:
+    async def _find(self, action: do.FindCoordinator) -> None:
         """Ask any coordinator for the group's, and connect to that."""
         world = self.world
         if self._connection is not None:
@@ -214,7 +214,7 @@ class SimulatedMember:
             request = pb.FindCoordinatorRequest(group_ids=[self.group_id])
             reply = await world.network.ask(connection, request, action.within_ms / 1000)
         except (ConnectionError, TimeoutError) as error:
-            self.feed(on.Failed(action.call, str(error)))
+            self.feed(on.CallFailed(action.call, str(error)))
             return
         assert isinstance(reply, pb.FindCoordinatorResponse)
         found = reply.coordinators[0]
@@ -224,19 +224,19 @@ class SimulatedMember:
                 host = world.host_at(found.address)
                 connection = host.connect(self.process, self._noticed)
             self._connection, self._host = connection, host
-        self.feed(on.Found(action.call, found.error_code))
+        self.feed(on.CoordinatorFound(action.call, found.error_code))
 
-    def _send(self, action: do.Send) -> None:
+    def _send(self, action: do.SendRequest) -> None:
         if self._connection is None:
-            self.world.loop.call_soon(self.feed, on.Failed(action.call, "not connected"))
+            self.world.loop.call_soon(self.feed, on.CallFailed(action.call, "not connected"))
             return
         sent_s = self.world.loop.now_s
         answer = self.world.network.ask(self._connection, action.request, action.within_ms / 1000)
         answer.add_done_callback(partial(self._answered, action, sent_s))
 
-    def _answered(self, action: do.Send, sent_s: float, answer: "asyncio.Future[Message]") -> None:
+    def _answered(self, action: do.SendRequest, sent_s: float, answer: "asyncio.Future[Message]") -> None:
         if answer.exception() is not None:
-            self.feed(on.Failed(action.call, str(answer.exception())))
+            self.feed(on.CallFailed(action.call, str(answer.exception())))
             return
         reply = answer.result()
         assert isinstance(
@@ -258,9 +258,9 @@ class SimulatedMember:
                     self.world.loop.now_s,
                     sent_s + SESSION_S,
                 )
-        self.feed(on.Answered(action.call, reply))
+        self.feed(on.ResponseReceived(action.call, reply))
 
-    def _lead(self, order: do.Lead) -> None:
+    def _lead(self, order: do.ComputeAssignment) -> None:
         members = leader.read(order)
         incarnation = leader.incarnation_for(order, members, self._now_ms())
         topics = {TOPIC: Topic(self.world.partitions)}
@@ -270,9 +270,9 @@ class SimulatedMember:
         """The group starts to rebalance, or is served elsewhere."""
         match notice:
             case pb.GoAway():
-                self.feed(on.CoordinatorGone("it goes away"))
+                self.feed(on.CoordinatorLost("it goes away"))
             case pb.RebalanceNotice():
-                self.feed(on.Noticed(notice.member_id, notice.generation_id))
+                self.feed(on.RebalanceNoticed(notice.member_id, notice.generation_id))
 
     def say_late(self, offsets: Mapping[int, int], generation: int) -> None:
         """A client without this core commits what is not its own any more: the coordinator has to refuse it."""

@@ -15,11 +15,11 @@ from rota_sidecar.core.consumer_protocol.user_data import fingerprint_of_plan
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import liveness, offsets, rounds
 from rota_sidecar.core.member.core import Core
-from rota_sidecar.core.member.holdings import Holdings
-from rota_sidecar.core.member.interests import Interests
+from rota_sidecar.core.member.heartbeat_timer import HeartbeatTimer
+from rota_sidecar.core.member.owned_partitions import OwnedPartitions
 from rota_sidecar.core.member.partitions import Offset, Partition
-from rota_sidecar.core.member.pulse import Pulse
 from rota_sidecar.core.member.requests import Requests
+from rota_sidecar.core.member.subscription_state import SubscriptionState
 from rota_sidecar.membership import leader
 
 
@@ -35,7 +35,7 @@ def replaced(target: object, name: str, wrong: object) -> Bug:
 
 
 def verdicts_of_any_tenure_count(
-    self: Holdings, offsets: Mapping[Partition, Offset]
+    self: OwnedPartitions, offsets: Mapping[Partition, Offset]
 ) -> tuple[dict[Partition, Offset], frozenset[Partition]]:
     return dict(offsets), frozenset()
 
@@ -46,13 +46,13 @@ def joins_with_everything_in_hand(core: Core, reason: str) -> None:
 
 
 def does_not_say_what_it_keeps(
-    self: Requests, strategy: str, interests: Interests, holdings: Holdings
+    self: Requests, strategy: str, subscription: SubscriptionState, owned: OwnedPartitions
 ) -> bytes:
-    return metadata_for(strategy, Offer(interests.topics, generation=holdings.known_in))
+    return metadata_for(strategy, Offer(subscription.topics, generation=owned.owned_generation))
 
 
-def counts_two_sessions(self: Pulse) -> None:
-    HEARD(self)
+def counts_two_sessions(self: HeartbeatTimer) -> None:
+    ACKNOWLEDGED(self)
     self.alive_until_ms += self._config.session_timeout_ms
 
 
@@ -60,39 +60,43 @@ def goes_to_no_other_round(core: Core, reason: str) -> None:
     pass
 
 
-def keeps_the_newest_incarnation_it_hears_of(order: do.Lead, members: leader.Members, wall_ms: int) -> int:
+def keeps_the_newest_incarnation_it_hears_of(
+    order: do.ComputeAssignment, members: leader.Members, wall_ms: int
+) -> int:
     known = max(members.incarnations.values(), default=-1)
     return known if known >= 0 else wall_ms
 
 
 def stays_with_a_lost_coordinator(self: Core, reason: str) -> None:
-    self.pulse.not_heard(self.now_ms)
+    self.heartbeat_timer.failed(self.now_ms)
 
 
-def takes_what_it_sees_for_what_was_planned(self: Interests, fingerprint: bytes) -> None:
+def takes_what_it_sees_for_what_was_planned(self: SubscriptionState, fingerprint: bytes) -> None:
     # As Kafka's consumer does, when a static leader comes back.
-    PLANNED(self, fingerprint if self.seen is None else fingerprint_of_plan(self.seen))
+    SET_PLAN_FINGERPRINT(
+        self, fingerprint if self.topic_partitions is None else fingerprint_of_plan(self.topic_partitions)
+    )
 
 
 # What is replaced, for those that only change a part of it.
-HEARD = Pulse.heard
-PLANNED = Interests.planned
+ACKNOWLEDGED = HeartbeatTimer.acknowledged
+SET_PLAN_FINGERPRINT = SubscriptionState.set_plan_fingerprint
 
 ZOO_MEMBERS: dict[str, Bug] = {
-    "verdicts of any tenure count": replaced(Holdings, "split", verdicts_of_any_tenure_count),
+    "verdicts of any tenure count": replaced(OwnedPartitions, "split", verdicts_of_any_tenure_count),
     "joins with everything in hand": replaced(rounds, "rejoin", joins_with_everything_in_hand),
     "does not say what it keeps": replaced(Requests, "_metadata", does_not_say_what_it_keeps),
-    "counts no silence": replaced(liveness, "_counts_silence", lambda core: False),
-    "counts two sessions": replaced(Pulse, "heard", counts_two_sessions),
+    "counts no silence": replaced(liveness, "_session_may_expire", lambda core: False),
+    "counts two sessions": replaced(HeartbeatTimer, "acknowledged", counts_two_sessions),
     "goes to no other round": replaced(rounds, "rejoin", goes_to_no_other_round),
-    "never comes again": replaced(rounds, "_again", lambda core, data: ""),
+    "never comes again": replaced(rounds, "_rejoin_reason", lambda core, data: ""),
     "keeps the newest incarnation it hears of": replaced(
         leader, "incarnation_for", keeps_the_newest_incarnation_it_hears_of
     ),
-    "nobody looks at topics that grow": replaced(Interests, "_judge_plan", lambda self: None),
+    "nobody looks at topics that grow": replaced(SubscriptionState, "_check_plan_age", lambda self: None),
     "a leader that comes back takes what it sees for what was planned": replaced(
-        Interests, "planned", takes_what_it_sees_for_what_was_planned
+        SubscriptionState, "set_plan_fingerprint", takes_what_it_sees_for_what_was_planned
     ),
-    "commits nothing": replaced(offsets, "_refusal", lambda core: pb.REBALANCE_IN_PROGRESS),
+    "commits nothing": replaced(offsets, "_commit_error", lambda core: pb.REBALANCE_IN_PROGRESS),
     "stays with a lost coordinator": replaced(Core, "lose_coordinator", stays_with_a_lost_coordinator),
 }

@@ -13,7 +13,7 @@ from rota_sidecar.core.assignors.model import Group, Plan, Topic
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.core.member.identity import Remembered, Wanted
+from rota_sidecar.core.member.identity import JoinMetadata, SavedMembership
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.core.member.partitions import Offset
@@ -34,7 +34,7 @@ from rota_sidecar.membership.state_file import FILE, Owner, StateFile
 STORY_S = 20
 REFRESH_S = 0.05
 LOCAL = Strategy("all-mine", cooperative=True)
-WANTED = Wanted(("a",), (LOCAL.name,))
+WANTED = JoinMetadata(("a",), (LOCAL.name,))
 END = on.End(within_ms=1_000, reason="enough")
 
 
@@ -151,7 +151,7 @@ class Story:
     def _listen(self, told: MemberEvent) -> None:
         self.told.append(told)
         if isinstance(told, do.Revoke):
-            self.membership.post(on.GivenUp(told.revocation))
+            self.membership.post(on.PartitionsReleased(told.revocation))
         self._news.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -330,9 +330,11 @@ def test_what_the_connection_says_reaches_the_member() -> None:
 def test_a_plan_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         story = Story()
-        order = do.Lead(call=99, member_id="m", strategy=LOCAL.name, generation=1, members=(), within_ms=10)
+        order = do.ComputeAssignment(
+            call=99, member_id="m", strategy=LOCAL.name, generation=1, members=(), within_ms=10
+        )
 
-        async def think(_: Leader, __: do.Lead) -> on.Led:
+        async def think(_: Leader, __: do.ComputeAssignment) -> on.AssignmentComputed:
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -343,7 +345,7 @@ def test_a_plan_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
         await story.membership._lead(order)
         monkeypatch.undo()
         late = "the strategy all-mine made no plan within 0.01 s: choose another, or mend it"
-        assert failed == [on.Failed(99, late)]
+        assert failed == [on.CallFailed(99, late)]
         await story.end()
 
     run(body())
@@ -386,7 +388,7 @@ def test_who_it_is_is_kept_while_it_lives_and_no_longer(tmp_path: Path) -> None:
         async with asyncio.timeout(STORY_S):
             while (kept := file.read()[0]) is None or kept.generation < 0:
                 await asyncio.sleep(0)
-        assert (kept.member_id, kept.leads, kept.of_group) == ("m", True, frozenset({"a"}))
+        assert (kept.member_id, kept.leads, kept.group_topics) == ("m", True, frozenset({"a"}))
         await story.end()
         assert file.read() == (None, "")
 
@@ -421,7 +423,9 @@ def test_who_was_remembered_comes_back_without_a_join() -> None:
         engine = MembershipPorts(coordinator, FakeTopics(), leader, lambda: 0.5, REFRESH_S)
         member = Member(MemberConfig("g"), Subscription(("a",)), (LOCAL,))
         membership = Membership(member, engine, told.append)
-        running = asyncio.create_task(membership.run(Remembered("m", 4, LOCAL.name, wanted=WANTED)))
+        running = asyncio.create_task(
+            membership.run(SavedMembership("m", 4, LOCAL.name, join_metadata=WANTED))
+        )
         while StateChanged("Stable") not in told:
             await asyncio.sleep(0)
         assert (member.identity.member_id, member.identity.generation) == ("m", 4)

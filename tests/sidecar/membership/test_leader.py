@@ -14,7 +14,7 @@ from rota_sidecar.core.consumer_protocol.user_data import (
     fingerprint_of_plan,
     fingerprint_of_topics,
 )
-from rota_sidecar.core.member.actions import Lead
+from rota_sidecar.core.member.actions import ComputeAssignment
 from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.port import Refused
 from rota_sidecar.membership.leader import Leader, Members, incarnation_for, read
@@ -76,8 +76,8 @@ def member(member_id: str, *topics: str, **known: int) -> pb.Member:
     return pb.Member(member_id=member_id, metadata=metadata_for("half", offer))
 
 
-def order(*members: pb.Member, generation: int = 5, strategy: str = "half") -> Lead:
-    return Lead(1, LEADER, strategy, generation, members, 1_000)
+def order(*members: pb.Member, generation: int = 5, strategy: str = "half") -> ComputeAssignment:
+    return ComputeAssignment(1, LEADER, strategy, generation, members, 1_000)
 
 
 def leader(topics: Mapping[str, Topic], *strategies: Assignor, incarnation: int | None = 9) -> Leader:

@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.member.identity import Remembered, Wanted
+from rota_sidecar.core.member.identity import JoinMetadata, SavedMembership
 from rota_sidecar.membership.state_file import BYTES_MAX, FILE, Owner, StateFile, StateFileError
 from rota_sidecar.membership.state_file import _parsed as parsed
 from rota_sidecar.membership.state_file import _Unusable as Unusable
 from rota_sidecar.membership.state_file import _written as written
 
 OWNER = Owner("orders", None)
-LEADER = Remembered(
+LEADER = SavedMembership(
     "rota-1",
     7,
     "cooperative-sticky",
     leads=True,
-    wanted=Wanted(("a", "b"), ("range", "sticky")),
-    of_group=frozenset({"a", "b", "c"}),
+    join_metadata=JoinMetadata(("a", "b"), ("range", "sticky")),
+    group_topics=frozenset({"a", "b", "c"}),
 )
 SCALAR = st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=()), max_size=5)
 JSON = SCALAR | st.lists(SCALAR, max_size=3) | st.dictionaries(st.text(max_size=5), SCALAR, max_size=3)
@@ -36,15 +36,15 @@ def file(tmp_path: Path) -> StateFile:
     return StateFile(tmp_path / "state", OWNER)
 
 
-@pytest.mark.parametrize("remembered", [LEADER, Remembered("rota-2")])
-def test_what_was_written_is_read_by_the_next_process(tmp_path: Path, remembered: Remembered) -> None:
+@pytest.mark.parametrize("saved", [LEADER, SavedMembership("rota-2")])
+def test_what_was_written_is_read_by_the_next_process(tmp_path: Path, saved: SavedMembership) -> None:
     first = StateFile(tmp_path, OWNER)
     assert first.read() == (None, "")
-    first.write(Remembered("somebody-else"))
-    first.write(remembered)
+    first.write(SavedMembership("somebody-else"))
+    first.write(saved)
     first.close()
     second = StateFile(tmp_path, OWNER)
-    assert second.read() == (remembered, "")
+    assert second.read() == (saved, "")
     second.remove()
     second.remove()
     assert second.read() == (None, "")
@@ -86,7 +86,7 @@ def test_two_sidecars_cannot_share_a_folder(tmp_path: Path, file: StateFile) -> 
         (written(LEADER, OWNER).replace(b'"version": 1', b'"version": 2'), "not of version 1"),
         (written(LEADER, Owner("bills", None)), "about another group"),
         (written(LEADER, Owner("orders", "orders-1")), "another instance id"),
-        (written(Remembered(""), OWNER), "its member_id is empty"),
+        (written(SavedMembership(""), OWNER), "its member_id is empty"),
         (written(LEADER, OWNER).replace(b": 7", b": true"), "its generation is not what it should be"),
         (written(LEADER, OWNER).replace(b'"c"', b"12"), "its of_group is not"),
         (b" " * (BYTES_MAX + 1), "it is larger than"),
@@ -97,8 +97,8 @@ def test_what_is_of_no_use_is_put_aside_with_a_sentence(
 ) -> None:
     folder = tmp_path / "state"
     (folder / FILE).write_bytes(content)
-    remembered, sentence = file.read()
-    assert remembered is None
+    saved, sentence = file.read()
+    assert saved is None
     assert reason in sentence
     assert sentence.endswith(f"what it held is in {FILE}.aside now")
     assert (folder / f"{FILE}.aside").read_bytes() == content
@@ -110,8 +110,8 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_member_from_joining(
 ) -> None:
     folder = tmp_path / "state"
     (folder / FILE).mkdir()
-    remembered, sentence = file.read()
-    assert remembered is None
+    saved, sentence = file.read()
+    assert saved is None
     assert "tells nothing about this member (Is a directory)" in sentence
     (folder / f"{FILE}.new").mkdir()
     with pytest.raises(StateFileError, match=rf"^{folder}/{FILE} cannot be written .Is a directory"):
@@ -131,8 +131,8 @@ def test_a_crash_while_writing_leaves_what_was_there_before(tmp_path: Path, file
     file.write(LEADER)
     (tmp_path / "state" / f"{FILE}.new").write_bytes(b'{"half')
     assert file.read() == (LEADER, "")
-    file.write(Remembered("rota-3"))
-    assert file.read() == (Remembered("rota-3"), "")
+    file.write(SavedMembership("rota-3"))
+    assert file.read() == (SavedMembership("rota-3"), "")
 
 
 @settings(max_examples=200)

@@ -186,7 +186,7 @@ class Delivering(Deliveries):
                 self.tell(on.Revoke(told.revocation, told.partitions, self.now_ms() + left_ms))
             case member_do.Revoked():
                 self.tell(on.Revoked(told.partitions))
-            case member_do.Lose():
+            case member_do.Lost():
                 self.tell(on.Lost(told.partitions, told.reason))
             case _:
                 # Of how it fares; the observer has been told.
@@ -268,7 +268,7 @@ class Delivering(Deliveries):
         match action:
             case do.GiveUp():
                 if not self._hand_picked.is_given_up(action.revocation):
-                    self._running.post(member_on.GivenUp(action.revocation))
+                    self._running.post(member_on.PartitionsReleased(action.revocation))
             case do.Leave():
                 self._presence.stand_by(action.reason)
             case do.Rejoin():

@@ -73,7 +73,7 @@ class MembershipOnly:
         """Write down what happened."""
         self._put(self._event(told))
         if isinstance(told, do.Revoke) and self._settings.acknowledges:
-            self._running.post(on.GivenUp(told.revocation))
+            self._running.post(on.PartitionsReleased(told.revocation))
 
     def obey(self, line: bytes | None) -> None:
         """Do what the line says, or say what is wrong with it."""
@@ -128,7 +128,7 @@ class MembershipOnly:
             case _:
                 return self._change(told)
 
-    def _change(self, told: do.Assign | do.Revoke | do.Revoked | do.Lose) -> Facts:
+    def _change(self, told: do.Assign | do.Revoke | do.Revoked | do.Lost) -> Facts:
         match told:
             case do.Assign():
                 partitions, tenure = by_topic(told.partitions), told.tenure.number
@@ -144,7 +144,7 @@ class MembershipOnly:
                 }
             case do.Revoked():
                 return {"event": "revoked", "partitions": by_topic(told.partitions)}
-            case do.Lose():
+            case do.Lost():
                 return {"event": "lost", "partitions": by_topic(told.partitions), "reason": told.reason}
             case _:
                 assert_never(told)
@@ -177,7 +177,7 @@ class MembershipOnly:
             case said.Commit() | said.Fetch():
                 return self._request(command)
             case said.LetGo():
-                return on.GivenUp(command.revocation)
+                return on.PartitionsReleased(command.revocation)
             case said.Subscribe():
                 return on.Subscribe(command.subscription)
             case said.Offer():

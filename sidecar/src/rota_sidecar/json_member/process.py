@@ -18,7 +18,7 @@ from rota_sidecar.wiring import Strategies, engine_for, member_for, offers_of, o
 async def serve_member(options: argparse.Namespace, strategies: Strategies, journal: Journal) -> str:
     """Be a member until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError."""
     state_file = open_state(options)
-    remembered, forgotten = (None, "") if state_file is None else state_file.read()
+    saved, forgotten = (None, "") if state_file is None else state_file.read()
     reader, writer = LineReader(sys.stdin.fileno()), LineWriter(sys.stdout.fileno())
     offers = offers_of(strategies)
     settings = Settings(options.group_id, offers, options.acknowledge == "auto", options.leave_timeout_ms)
@@ -34,7 +34,7 @@ async def serve_member(options: argparse.Namespace, strategies: Strategies, jour
     if forgotten:
         listener(Problem(forgotten))
     try:
-        return await until_ended(membership.run(remembered), obeying(reader, mode), minding(writer, mode))
+        return await until_ended(membership.run(saved), obeying(reader, mode), minding(writer, mode))
     finally:
         writer.close()
         if state_file is not None:

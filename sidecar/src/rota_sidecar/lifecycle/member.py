@@ -88,7 +88,7 @@ class MemberLifecycle:
         options, delivering = self._options, self._delivering
         state_file = wiring.open_state(options)
         try:
-            remembered, forgotten = (None, "") if state_file is None else state_file.read()
+            saved, forgotten = (None, "") if state_file is None else state_file.read()
             offers = wiring.offers_of(self._strategies)
             engine = wiring.engine_for(options, self._strategies, delivering.heard, state_file)
             counted = replace(engine, coordination=CountedCoordination(engine.coordination, self._counters))
@@ -106,7 +106,7 @@ class MemberLifecycle:
                 delivering.listen(Problem(forgotten))
             if self._ending is not None:
                 membership.post(self._ending)
-            return await membership.run(remembered, starts_now=starts_now)
+            return await membership.run(saved, starts_now=starts_now)
         finally:
             if state_file is not None:
                 state_file.close()

@@ -15,7 +15,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.actions import Action
-from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.liveness import Alarm
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.core.member.states import Down
@@ -62,7 +62,7 @@ MemberEvent = (
     | do.Assign
     | do.Revoke
     | do.Revoked
-    | do.Lose
+    | do.Lost
     | do.Committed
     | do.Fetched
     | do.Problem
@@ -122,13 +122,13 @@ class Membership:
         """The member's time: since it was made, by the machine's steady clock."""
         return int((self._loop.time() - self._began_s) * 1000)
 
-    async def run(self, remembered: Remembered | None, *, starts_now: bool = True) -> do.Ended:
+    async def run(self, saved: SavedMembership | None, *, starts_now: bool = True) -> do.Ended:
         """Be a member until that has ended, at once or when told to start; raises what nobody expected."""
         self._spawn(self._run_events())
         self._spawn(self._state_writer.run())
         self._spawn(self._refresh_topics())
         if starts_now:
-            self.post(on.Start(remembered))
+            self.post(on.Start(saved))
         try:
             ended = await asyncio.shield(self._ended)
             await self._state_writer.flush()
@@ -147,11 +147,11 @@ class Membership:
         """What the coordinator's connection says by itself."""
         match event:
             case pb.RebalanceNotice():
-                self.post(on.Noticed(event.member_id, event.generation_id))
+                self.post(on.RebalanceNoticed(event.member_id, event.generation_id))
             case pb.GoAway():
-                self.post(on.CoordinatorGone(f"the coordinator hands group {event.group_id} over"))
+                self.post(on.CoordinatorLost(f"the coordinator hands group {event.group_id} over"))
             case Disconnected():
-                self.post(on.CoordinatorGone(event.reason))
+                self.post(on.CoordinatorLost(event.reason))
 
     async def _run_events(self) -> None:
         while True:
@@ -166,7 +166,7 @@ class Membership:
         if state != self._state:
             self._state = state
             self._on_event(StateChanged(state))
-        if isinstance(self._member.state, Down) and self._member.state.goodbye is None:
+        if isinstance(self._member.state, Down) and self._member.state.leave_call is None:
             self.at_rest.set()
         else:
             self.at_rest.clear()
@@ -177,23 +177,23 @@ class Membership:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case do.Find() | do.Send() | do.Lead():
+            case do.FindCoordinator() | do.SendRequest() | do.ComputeAssignment():
                 self._call(action)
-            case do.Remember():
-                self._state_writer.set_target(action.remembered)
-            case do.Forget():
+            case do.SaveMembership():
+                self._state_writer.set_target(action.saved)
+            case do.DeleteMembership():
                 self._state_writer.set_target(None)
             case _:
                 self._on_event(action)
                 self._react(action)
 
-    def _call(self, action: do.Find | do.Send | do.Lead) -> None:
+    def _call(self, action: do.FindCoordinator | do.SendRequest | do.ComputeAssignment) -> None:
         match action:
-            case do.Find():
+            case do.FindCoordinator():
                 self._search = self._spawn(self._find(action, self._search))
-            case do.Send():
+            case do.SendRequest():
                 self._spawn(self._send(action))
-            case do.Lead():
+            case do.ComputeAssignment():
                 self._spawn(self._lead(action))
 
     def _react(self, event: MemberEvent) -> None:
@@ -206,7 +206,7 @@ class Membership:
             case _:
                 pass
 
-    async def _find(self, action: do.Find, before: "asyncio.Task[None] | None") -> None:
+    async def _find(self, action: do.FindCoordinator, before: "asyncio.Task[None] | None") -> None:
         if before is not None and not before.done():
             # Nobody waits for it any more, and it must not close what this one opens.
             before.cancel()
@@ -216,17 +216,17 @@ class Membership:
         except (Unreachable, Refused) as failure:
             self._post_failure(action.call, failure)
         else:
-            self.post(on.Found(action.call, error))
+            self.post(on.CoordinatorFound(action.call, error))
 
-    async def _send(self, action: do.Send) -> None:
+    async def _send(self, action: do.SendRequest) -> None:
         try:
             response = await self._ports.coordination.ask(action.request, action.within_ms / 1000)
         except (Unreachable, Refused) as failure:
             self._post_failure(action.call, failure)
         else:
-            self.post(on.Answered(action.call, response))
+            self.post(on.ResponseReceived(action.call, response))
 
-    async def _lead(self, action: do.Lead) -> None:
+    async def _lead(self, action: do.ComputeAssignment) -> None:
         within_s = action.within_ms / 1000
         try:
             async with asyncio.timeout(within_s):
@@ -250,7 +250,7 @@ class Membership:
             self._on_event(ForeignProtocol(protocol))
 
     def _post_failure(self, call: int, failure: Unreachable | Refused) -> None:
-        self.post(on.Failed(call, str(failure), refused=isinstance(failure, Refused)))
+        self.post(on.CallFailed(call, str(failure), refused=isinstance(failure, Refused)))
 
     async def _refresh_topics(self) -> None:
         """See what topics there are: when others are of interest, and again and again."""
@@ -269,7 +269,7 @@ class Membership:
             else:
                 last_problem, retry_s = "", TOPICS_RETRY_S
                 if watched == self._member.watched:
-                    self.post(on.TopicsSeen({name: topic.partitions for name, topic in found.items()}))
+                    self.post(on.TopicsDescribed({name: topic.partitions for name, topic in found.items()}))
             pause_s *= 1 - TOPICS_JITTER / 2 + TOPICS_JITTER * self._ports.chance()
             await wait_until_set(self._refresh_now, pause_s)
 
@@ -335,14 +335,14 @@ class StateFileWriter:
         self._file = file
         self._on_event = on_event
         self._last_problem = ""
-        self._wanted: Remembered | None = None
+        self._wanted: SavedMembership | None = None
         self._changed = asyncio.Event()
         self._attempted = asyncio.Event()
         self._attempted.set()
 
-    def set_target(self, remembered: Remembered | None) -> None:
+    def set_target(self, saved: SavedMembership | None) -> None:
         """Keep that; None: nothing."""
-        self._wanted = remembered
+        self._wanted = saved
         self._changed.set()
         self._attempted.clear()
 
@@ -357,7 +357,7 @@ class StateFileWriter:
             if not self._changed.is_set():
                 self._attempted.set()
 
-    async def _saved(self, file: StateFile, wanted: Remembered | None) -> bool:
+    async def _saved(self, file: StateFile, wanted: SavedMembership | None) -> bool:
         try:
             await asyncio.to_thread(save_or_remove, file, wanted)
         except StateFileError as error:
@@ -376,7 +376,7 @@ class StateFileWriter:
         await wait_until_set(self._attempted, STATE_FLUSH_TIMEOUT_S)
 
 
-def save_or_remove(file: StateFile, wanted: Remembered | None) -> None:
+def save_or_remove(file: StateFile, wanted: SavedMembership | None) -> None:
     """Write it, or remove it."""
     if wanted is None:
         file.remove()

@@ -26,8 +26,8 @@ from rota_sidecar.core.consumer_protocol.user_data import (
     fingerprint_of_topics,
 )
 from rota_sidecar.core.consumer_protocol.wire import Heads, Malformed
-from rota_sidecar.core.member.actions import Lead
-from rota_sidecar.core.member.events import Led
+from rota_sidecar.core.member.actions import ComputeAssignment
+from rota_sidecar.core.member.events import AssignmentComputed
 from rota_sidecar.engines.port import Coordination, Refused, Topics
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Leader:
     strategies: Mapping[str, Assignor]
     wall_ms: Callable[[], int]
 
-    async def lead(self, order: Lead) -> Led:
+    async def lead(self, order: ComputeAssignment) -> AssignmentComputed:
         """The outcome. Raises Unreachable when the engine does not answer, and Refused for a strategy that fails."""
         within_s = order.within_ms / 1000
         members = read(order)
@@ -83,7 +83,7 @@ class Leader:
         return await asyncio.to_thread(led, order, members, topics, strategy, incarnation)
 
 
-def read(order: Lead) -> Members:
+def read(order: ComputeAssignment) -> Members:
     """The members' words."""
     subscribers: dict[str, Subscriber] = {}
     unreadable: list[str] = []
@@ -103,7 +103,7 @@ def read(order: Lead) -> Members:
     return Members(subscribers, incarnations, unreadable)
 
 
-def incarnation_for(order: Lead, members: Members, wall_ms: int) -> int:
+def incarnation_for(order: ComputeAssignment, members: Members, wall_ms: int) -> int:
     """
     On an engine that has none: the one of the last generation, if somebody was in it; else a new one, above all.
 
@@ -117,8 +117,12 @@ def incarnation_for(order: Lead, members: Members, wall_ms: int) -> int:
 
 
 def led(
-    order: Lead, members: Members, topics: Mapping[str, Topic], strategy: Assignor, incarnation: int
-) -> Led:
+    order: ComputeAssignment,
+    members: Members,
+    topics: Mapping[str, Topic],
+    strategy: Assignor,
+    incarnation: int,
+) -> AssignmentComputed:
     """Plan, and write it down. Raises Refused."""
     plan = plan_for(members, topics, strategy)
     planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
@@ -137,7 +141,7 @@ def led(
         )
         written = encode_assignment(Assignment(plan[member_id], encode_assignment_data(data)), heads)
         assignments.append(pb.Assignment(member_id=member_id, assignment=written))
-    return Led(order.call, assignments, planned)
+    return AssignmentComputed(order.call, assignments, planned)
 
 
 def holders_of_withheld(members: Members, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rota_sidecar.config.private_socket import private
-from rota_sidecar.core.member.identity import NO_GENERATION, Remembered, Wanted
+from rota_sidecar.core.member.identity import NO_GENERATION, JoinMetadata, SavedMembership
 
 FILE = "member.json"
 LOCK = "member.lock"
@@ -60,7 +60,7 @@ class StateFile:
         with suppress(NoRoom):
             self._lock = _locked(folder)
 
-    def read(self) -> tuple[Remembered | None, str]:
+    def read(self) -> tuple[SavedMembership | None, str]:
         """What was kept, if anything; and a sentence when something was there that is of no use, and was put aside."""
         if self._lock is None:
             return None, ""
@@ -71,7 +71,7 @@ class StateFile:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return None, self._put_aside(reason or "unreadable")
 
-    def write(self, remembered: Remembered) -> None:
+    def write(self, saved: SavedMembership) -> None:
         """Keep it, whole or not at all, also if the machine stops. Raises StateFileError."""
         if self._lock is None:
             self._lock = _locked(self._folder)
@@ -79,7 +79,7 @@ class StateFile:
         try:
             file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
             with os.fdopen(file, "wb") as writer:
-                writer.write(_written(remembered, self._owner))
+                writer.write(_written(saved, self._owner))
                 writer.flush()
                 os.fsync(writer.fileno())
             fresh.replace(self._folder / FILE)
@@ -163,24 +163,24 @@ def _unwritable(folder: Path, error: OSError) -> str:
     )
 
 
-def _written(remembered: Remembered, owner: Owner) -> bytes:
+def _written(saved: SavedMembership, owner: Owner) -> bytes:
     return json.dumps(
         {
             "version": VERSION,
             "group_id": owner.group_id,
             "instance_id": owner.instance_id,
-            "member_id": remembered.member_id,
-            "generation": remembered.generation,
-            "strategy": remembered.strategy,
-            "leads": remembered.leads,
-            "topics": remembered.wanted.topics,
-            "strategies": remembered.wanted.strategies,
-            "of_group": sorted(remembered.of_group),
+            "member_id": saved.member_id,
+            "generation": saved.generation,
+            "strategy": saved.strategy,
+            "leads": saved.leads,
+            "topics": saved.join_metadata.topics,
+            "strategies": saved.join_metadata.strategies,
+            "of_group": sorted(saved.group_topics),
         }
     ).encode()
 
 
-def _parsed(data: bytes, owner: Owner) -> Remembered:
+def _parsed(data: bytes, owner: Owner) -> SavedMembership:
     try:
         held = json.loads(data)
     except (ValueError, RecursionError):
@@ -191,12 +191,12 @@ def _parsed(data: bytes, owner: Owner) -> Remembered:
         raise _Unusable("it is about another group, or another instance id")
     if not _of(held, "member_id", str):
         raise _Unusable("its member_id is empty")
-    return Remembered(
+    return SavedMembership(
         _string(held, "member_id"),
         _number(held, "generation", NO_GENERATION),
         _string(held, "strategy"),
         _of(held, "leads", bool),
-        Wanted(_strings(held, "topics"), _strings(held, "strategies")),
+        JoinMetadata(_strings(held, "topics"), _strings(held, "strategies")),
         frozenset(_strings(held, "of_group")),
     )
 

@@ -108,7 +108,7 @@ class Counters(Observer):
                 self.rebalances["assigned"] += 1
             case member_do.Revoked():
                 self._count_loss("revoked", now_ms)
-            case member_do.Lose():
+            case member_do.Lost():
                 self._count_loss("lost", now_ms)
                 self.last_problem = told.reason
             case member_do.Problem():

@@ -33,7 +33,7 @@ class LoggingObserver(Observer):
                 self._journal.warn(told.sentence)
             case ForeignProtocol():
                 self._journal.warn(f"a consumer of the {told.type} protocol runs the group now: end it")
-            case member_do.Lose():
+            case member_do.Lost():
                 self._journal.warn(f"lost {format_partitions(told.partitions)}: {told.reason}")
             case _:
                 self._went_on(told)

@@ -14,7 +14,7 @@ from rota_sidecar.core.consumer_protocol.user_data import (
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 
@@ -82,7 +82,7 @@ class Driven:
         answers = do.Committed | do.Fetched
         assert not self._ended or isinstance(action, answers), "nothing comes after the end but refusals"
         match action:
-            case do.Find(call=call) | do.Lead(call=call) | do.Send(call=call):
+            case do.FindCoordinator(call=call) | do.ComputeAssignment(call=call) | do.SendRequest(call=call):
                 assert call not in self._calls
                 self._calls.add(call)
             case do.Assign():
@@ -92,7 +92,7 @@ class Driven:
                 assert action.partitions
                 assert action.partitions <= held.keys()
                 assert action.deadline_ms <= self.now_ms + REBALANCE_MS
-            case do.Revoked(partitions=partitions) | do.Lose(partitions=partitions):
+            case do.Revoked(partitions=partitions) | do.Lost(partitions=partitions):
                 assert partitions
                 for partition in partitions:
                     del held[partition]
@@ -122,20 +122,22 @@ class Driven:
         return next(
             (action.call, action.request)
             for action in reversed(self.done)
-            if isinstance(action, do.Send) and isinstance(action.request, kind)
+            if isinstance(action, do.SendRequest) and isinstance(action.request, kind)
         )
 
     # One step of a round each
 
-    def start(self, remembered: Remembered | None = None) -> list[do.Action]:
-        return self.step(on.Start(remembered))
+    def start(self, saved: SavedMembership | None = None) -> list[do.Action]:
+        return self.step(on.Start(saved))
 
     def find(self, error: pb.ErrorCode.ValueType = pb.NONE) -> list[do.Action]:
-        return self.step(on.Found(self.last(do.Find).call, error))
+        return self.step(on.CoordinatorFound(self.last(do.FindCoordinator).call, error))
 
     def refuse_join(self, error: pb.ErrorCode.ValueType, member_id: str = "") -> list[do.Action]:
         call, _ = self.sent(pb.JoinGroupRequest)
-        return self.step(on.Answered(call, pb.JoinGroupResponse(error_code=error, member_id=member_id)))
+        return self.step(
+            on.ResponseReceived(call, pb.JoinGroupResponse(error_code=error, member_id=member_id))
+        )
 
     def answer_join(
         self, *, leads: bool = False, skip_assignment: bool = False, others: Sequence[pb.Member] = ()
@@ -153,12 +155,12 @@ class Driven:
             if leads
             else [],
         )
-        return self.step(on.Answered(call, response))
+        return self.step(on.ResponseReceived(call, response))
 
     def answer_lead(self, partitions: int = 6) -> list[do.Action]:
-        call = self.last(do.Lead).call
+        call = self.last(do.ComputeAssignment).call
         self.planned = {"orders": partitions}
-        return self.step(on.Led(call, [pb.Assignment(member_id=MEMBER_ID)], self.planned))
+        return self.step(on.AssignmentComputed(call, [pb.Assignment(member_id=MEMBER_ID)], self.planned))
 
     def answer_sync(
         self,
@@ -178,11 +180,11 @@ class Driven:
         )
         assignment = Assignment({"orders": numbers} if numbers else {}, data)
         response = pb.SyncGroupResponse(error_code=error, assignment=encode_assignment(assignment))
-        return self.step(on.Answered(call, response))
+        return self.step(on.ResponseReceived(call, response))
 
     def answer_heartbeat(self, error: pb.ErrorCode.ValueType = pb.NONE) -> list[do.Action]:
         call, _ = self.sent(pb.HeartbeatRequest)
-        return self.step(on.Answered(call, pb.HeartbeatResponse(error_code=error)))
+        return self.step(on.ResponseReceived(call, pb.HeartbeatResponse(error_code=error)))
 
     def answer_commit(self, error: pb.ErrorCode.ValueType = pb.NONE) -> list[do.Action]:
         call, request = self.sent(pb.CommitOffsetsRequest)
@@ -195,10 +197,10 @@ class Driven:
             )
             for topic in request.topics
         ]
-        return self.step(on.Answered(call, pb.CommitOffsetsResponse(error_code=error, topics=topics)))
+        return self.step(on.ResponseReceived(call, pb.CommitOffsetsResponse(error_code=error, topics=topics)))
 
     def give_up(self) -> list[do.Action]:
-        return self.step(on.GivenUp(self.last(do.Revoke).revocation))
+        return self.step(on.PartitionsReleased(self.last(do.Revoke).revocation))
 
     def end(self, *, final: bool = True, leave_static: bool = False, within_s: int = 30) -> list[do.Action]:
         return self.step(on.End(within_s * 1000, "told to", final, leave_static))
@@ -225,7 +227,7 @@ def names(actions: Sequence[do.Action]) -> list[str]:
     """What was done, in words: the name of the action, or of the request that it sends."""
     return [
         type(action.request).__name__.removesuffix("Request")
-        if isinstance(action, do.Send)
+        if isinstance(action, do.SendRequest)
         else type(action).__name__
         for action in actions
     ]

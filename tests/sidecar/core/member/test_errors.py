@@ -5,7 +5,7 @@ from typing import TypeAlias
 import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.member.reactions import Api, Reaction, reaction, sentence
+from rota_sidecar.core.member.reactions import Api, Reaction, error_message, reaction
 
 Error: TypeAlias = pb.ErrorCode.ValueType
 NOTHING, RETRY, REDISCOVER, REJOIN, END = (
@@ -137,7 +137,8 @@ def test_each_departure_is_one() -> None:
 
 def test_every_error_is_said_in_a_sentence_with_what_to_do_next() -> None:
     for error in pb.ErrorCode.values():
-        said, _, advice = sentence("orders", error).partition(": ")
+        said, _, advice = error_message("orders", error).partition(": ")
         assert said == f"the coordinator of group orders says {pb.ErrorCode.Name(error)}"
         assert advice
-    assert sentence("orders", 999) == "the coordinator of group orders says 999: see the coordinator's log"  # type: ignore[arg-type]
+    unknown = error_message("orders", 999)  # type: ignore[arg-type]
+    assert unknown == "the coordinator of group orders says 999: see the coordinator's log"

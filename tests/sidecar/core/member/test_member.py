@@ -5,7 +5,7 @@ from rota_sidecar.core.consumer_protocol.offers import known_of, subscriber_of
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Strategy, Subscription
-from rota_sidecar.core.member.identity import Remembered, Wanted
+from rota_sidecar.core.member.identity import JoinMetadata, SavedMembership
 from tests.sidecar.core.member.driven import (
     COOPERATIVE,
     EAGER,
@@ -22,12 +22,12 @@ from tests.sidecar.core.member.driven import (
 
 def test_it_finds_joins_twice_syncs_and_has_its_partitions() -> None:
     driven = Driven()
-    assert names(driven.start()) == ["Find"]
+    assert names(driven.start()) == ["FindCoordinator"]
     assert names(driven.find()) == ["JoinGroup"]
-    assert names(driven.refuse_join(pb.MEMBER_ID_REQUIRED, MEMBER_ID)) == ["Remember", "JoinGroup"]
+    assert names(driven.refuse_join(pb.MEMBER_ID_REQUIRED, MEMBER_ID)) == ["SaveMembership", "JoinGroup"]
     assert driven.sent(pb.JoinGroupRequest)[1].member_id == MEMBER_ID
     assert names(driven.answer_join()) == ["SyncGroup"]
-    assert names(driven.answer_sync(0, 1)) == ["Joined", "Remember", "Assign"]
+    assert names(driven.answer_sync(0, 1)) == ["Joined", "SaveMembership", "Assign"]
     assert driven.last(do.Assign).partitions == given(0, 1)
     assert driven.last(do.Joined).incarnation == INCARNATION
 
@@ -36,7 +36,7 @@ def test_the_leader_plans_for_everybody() -> None:
     driven = Driven()
     driven.start()
     driven.find()
-    assert names(driven.answer_join(leads=True)) == ["Lead"]
+    assert names(driven.answer_join(leads=True)) == ["ComputeAssignment"]
     assert names(driven.answer_lead()) == ["SyncGroup"]
     assert len(driven.sent(pb.SyncGroupRequest)[1].assignments) == 1
 
@@ -51,7 +51,7 @@ def test_it_heartbeats_in_its_interval() -> None:
 
 def test_a_cooperative_member_keeps_everything_while_it_joins_again() -> None:
     driven = Driven().join(0, 1)
-    actions = driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    actions = driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     assert names(actions) == ["JoinGroup"]
     metadata = driven.sent(pb.JoinGroupRequest)[1].protocols[0].metadata
     said = subscriber_of("cooperative-sticky", metadata, None)
@@ -62,7 +62,7 @@ def test_a_cooperative_member_keeps_everything_while_it_joins_again() -> None:
 
 def test_an_eager_member_lets_everything_go_first() -> None:
     driven = Driven(EAGER).join(0, 1)
-    assert names(driven.step(on.Noticed(MEMBER_ID, driven.generation))) == ["Revoke"]
+    assert names(driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))) == ["Revoke"]
     assert names(driven.give_up()) == ["Revoked", "JoinGroup"]
     assert not driven.member.held
 
@@ -70,9 +70,9 @@ def test_an_eager_member_lets_everything_go_first() -> None:
 def test_what_is_taken_is_let_go_before_anything_is_added_and_then_it_joins_again() -> None:
     driven = Driven().join(0, 1)
     kept = driven.member.held[next(iter(given(1)))]
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     driven.answer_join()
-    assert names(driven.answer_sync(1, 2)) == ["Joined", "Remember", "Revoke"]
+    assert names(driven.answer_sync(1, 2)) == ["Joined", "SaveMembership", "Revoke"]
     assert driven.last(do.Revoke).partitions == given(0)
     assert names(driven.give_up()) == ["Revoked", "Assign", "JoinGroup"]
     assert driven.last(do.Assign).partitions == given(2)
@@ -81,14 +81,14 @@ def test_what_is_taken_is_let_go_before_anything_is_added_and_then_it_joins_agai
 
 def test_an_application_that_does_not_let_go_loses_what_it_has_before_the_others_stop_waiting() -> None:
     driven = Driven(EAGER).join(0)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     began_ms = driven.now_ms
-    while not any(isinstance(action, do.Lose) for action in driven.done):
+    while not any(isinstance(action, do.Lost) for action in driven.done):
         driven.pass_time(HEARTBEAT_MS / 1000)
         if driven.state == "Revoking":
             driven.answer_heartbeat(pb.REBALANCE_IN_PROGRESS)
     assert driven.now_ms - began_ms < REBALANCE_MS
-    assert names(driven.done)[-2:] == ["Lose", "JoinGroup"]
+    assert names(driven.done)[-2:] == ["Lost", "JoinGroup"]
 
 
 def test_a_heartbeat_that_says_rebalance_counts_as_heard() -> None:
@@ -100,21 +100,21 @@ def test_a_heartbeat_that_says_rebalance_counts_as_heard() -> None:
 
 def test_a_notice_of_another_generation_or_member_changes_nothing() -> None:
     driven = Driven().join(0)
-    assert driven.step(on.Noticed(MEMBER_ID, driven.generation - 1)) == []
-    assert driven.step(on.Noticed("somebody", driven.generation)) == []
+    assert driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation - 1)) == []
+    assert driven.step(on.RebalanceNoticed("somebody", driven.generation)) == []
 
 
 def test_an_unknown_member_loses_everything_and_comes_as_somebody_new() -> None:
     driven = Driven().join(0)
     driven.pass_time(HEARTBEAT_MS / 1000)
-    assert names(driven.answer_heartbeat(pb.UNKNOWN_MEMBER_ID)) == ["Lose", "Forget", "JoinGroup"]
+    assert names(driven.answer_heartbeat(pb.UNKNOWN_MEMBER_ID)) == ["Lost", "DeleteMembership", "JoinGroup"]
     assert driven.sent(pb.JoinGroupRequest)[1].member_id == ""
 
 
 def test_an_old_generation_loses_everything_and_keeps_its_id() -> None:
     driven = Driven().join(0)
     driven.pass_time(HEARTBEAT_MS / 1000)
-    assert names(driven.answer_heartbeat(pb.ILLEGAL_GENERATION)) == ["Lose", "Remember", "JoinGroup"]
+    assert names(driven.answer_heartbeat(pb.ILLEGAL_GENERATION)) == ["Lost", "SaveMembership", "JoinGroup"]
     assert driven.sent(pb.JoinGroupRequest)[1].member_id == MEMBER_ID
 
 
@@ -135,13 +135,13 @@ def test_what_was_said_to_who_it_was_before_is_not_obeyed() -> None:
     late, _ = driven.sent(pb.HeartbeatRequest)
     driven.commit()
     late_commit, _ = driven.sent(pb.CommitOffsetsRequest)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     driven.answer_join()
     driven.answer_sync(0)
     refused = pb.HeartbeatResponse(error_code=pb.UNKNOWN_MEMBER_ID)
-    assert driven.step(on.Answered(late, refused)) == []
+    assert driven.step(on.ResponseReceived(late, refused)) == []
     answer = pb.CommitOffsetsResponse(error_code=pb.UNKNOWN_MEMBER_ID)
-    assert names(driven.step(on.Answered(late_commit, answer))) == ["Committed"]
+    assert names(driven.step(on.ResponseReceived(late_commit, answer))) == ["Committed"]
     assert driven.state == "Stable"
 
 
@@ -149,7 +149,7 @@ def test_a_fenced_member_ends_and_never_comes_back_as_that_instance() -> None:
     driven = Driven(instance_id="one").join(0)
     driven.pass_time(HEARTBEAT_MS / 1000)
     actions = driven.answer_heartbeat(pb.FENCED_INSTANCE_ID)
-    assert names(actions) == ["Lose", "Forget", "Ended"]
+    assert names(actions) == ["Lost", "DeleteMembership", "Ended"]
     ended = driven.last(do.Ended)
     assert ended.failed
     assert "FENCED_INSTANCE_ID" in ended.reason
@@ -157,7 +157,7 @@ def test_a_fenced_member_ends_and_never_comes_back_as_that_instance() -> None:
 
 def test_a_lost_coordinator_is_found_again_and_nothing_is_given_up() -> None:
     driven = Driven().join(0)
-    assert names(driven.step(on.CoordinatorGone("it went away"))) == ["Problem", "Find"]
+    assert names(driven.step(on.CoordinatorLost("it went away"))) == ["Problem", "FindCoordinator"]
     assert driven.state == "Rediscover"
     assert set(driven.member.held) == given(0)
     assert names(driven.find()) == ["Heartbeat"]
@@ -170,13 +170,13 @@ def test_a_coordinator_that_is_back_within_half_a_session_is_found_before_the_se
     # the next one too late.
     driven = Driven(session_ms=3_000).join(0)
     driven.pass_time(HEARTBEAT_MS / 1000 - 0.01)
-    driven.step(on.CoordinatorGone("it crashed"))
+    driven.step(on.CoordinatorLost("it crashed"))
     back_ms = driven.now_ms + 1_500
     while driven.state == "Rediscover":
         if driven.now_ms >= back_ms:
             driven.find()
         else:
-            driven.step(on.Failed(driven.last(do.Find).call, "nobody there"))
+            driven.step(on.CallFailed(driven.last(do.FindCoordinator).call, "nobody there"))
         driven.pass_time(0.05)
     assert set(driven.member.held) == given(0)
     assert driven.state == "Stable"
@@ -184,10 +184,10 @@ def test_a_coordinator_that_is_back_within_half_a_session_is_found_before_the_se
 
 def test_a_coordinator_that_is_not_heard_for_a_session_ends_the_tenure() -> None:
     driven = Driven().join(0)
-    driven.step(on.CoordinatorGone("it went away"))
+    driven.step(on.CoordinatorLost("it went away"))
     began_ms = driven.now_ms
     while driven.member.held:
-        driven.step(on.Failed(driven.last(do.Find).call, "nobody there"))
+        driven.step(on.CallFailed(driven.last(do.FindCoordinator).call, "nobody there"))
         driven.pass_time(1)
     assert SESSION_MS - 1_000 <= driven.now_ms - began_ms <= SESSION_MS + 1_000
     assert driven.state == "Discover"
@@ -200,11 +200,11 @@ def test_a_coordinator_that_is_not_heard_for_a_session_ends_the_tenure() -> None
 def test_a_member_that_was_frozen_loses_everything_before_it_looks_at_what_waits() -> None:
     driven = Driven().join(0)
     driven.now_ms += 2 * SESSION_MS
-    assert names(driven.step(on.Noticed(MEMBER_ID, driven.generation))) == [
-        "Lose",
-        "Remember",
+    assert names(driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))) == [
+        "Lost",
+        "SaveMembership",
         "Problem",
-        "Find",
+        "FindCoordinator",
     ]
     driven = Driven().join(0)
     driven.pass_time(HEARTBEAT_MS / 1000)
@@ -215,7 +215,7 @@ def test_a_member_that_was_frozen_loses_everything_before_it_looks_at_what_waits
 
 def test_silence_is_not_counted_while_a_join_is_under_way() -> None:
     driven = Driven().join(0)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     assert driven.pass_time(3 * SESSION_MS / 1000) == []
     driven.answer_join()
     driven.answer_sync(0)
@@ -224,10 +224,10 @@ def test_silence_is_not_counted_while_a_join_is_under_way() -> None:
 
 def test_a_join_that_fails_after_a_session_ends_the_tenure() -> None:
     driven = Driven().join(0)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     driven.pass_time(2 * SESSION_MS / 1000)
-    driven.step(on.CoordinatorGone("it went away"))
-    assert "Lose" in names(driven.pass_time(0.01))
+    driven.step(on.CoordinatorLost("it went away"))
+    assert "Lost" in names(driven.pass_time(0.01))
 
 
 def test_an_assignment_that_took_a_session_to_come_is_asked_for_again() -> None:
@@ -237,7 +237,7 @@ def test_an_assignment_that_took_a_session_to_come_is_asked_for_again() -> None:
     driven.answer_join()
     driven.now_ms += SESSION_MS
     assert names(driven.answer_sync(0)) == ["SyncGroup"]
-    assert names(driven.answer_sync(0)) == ["Joined", "Remember", "Assign"]
+    assert names(driven.answer_sync(0)) == ["Joined", "SaveMembership", "Assign"]
 
 
 def test_searches_wait_longer_and_longer_and_say_what_is_wrong_once() -> None:
@@ -245,7 +245,7 @@ def test_searches_wait_longer_and_longer_and_say_what_is_wrong_once() -> None:
     driven.start()
     gaps, last_ms = [], driven.now_ms
     for _ in range(8):
-        driven.step(on.Failed(driven.last(do.Find).call, "nobody answers at 127.0.0.1:1"))
+        driven.step(on.CallFailed(driven.last(do.FindCoordinator).call, "nobody answers at 127.0.0.1:1"))
         while driven.member.state.search.call is None:  # type: ignore[union-attr]
             driven.pass_time(0.05)
         gaps.append(driven.now_ms - last_ms)
@@ -258,7 +258,7 @@ def test_searches_wait_longer_and_longer_and_say_what_is_wrong_once() -> None:
 def test_a_refusal_at_the_door_ends_it() -> None:
     driven = Driven()
     driven.start()
-    actions = driven.step(on.Failed(driven.last(do.Find).call, "wrong password", refused=True))
+    actions = driven.step(on.CallFailed(driven.last(do.FindCoordinator).call, "wrong password", refused=True))
     assert names(actions) == ["Ended"]
     assert driven.last(do.Ended).failed
 
@@ -268,10 +268,12 @@ def test_a_leader_whose_strategy_fails_leaves_so_that_nobody_waits_for_it() -> N
     driven.start()
     driven.find()
     driven.answer_join(leads=True)
-    actions = driven.step(on.Failed(driven.last(do.Lead).call, "the strategy failed", refused=True))
-    assert names(actions) == ["LeaveGroup", "Forget"]
+    actions = driven.step(
+        on.CallFailed(driven.last(do.ComputeAssignment).call, "the strategy failed", refused=True)
+    )
+    assert names(actions) == ["LeaveGroup", "DeleteMembership"]
     call, _ = driven.sent(pb.LeaveGroupRequest)
-    assert names(driven.step(on.Answered(call, pb.LeaveGroupResponse()))) == ["Ended"]
+    assert names(driven.step(on.ResponseReceived(call, pb.LeaveGroupResponse()))) == ["Ended"]
 
 
 def test_a_leader_that_cannot_reach_the_topics_tries_again() -> None:
@@ -279,16 +281,16 @@ def test_a_leader_that_cannot_reach_the_topics_tries_again() -> None:
     driven.start()
     driven.find()
     driven.answer_join(leads=True)
-    driven.step(on.Failed(driven.last(do.Lead).call, "no broker answers"))
+    driven.step(on.CallFailed(driven.last(do.ComputeAssignment).call, "no broker answers"))
     assert driven.state == "Discover"
 
 
 def test_ending_lets_go_leaves_and_says_so() -> None:
     driven = Driven().join(0, 1)
     assert names(driven.end()) == ["Revoke"]
-    assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "Forget"]
+    assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "DeleteMembership"]
     call, _ = driven.sent(pb.LeaveGroupRequest)
-    assert names(driven.step(on.Answered(call, pb.LeaveGroupResponse()))) == ["Ended"]
+    assert names(driven.step(on.ResponseReceived(call, pb.LeaveGroupResponse()))) == ["Ended"]
     assert not driven.last(do.Ended).failed
 
 
@@ -298,24 +300,24 @@ def test_a_static_member_keeps_its_place_unless_it_goes_for_good() -> None:
     assert names(driven.give_up()) == ["Revoked", "Ended"]
     driven = Driven(instance_id="one").join(0)
     driven.end(leave_static=True)
-    assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "Forget"]
+    assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "DeleteMembership"]
 
 
 def test_told_to_end_in_the_middle_of_a_round_it_waits_for_a_generation_that_can_commit() -> None:
     driven = Driven().join(0)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     assert driven.end() == []
     driven.answer_join()
-    assert names(driven.answer_sync(0, 1)) == ["Joined", "Remember", "Revoke"]
+    assert names(driven.answer_sync(0, 1)) == ["Joined", "SaveMembership", "Revoke"]
     assert names(driven.commit()) == ["CommitOffsets"]
-    assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "Forget"]
+    assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "DeleteMembership"]
 
 
 def test_a_round_that_lasts_longer_than_the_time_to_end_is_not_waited_for() -> None:
     driven = Driven().join(0)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     driven.end(within_s=5)
-    assert names(driven.pass_time(6)) == ["Lose", "LeaveGroup", "Forget"]
+    assert names(driven.pass_time(6)) == ["Lost", "LeaveGroup", "DeleteMembership"]
 
 
 def test_leaving_the_group_takes_no_longer_than_the_time_to_end() -> None:
@@ -323,7 +325,7 @@ def test_leaving_the_group_takes_no_longer_than_the_time_to_end() -> None:
         driven = Driven().join(0)
         driven.end(within_s=within_s)
         driven.give_up()
-        assert driven.last(do.Send).within_ms == leaving_ms
+        assert driven.last(do.SendRequest).within_ms == leaving_ms
 
 
 def test_with_nothing_in_hand_it_ends_in_the_middle_of_a_round() -> None:
@@ -331,7 +333,7 @@ def test_with_nothing_in_hand_it_ends_in_the_middle_of_a_round() -> None:
     driven.start()
     driven.find()
     driven.refuse_join(pb.MEMBER_ID_REQUIRED, MEMBER_ID)
-    assert names(driven.end()) == ["LeaveGroup", "Forget"]
+    assert names(driven.end()) == ["LeaveGroup", "DeleteMembership"]
 
 
 def test_a_member_that_is_down_starts_again_as_somebody_new() -> None:
@@ -339,18 +341,18 @@ def test_a_member_that_is_down_starts_again_as_somebody_new() -> None:
     driven.end(final=False)
     driven.give_up()
     assert driven.state == "Down"
-    assert names(driven.start()) == ["Find"]
+    assert names(driven.start()) == ["FindCoordinator"]
     driven.find()
     assert driven.sent(pb.JoinGroupRequest)[1].member_id == ""
 
 
 def test_after_a_crash_of_the_sidecar_it_takes_up_its_generation_without_a_round() -> None:
     first = Driven().join(0, 1)
-    remembered = first.last(do.Remember).remembered
+    saved = first.last(do.SaveMembership).saved
     again = Driven()
-    again.start(remembered)
+    again.start(saved)
     assert names(again.find()) == ["SyncGroup"]
-    assert names(again.answer_sync(0, 1)) == ["Joined", "Remember", "Assign"]
+    assert names(again.answer_sync(0, 1)) == ["Joined", "SaveMembership", "Assign"]
     assert again.member.identity.member_id == MEMBER_ID
 
 
@@ -361,49 +363,64 @@ def test_who_restarts_when_it_had_to_give_something_up_comes_again() -> None:
     again.start()
     again.find()
     again.answer_join()
-    assert names(again.answer_sync(0, comes_again=True)) == ["Joined", "Remember", "Assign", "JoinGroup"]
+    assert names(again.answer_sync(0, comes_again=True)) == [
+        "Joined",
+        "SaveMembership",
+        "Assign",
+        "JoinGroup",
+    ]
     giving_up = Driven().join(0, 1)
-    giving_up.step(on.Noticed(MEMBER_ID, giving_up.generation))
+    giving_up.step(on.RebalanceNoticed(MEMBER_ID, giving_up.generation))
     giving_up.answer_join()
-    assert names(giving_up.answer_sync(0, comes_again=True)) == ["Joined", "Remember", "Revoke"]
+    assert names(giving_up.answer_sync(0, comes_again=True)) == ["Joined", "SaveMembership", "Revoke"]
 
 
 def test_after_a_crash_in_an_old_generation_it_joins_under_its_id() -> None:
     again = Driven()
     again.start(
-        Remembered(MEMBER_ID, 3, "cooperative-sticky", wanted=Wanted(("orders",), ("cooperative-sticky",)))
+        SavedMembership(
+            MEMBER_ID,
+            3,
+            "cooperative-sticky",
+            join_metadata=JoinMetadata(("orders",), ("cooperative-sticky",)),
+        )
     )
     again.find()
-    assert names(again.answer_sync(error=pb.ILLEGAL_GENERATION)) == ["Remember", "JoinGroup"]
+    assert names(again.answer_sync(error=pb.ILLEGAL_GENERATION)) == ["SaveMembership", "JoinGroup"]
     assert again.sent(pb.JoinGroupRequest)[1].member_id == MEMBER_ID
 
 
 def test_after_a_crash_with_another_subscription_it_goes_to_another_round() -> None:
     again = Driven()
     again.start(
-        Remembered(MEMBER_ID, 3, "cooperative-sticky", wanted=Wanted(("other",), ("cooperative-sticky",)))
+        SavedMembership(
+            MEMBER_ID,
+            3,
+            "cooperative-sticky",
+            join_metadata=JoinMetadata(("other",), ("cooperative-sticky",)),
+        )
     )
     again.find()
-    assert names(again.answer_sync(0)) == ["Joined", "Remember", "Assign", "JoinGroup"]
+    assert names(again.answer_sync(0)) == ["Joined", "SaveMembership", "Assign", "JoinGroup"]
 
 
 def test_a_pattern_waits_for_topics_and_takes_new_ones_that_match() -> None:
     driven = Driven(subscription=Subscription(pattern="orders-.*"))
     driven.start()
     assert driven.find() == []
-    assert names(driven.step(on.TopicsSeen({"orders-a": 2, "other": 1}))) == ["JoinGroup"]
+    assert names(driven.step(on.TopicsDescribed({"orders-a": 2, "other": 1}))) == ["JoinGroup"]
     driven.answer_join()
     driven.answer_sync()
-    assert names(driven.step(on.TopicsSeen({"orders-a": 2, "orders-b": 1}))) == ["JoinGroup"]
+    assert names(driven.step(on.TopicsDescribed({"orders-a": 2, "orders-b": 1}))) == ["JoinGroup"]
     metadata = driven.sent(pb.JoinGroupRequest)[1].protocols[0].metadata
     assert subscriber_of("cooperative-sticky", metadata, None).topics == ["orders-a", "orders-b"]
 
 
 def test_topics_that_do_not_exist_are_named_once() -> None:
     driven = Driven().join()
-    assert names(driven.step(on.TopicsSeen({}))) == ["Problem"]
+    assert names(driven.step(on.TopicsDescribed({}))) == ["Problem"]
     assert "orders" in driven.last(do.Problem).sentence
-    assert driven.step(on.TopicsSeen({})) == []
+    assert driven.step(on.TopicsDescribed({})) == []
 
 
 def test_partitions_of_a_topic_that_is_not_wanted_any_more_are_let_go_before_the_round() -> None:
@@ -437,7 +454,7 @@ def test_a_change_that_comes_in_the_middle_of_a_round_is_told_in_the_next() -> N
     driven.find()
     driven.step(on.Subscribe(Subscription(("orders", "other"))))
     driven.answer_join()
-    assert names(driven.answer_sync(0)) == ["Joined", "Remember", "Assign", "JoinGroup"]
+    assert names(driven.answer_sync(0)) == ["Joined", "SaveMembership", "Assign", "JoinGroup"]
 
 
 def test_a_member_with_no_strategy_in_common_ends_with_advice() -> None:

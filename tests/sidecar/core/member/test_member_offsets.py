@@ -36,7 +36,7 @@ def test_a_commit_that_is_answered_without_its_partitions_has_not_committed_them
     driven = Driven().join(0)
     driven.commit()
     call, _ = driven.sent(pb.CommitOffsetsRequest)
-    driven.step(on.Answered(call, pb.CommitOffsetsResponse()))
+    driven.step(on.ResponseReceived(call, pb.CommitOffsetsResponse()))
     assert driven.last(do.Committed).errors == dict.fromkeys(given(0), pb.UNKNOWN_SERVER_ERROR)
 
 
@@ -48,7 +48,7 @@ def test_a_commit_that_meets_a_rebalance_sends_the_member_there() -> None:
 
 def test_nobody_commits_between_two_generations() -> None:
     driven = Driven().join(0)
-    driven.step(on.Noticed(MEMBER_ID, driven.generation))
+    driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     driven.commit()
     assert driven.last(do.Committed).errors == dict.fromkeys(given(0), pb.REBALANCE_IN_PROGRESS)
 
@@ -57,6 +57,6 @@ def test_commits_under_way_fail_with_the_connection_and_may_be_asked_again() -> 
     driven = Driven().join(0)
     driven.commit()
     call, _ = driven.sent(pb.CommitOffsetsRequest)
-    actions = driven.step(on.Failed(call, "the connection ended"))
-    assert names(actions) == ["Committed", "Problem", "Find"]
+    actions = driven.step(on.CallFailed(call, "the connection ended"))
+    assert names(actions) == ["Committed", "Problem", "FindCoordinator"]
     assert driven.last(do.Committed).errors == dict.fromkeys(given(0), pb.NOT_COORDINATOR)

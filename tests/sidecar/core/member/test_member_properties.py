@@ -19,7 +19,7 @@ from tests.sidecar.core.member.driven import COOPERATIVE, EAGER, MEMBER_ID, Driv
 from tests.sidecar.core.member.driven import given as given_partitions
 
 Error: TypeAlias = pb.ErrorCode.ValueType
-Call = do.Find | do.Send | do.Lead
+Call = do.FindCoordinator | do.SendRequest | do.ComputeAssignment
 ANSWERS = {
     pb.HeartbeatRequest: pb.HeartbeatResponse,
     pb.LeaveGroupRequest: pb.LeaveGroupResponse,
@@ -40,7 +40,11 @@ class Play:
 
     def step(self, event: on.Event) -> list[do.Action]:
         actions = self.driven.step(event)
-        self.waiting += [each for each in actions if isinstance(each, do.Find | do.Send | do.Lead)]
+        self.waiting += [
+            each
+            for each in actions
+            if isinstance(each, do.FindCoordinator | do.SendRequest | do.ComputeAssignment)
+        ]
         return actions
 
     def tick(self) -> on.Event:
@@ -56,14 +60,14 @@ class Play:
             return on.Tick()
         call = self.waiting.pop(place)
         match call:
-            case do.Find():
-                return on.Found(call.call, error)
-            case do.Lead():
-                return on.Led(call.call, [], {"orders": len(numbers)})
-            case do.Send():
-                return on.Answered(call.call, self._response(call, error, numbers))
+            case do.FindCoordinator():
+                return on.CoordinatorFound(call.call, error)
+            case do.ComputeAssignment():
+                return on.AssignmentComputed(call.call, [], {"orders": len(numbers)})
+            case do.SendRequest():
+                return on.ResponseReceived(call.call, self._response(call, error, numbers))
 
-    def _response(self, call: do.Send, error: Error, numbers: set[int]) -> Response:
+    def _response(self, call: do.SendRequest, error: Error, numbers: set[int]) -> Response:
         match call.request:
             case pb.JoinGroupRequest():
                 self.driven.generation += 1
@@ -82,12 +86,12 @@ class Play:
 
     def fail(self, *, refused: bool) -> on.Event:
         """The newest call fails."""
-        return on.Failed(self.waiting.pop().call, "no answer", refused) if self.waiting else on.Tick()
+        return on.CallFailed(self.waiting.pop().call, "no answer", refused) if self.waiting else on.Tick()
 
     def given_up(self) -> on.Event:
         """The application has let go of what was revoked last."""
         revocations = [each.revocation for each in self.driven.done if isinstance(each, do.Revoke)]
-        return on.GivenUp(revocations[-1] if revocations else 0)
+        return on.PartitionsReleased(revocations[-1] if revocations else 0)
 
     def commit(self, numbers: set[int]) -> on.Event:
         """Of what it has, and of what it has not."""
@@ -110,9 +114,11 @@ EVENTS: dict[str, Callable[[Play, Error, set[int]], on.Event]] = {
     "refuse": lambda play, error, numbers: play.fail(refused=len(numbers) == 3),
     "tick": lambda play, error, numbers: play.tick(),
     "given up": lambda play, error, numbers: play.given_up(),
-    "notice": lambda play, error, numbers: on.Noticed(MEMBER_ID, play.driven.member.identity.generation),
-    "gone": lambda play, error, numbers: on.CoordinatorGone("it went away"),
-    "topics": lambda play, error, numbers: on.TopicsSeen({"orders": len(numbers), "other": 2}),
+    "notice": lambda play, error, numbers: on.RebalanceNoticed(
+        MEMBER_ID, play.driven.member.identity.generation
+    ),
+    "gone": lambda play, error, numbers: on.CoordinatorLost("it went away"),
+    "topics": lambda play, error, numbers: on.TopicsDescribed({"orders": len(numbers), "other": 2}),
     "subscribe": lambda play, error, numbers: on.Subscribe(SUBSCRIPTIONS[len(numbers) % 2]),
     "strategies": lambda play, error, numbers: on.OfferStrategies(EAGER if len(numbers) % 2 else COOPERATIVE),
     "commit": lambda play, error, numbers: play.commit(numbers),
@@ -127,7 +133,7 @@ MOSTLY = ["answer"] * 12 + ["tick"] * 4 + ["given up"] * 3
 def goes_on_by_itself(play: Play) -> bool:
     """Whether something will happen without anybody's doing, or nothing has to."""
     match play.driven.member.state:
-        case st.Stopped(goodbye=None) | st.Down(goodbye=None):
+        case st.Stopped(leave_call=None) | st.Down(leave_call=None):
             return True
         case st.Joining(call=None, retry_ms=None):
             return True  # for topics, which are looked at again and again
@@ -148,7 +154,7 @@ def test_it_keeps_its_rules_and_never_waits_for_nothing(eager: bool, steps: Step
     play = begin(eager=eager)
     for what, error, numbers in steps:
         for action in play.step(EVENTS[what](play, error, numbers)):
-            if isinstance(action, do.Send) and isinstance(action.request, pb.CommitOffsetsRequest):
+            if isinstance(action, do.SendRequest) and isinstance(action.request, pb.CommitOffsetsRequest):
                 assert action.request.generation_id == play.driven.member.identity.generation >= 0
         assert goes_on_by_itself(play)
 
@@ -161,12 +167,12 @@ def test_once_everybody_answers_it_is_stable_or_has_ended(eager: bool, steps: St
         play.step(EVENTS[what](play, error, numbers))
     for _ in range(200):
         match play.driven.member.state:
-            case st.Stable() | st.Stopped(goodbye=None) | st.Down(goodbye=None):
+            case st.Stable() | st.Stopped(leave_call=None) | st.Down(leave_call=None):
                 return
             case st.Revoking(revocation=number) | st.Rediscover(back=st.Revoking(revocation=number)):
-                play.step(on.GivenUp(number))
+                play.step(on.PartitionsReleased(number))
             case st.Joining(call=None, retry_ms=None):
-                play.step(on.TopicsSeen({"orders": 4, "other": 2}))
+                play.step(on.TopicsDescribed({"orders": 4, "other": 2}))
             case _ if play.waiting:
                 play.step(play.answer(-1, pb.NONE, {0, 1}))
             case _:

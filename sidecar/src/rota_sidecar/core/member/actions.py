@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.messages import Request
 from rota_sidecar.core.member.partitions import Partition, Tenure
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class FindCoordinator:
     """Find the coordinator and connect to it: Found, or Failed."""
 
     call: int
@@ -18,7 +18,7 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequest:
     """Ask the coordinator: Answered, or Failed."""
 
     call: int
@@ -27,7 +27,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class ComputeAssignment:
     """Do the leader's work for these members: Led, or Failed."""
 
     call: int
@@ -40,14 +40,14 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class Remember:
+class SaveMembership:
     """Keep this outside of the process."""
 
-    remembered: Remembered
+    saved: SavedMembership
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class DeleteMembership:
     """Keep nothing any more: nobody may come back as this member."""
 
 
@@ -74,7 +74,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Let these go until then, and say GivenUp."""
+    """Let these go until then, and post PartitionsReleased."""
 
     revocation: int
     partitions: frozenset[Partition]
@@ -89,7 +89,7 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lose:
+class Lost:
     """These are the member's no longer, and may be another's already: nothing can be committed for them."""
 
     partitions: frozenset[Partition]
@@ -130,16 +130,16 @@ class Ended:
 
 
 Action = (
-    Find
-    | Send
-    | Lead
-    | Remember
-    | Forget
+    FindCoordinator
+    | SendRequest
+    | ComputeAssignment
+    | SaveMembership
+    | DeleteMembership
     | Joined
     | Assign
     | Revoke
     | Revoked
-    | Lose
+    | Lost
     | Committed
     | Fetched
     | Problem

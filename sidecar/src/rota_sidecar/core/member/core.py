@@ -11,19 +11,19 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.core.member.holdings import Holdings
-from rota_sidecar.core.member.identity import NO_GENERATION, Identity, Remembered, Wanted
-from rota_sidecar.core.member.interests import Interests
+from rota_sidecar.core.member.heartbeat_timer import HeartbeatTimer, backoff_ms
+from rota_sidecar.core.member.identity import NO_GENERATION, Identity, JoinMetadata, SavedMembership
 from rota_sidecar.core.member.offset_calls import OffsetCalls
+from rota_sidecar.core.member.owned_partitions import OwnedPartitions
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.core.member.pulse import Pulse, backoff_ms
 from rota_sidecar.core.member.requests import Requests
+from rota_sidecar.core.member.subscription_state import SubscriptionState
 
 FIND_TIMEOUT_MS = 10_000
-GOODBYE_TIMEOUT_MS = 2_000
+LEAVE_TIMEOUT_MS = 2_000
 
 
-class Ending(NamedTuple):
+class PendingEnd(NamedTuple):
     """It was told to end, and by when."""
 
     deadline_ms: int
@@ -31,7 +31,7 @@ class Ending(NamedTuple):
     final: bool
     leave_static: bool
     # How long LeaveGroup may take, after the deadline.
-    goodbye_ms: int
+    leave_timeout_ms: int
 
 
 class Core:
@@ -41,26 +41,26 @@ class Core:
         self, config: MemberConfig, subscription: Subscription, strategies: tuple[Strategy, ...]
     ) -> None:
         self.config = config
-        self.interests = Interests(subscription, strategies)
-        self.holdings = Holdings()
+        self.subscription = SubscriptionState(subscription, strategies)
+        self.owned = OwnedPartitions()
         self.identity = Identity()
-        self.pulse = Pulse(config)
+        self.heartbeat_timer = HeartbeatTimer(config)
         self.requests = Requests(config)
         self.offset_calls = OffsetCalls()
         self.state: st.State = st.Down()
         self.now_ms = 0
         self.actions: list[do.Action] = []
         # Who it was before a crash, until that was tried.
-        self.remembered: Remembered | None = None
+        self.saved: SavedMembership | None = None
         # What the group was told of it last.
-        self.told = Wanted()
-        self.ending: Ending | None = None
+        self.joined_with = JoinMetadata()
+        self.ending: PendingEnd | None = None
         # Why it joins, for the coordinator's log.
         self.reason = ""
         # A search that was answered, and nothing lost since.
         self.is_connected = False
         self._calls = 0
-        self._said = ""
+        self._last_problem = ""
         self._missing: tuple[str, ...] = ()
 
     def call(self) -> int:
@@ -71,7 +71,7 @@ class Core:
     def send(self, request: pb.JoinGroupRequest | pb.SyncGroupRequest, within_ms: int) -> int:
         """Ask; the number of the call."""
         call = self.call()
-        self.actions.append(do.Send(call, request, within_ms))
+        self.actions.append(do.SendRequest(call, request, within_ms))
         return call
 
     # Searching
@@ -80,7 +80,7 @@ class Core:
         """Begin a search."""
         self.is_connected = False
         call = self.call()
-        self.actions.append(do.Find(call, min(FIND_TIMEOUT_MS, self.config.request_timeout_ms)))
+        self.actions.append(do.FindCoordinator(call, min(FIND_TIMEOUT_MS, self.config.request_timeout_ms)))
         return st.Search(call, attempt)
 
     def search_later(self, search: st.Search) -> st.Search:
@@ -90,16 +90,16 @@ class Core:
     def lose_coordinator(self, reason: str) -> None:
         """Whoever coordinates the group, it is not who was asked."""
         was_connected, self.is_connected = self.is_connected, False
-        self.pulse.call = None
+        self.heartbeat_timer.call = None
         match self.state:
             case st.Joining() | st.Syncing():
-                self.complain(reason)
+                self.report_problem(reason)
                 self.state = st.Discover(self.search())
             case st.Stable() | st.Revoking() as state:
-                self.complain(reason)
+                self.report_problem(reason)
                 self.state = st.Rediscover(self.search(), state)
             case st.Down() | st.Stopped():
-                self.say_goodbye_no_more()
+                self.finish_leaving()
             case st.Discover() | st.Rediscover():
                 assert not was_connected
 
@@ -107,11 +107,11 @@ class Core:
 
     def join(self, attempt: int = 0) -> None:
         """Come to the next round, as soon as it is known what to ask for."""
-        if not self.interests.is_known:
+        if not self.subscription.is_known:
             self.state = st.Joining(None, attempt)
             return
-        self.told = self.interests.wanted
-        request = self.requests.join(self.identity, self.interests, self.holdings, self.reason)
+        self.joined_with = self.subscription.join_metadata
+        request = self.requests.join(self.identity, self.subscription, self.owned, self.reason)
         call = self.send(request, self.config.join_timeout_ms)
         self.state = st.Joining(call, attempt)
 
@@ -134,10 +134,12 @@ class Core:
 
     def assign(self, partitions: frozenset[Partition]) -> None:
         """Have these from now on, if any."""
-        tenure = self.holdings.begin(partitions, self.identity)
+        tenure = self.owned.begin(partitions, self.identity)
         self.actions.append(do.Assign(tenure, partitions))
 
-    def revoke(self, partitions: frozenset[Partition], then: st.Then, deadline_ms: int) -> st.Revoking:
+    def revoke(
+        self, partitions: frozenset[Partition], then: st.AfterRevocation, deadline_ms: int
+    ) -> st.Revoking:
         """Have the application let go."""
         number = self.call()
         self.actions.append(do.Revoke(number, partitions, deadline_ms))
@@ -145,47 +147,47 @@ class Core:
 
     def lose(self, reason: str) -> None:
         """Have nothing any more, without having been asked."""
-        lost = self.holdings.end(list(self.holdings.held))
+        lost = self.owned.end(list(self.owned.held))
         if lost:
-            self.actions.append(do.Lose(lost, reason))
+            self.actions.append(do.Lost(lost, reason))
 
     # Being somebody
 
-    def be_nobody(self, reason: str) -> None:
+    def reset_member_id(self, reason: str) -> None:
         """The group knows this member no longer."""
         self.lose(reason)
-        self.holdings.forget_generation()
-        self.pulse.call = None
+        self.owned.forget_generation()
+        self.heartbeat_timer.call = None
         self.identity = Identity()
-        self.actions.append(do.Forget())
+        self.actions.append(do.DeleteMembership())
 
-    def be_in_no_generation(self, reason: str) -> None:
+    def reset_generation(self, reason: str) -> None:
         """The group has gone on without this member, and still knows its id."""
         self.lose(reason)
-        self.holdings.forget_generation()
-        self.pulse.call = None
+        self.owned.forget_generation()
+        self.heartbeat_timer.call = None
         self.identity = Identity(self.identity.member_id)
-        self.remember()
+        self.save_membership()
 
-    def remember(self) -> None:
+    def save_membership(self) -> None:
         """Keep who it is."""
         identity = self.identity
-        remembered = Remembered(identity.member_id)
+        saved = SavedMembership(identity.member_id)
         if identity.generation != NO_GENERATION:
-            of_group = self.interests.of_group if identity.leads else frozenset()
-            remembered = Remembered(
+            group_topics = self.subscription.group_topics if identity.leads else frozenset()
+            saved = SavedMembership(
                 identity.member_id,
                 identity.generation,
                 identity.strategy,
                 identity.leads,
-                self.told,
-                of_group,
+                self.joined_with,
+                group_topics,
             )
-        self.actions.append(do.Remember(remembered))
+        self.actions.append(do.SaveMembership(saved))
 
     # Ending
 
-    def depart(self, ending: Ending) -> None:
+    def end_now(self, ending: PendingEnd) -> None:
         """With nothing in hand any more, say goodbye and be a member no more."""
         self.end(ending.reason, final=ending.final, failed=False, leave_static=ending.leave_static)
 
@@ -199,22 +201,22 @@ class Core:
     def end(self, reason: str, *, final: bool, failed: bool, leave_static: bool) -> None:
         """Stop, or be down."""
         leaves = self.config.instance_id is None or leave_static
-        goodbye = None
-        within_ms = GOODBYE_TIMEOUT_MS if self.ending is None else self.ending.goodbye_ms
+        leave_call = None
+        within_ms = LEAVE_TIMEOUT_MS if self.ending is None else self.ending.leave_timeout_ms
         if leaves and self.is_connected and self.identity.member_id:
-            goodbye = self.call()
+            leave_call = self.call()
             request = self.requests.leave(self.identity, reason)
-            self.actions.append(do.Send(goodbye, request, within_ms))
-            self.actions.append(do.Forget())
-        self.holdings.forget_generation()
+            self.actions.append(do.SendRequest(leave_call, request, within_ms))
+            self.actions.append(do.DeleteMembership())
+        self.owned.forget_generation()
         # Who has not said goodbye may come back as who it was.
-        self.identity = Identity() if goodbye is not None else Identity(self.identity.member_id)
-        self.ending, self.pulse.call = None, None
-        self.state = st.Stopped(goodbye, reason, failed) if final else st.Down(goodbye)
-        if goodbye is None:
-            self.say_goodbye_no_more()
+        self.identity = Identity() if leave_call is not None else Identity(self.identity.member_id)
+        self.ending, self.heartbeat_timer.call = None, None
+        self.state = st.Stopped(leave_call, reason, failed) if final else st.Down(leave_call)
+        if leave_call is None:
+            self.finish_leaving()
 
-    def say_goodbye_no_more(self) -> None:
+    def finish_leaving(self) -> None:
         """The goodbye was heard, or nobody is there to hear it."""
         self.is_connected = False
         match self.state:
@@ -226,19 +228,19 @@ class Core:
 
     # Saying what is wrong
 
-    def complain(self, sentence: str) -> None:
+    def report_problem(self, sentence: str) -> None:
         """Say it, unless that was the last thing said."""
-        if sentence != self._said:
-            self._said = sentence
+        if sentence != self._last_problem:
+            self._last_problem = sentence
             self.actions.append(do.Problem(sentence))
 
-    def be_content(self) -> None:
+    def clear_problem(self) -> None:
         """All is well: whatever goes wrong from here on is worth saying."""
-        self._said = ""
+        self._last_problem = ""
 
-    def look_for_missing(self) -> None:
+    def report_missing_topics(self) -> None:
         """Say which topics do not exist, each time that others do not."""
-        missing, before = self.interests.missing, self._missing
+        missing, before = self.subscription.missing, self._missing
         self._missing = missing
         if missing and missing != before:
             names = ", ".join(missing)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.config import Strategy, Subscription
-from rota_sidecar.core.member.identity import Remembered
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.messages import Response
 from rota_sidecar.core.member.partitions import Offset, Partition
 
@@ -19,7 +19,7 @@ from rota_sidecar.core.member.partitions import Offset, Partition
 class Start:
     """Be a member; who it was before a crash, where that is known."""
 
-    remembered: Remembered | None = None
+    saved: SavedMembership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class OfferStrategies:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsSeen:
+class TopicsDescribed:
     """The topics of interest that there are now, each with its number of partitions."""
 
     partitions: Mapping[str, int]
@@ -63,7 +63,7 @@ class RatesMeasured:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CoordinatorFound:
     """The outcome of a search for the coordinator."""
 
     call: int
@@ -71,7 +71,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ResponseReceived:
     """The coordinator has answered."""
 
     call: int
@@ -79,7 +79,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class CallFailed:
     """There is no answer, and none will come."""
 
     call: int
@@ -89,7 +89,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class AssignmentComputed:
     """The leader's work is done: what each member is given, and the partitions of each topic that it was done for."""
 
     call: int
@@ -98,7 +98,7 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
-class Noticed:
+class RebalanceNoticed:
     """The coordinator pushed that a generation ends."""
 
     member_id: str
@@ -106,14 +106,14 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorGone:
+class CoordinatorLost:
     """The connection ended, or the coordinator is about to hand the group over."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class PartitionsReleased:
     """The application has let go of all that this revocation named, and what it had finished is committed."""
 
     revocation: int
@@ -140,13 +140,23 @@ class Tick:
     """The time that the member asked for has come."""
 
 
-Wish = Start | End | Subscribe | OfferStrategies
+Command = Start | End | Subscribe | OfferStrategies
 """What others want of the member."""
 
-Outcome = Found | Answered | Failed | Led
+Outcome = CoordinatorFound | ResponseReceived | CallFailed | AssignmentComputed
 """What became of a call."""
 
-Offsets = Commit | Fetch
+OffsetRequest = Commit | Fetch
 """What others want of the coordinator."""
 
-Event = Wish | Outcome | Offsets | TopicsSeen | RatesMeasured | Noticed | CoordinatorGone | GivenUp | Tick
+Event = (
+    Command
+    | Outcome
+    | OffsetRequest
+    | TopicsDescribed
+    | RatesMeasured
+    | RebalanceNoticed
+    | CoordinatorLost
+    | PartitionsReleased
+    | Tick
+)

@@ -18,7 +18,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JoinMetadata:
     """What a member tells its group when it joins: the topics, and the names of the strategies that it offers."""
 
     topics: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class SavedMembership:
     """What is kept outside of the process, so that a crash of the sidecar alone loses no membership."""
 
     member_id: str
@@ -34,6 +34,6 @@ class Remembered:
     generation: int = NO_GENERATION
     strategy: str = ""
     leads: bool = False
-    wanted: Wanted = Wanted()
+    join_metadata: JoinMetadata = JoinMetadata()
     # Of a leader, the topics of the whole group: it has to notice what changed while it was away.
-    of_group: frozenset[str] = frozenset()
+    group_topics: frozenset[str] = frozenset()

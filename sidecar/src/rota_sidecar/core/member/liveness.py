@@ -8,11 +8,11 @@ from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import rounds
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.core import Core
-from rota_sidecar.core.member.reactions import Api, Reaction, reaction, sentence
+from rota_sidecar.core.member.reactions import Api, Reaction, error_message, reaction
 
 # Second attempts come this much of their time later or earlier: a crowd that lost its coordinator together does
 # not come back together.
-SPREAD = 0.2
+JITTER = 0.2
 
 
 class Alarm(NamedTuple):
@@ -30,15 +30,15 @@ def alarm(core: Core) -> Alarm | None:
 def _alarms(core: Core) -> Iterator[Alarm]:
     match core.state:
         case st.Discover(search=search) | st.Rediscover(search=search) if search.call is None:
-            yield _spread(core, search.retry_ms)
+            yield _jittered(core, search.retry_ms)
         case st.Joining(call=None, retry_ms=int(retry_ms)):
-            yield _spread(core, retry_ms)
+            yield _jittered(core, retry_ms)
         case _:
             pass
-    if _beats(core) and core.pulse.call is None:
-        yield Alarm(core.pulse.due_ms)
-    if _counts_silence(core):
-        yield Alarm(core.pulse.alive_until_ms)
+    if _sends_heartbeats(core) and core.heartbeat_timer.call is None:
+        yield Alarm(core.heartbeat_timer.due_ms)
+    if _session_may_expire(core):
+        yield Alarm(core.heartbeat_timer.alive_until_ms)
     revoking = _revoking(core)
     if revoking is not None:
         yield Alarm(revoking.deadline_ms)
@@ -46,22 +46,22 @@ def _alarms(core: Core) -> Iterator[Alarm]:
         yield Alarm(core.ending.deadline_ms)
 
 
-def _spread(core: Core, at_ms: int) -> Alarm:
-    half_ms = int(max(at_ms - core.now_ms, 0) * SPREAD)
+def _jittered(core: Core, at_ms: int) -> Alarm:
+    half_ms = int(max(at_ms - core.now_ms, 0) * JITTER)
     return Alarm(at_ms - half_ms, 2 * half_ms)
 
 
-def _beats(core: Core) -> bool:
+def _sends_heartbeats(core: Core) -> bool:
     return isinstance(core.state, st.Stable | st.Revoking)
 
 
-def _counts_silence(core: Core) -> bool:
+def _session_may_expire(core: Core) -> bool:
     """Nobody can tell silence from a long round while a join or a sync is under way."""
     match core.state:
         case st.Joining(call=int()) | st.Syncing():
             return False
         case _:
-            return bool(core.holdings.held)
+            return bool(core.owned.held)
 
 
 def _revoking(core: Core) -> st.Revoking | None:
@@ -78,29 +78,33 @@ def tick(core: Core) -> None:
     """Some time has come."""
     if core.ending is not None and core.now_ms >= core.ending.deadline_ms:
         core.lose("the time to end was over")
-        core.depart(core.ending)
+        core.end_now(core.ending)
         return
     revoking = _revoking(core)
     if revoking is not None and core.now_ms >= revoking.deadline_ms:
-        rounds.let_go(core, revoking.revocation, in_good_order=False)
-    _try_again(core)
-    if _beats(core) and core.pulse.call is None and core.now_ms >= core.pulse.due_ms:
-        beat(core)
+        rounds.finish_revocation(core, revoking.revocation, gracefully=False)
+    _retry(core)
+    if (
+        _sends_heartbeats(core)
+        and core.heartbeat_timer.call is None
+        and core.now_ms >= core.heartbeat_timer.due_ms
+    ):
+        send_heartbeat(core)
 
 
-def notice_silence(core: Core) -> None:
+def check_session(core: Core) -> None:
     """If the coordinator was not heard for a session, others may have everything by now."""
-    if not _counts_silence(core) or core.now_ms < core.pulse.alive_until_ms:
+    if not _session_may_expire(core) or core.now_ms < core.heartbeat_timer.alive_until_ms:
         return
     reason = f"the coordinator of group {core.config.group_id} was not heard for a session"
-    core.be_in_no_generation(reason)
+    core.reset_generation(reason)
     if core.ending is not None:
         core.is_connected = False
-        core.depart(core.ending)
+        core.end_now(core.ending)
         return
     match core.state:
         case st.Stable() | st.Revoking():
-            core.complain(reason)
+            core.report_problem(reason)
             core.state = st.Discover(core.search())
         case st.Rediscover() as state:
             core.state = st.Discover(state.search)
@@ -108,7 +112,7 @@ def notice_silence(core: Core) -> None:
             pass
 
 
-def _try_again(core: Core) -> None:
+def _retry(core: Core) -> None:
     match core.state:
         case st.Discover(search=search) if search.call is None and _is_due(core, search.retry_ms):
             core.state = st.Discover(core.search(search.attempt))
@@ -124,30 +128,30 @@ def _try_again(core: Core) -> None:
 
 def _is_due(core: Core, at_ms: int) -> bool:
     """Whether an attempt may be made: the alarm lets it come a little early."""
-    return core.now_ms >= at_ms - int(core.config.backoff_max_ms * SPREAD)
+    return core.now_ms >= at_ms - int(core.config.backoff_max_ms * JITTER)
 
 
-def beat(core: Core) -> None:
+def send_heartbeat(core: Core) -> None:
     """Say that the member is there."""
     call = core.call()
-    core.pulse.sent(call, core.now_ms)
+    core.heartbeat_timer.sent(call, core.now_ms)
     request = core.requests.heartbeat(core.identity)
-    core.actions.append(do.Send(call, request, core.config.heartbeat_timeout_ms))
+    core.actions.append(do.SendRequest(call, request, core.config.heartbeat_timeout_ms))
 
 
-def heard(core: Core, response: pb.HeartbeatResponse) -> None:
+def on_heartbeat_response(core: Core, response: pb.HeartbeatResponse) -> None:
     """The coordinator has answered the heartbeat under way."""
     error = response.error_code
     match reaction(Api.HEARTBEAT, error):
         case Reaction.NOTHING:
-            core.pulse.heard()
+            core.heartbeat_timer.acknowledged()
         case Reaction.REJOIN:
-            core.pulse.heard()
+            core.heartbeat_timer.acknowledged()
             if isinstance(core.state, st.Stable):
                 rounds.rejoin(core, "the group rebalances")
         case Reaction.RETRY:
-            core.pulse.not_heard(core.now_ms)
+            core.heartbeat_timer.failed(core.now_ms)
         case Reaction.REDISCOVER:
-            core.lose_coordinator(sentence(core.config.group_id, error))
+            core.lose_coordinator(error_message(core.config.group_id, error))
         case other:
-            rounds.give_way(core, other, error, 0)
+            rounds.lose_membership(core, other, error, 0)

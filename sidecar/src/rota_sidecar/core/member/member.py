@@ -14,11 +14,11 @@ from rota_sidecar.core.member import liveness, offsets, rounds
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.actions import Action
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
-from rota_sidecar.core.member.core import GOODBYE_TIMEOUT_MS, Core, Ending
+from rota_sidecar.core.member.core import LEAVE_TIMEOUT_MS, Core, PendingEnd
 from rota_sidecar.core.member.identity import Identity
 from rota_sidecar.core.member.liveness import Alarm
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.core.member.reactions import Api, Reaction, reaction, sentence
+from rota_sidecar.core.member.reactions import Api, Reaction, error_message, reaction
 
 
 class Member:
@@ -42,17 +42,17 @@ class Member:
     @property
     def held(self) -> Mapping[Partition, Tenure]:
         """What it has."""
-        return self._core.holdings.held
+        return self._core.owned.held
 
     @property
     def watched(self) -> frozenset[str] | None:
         """The topics that it has to be told about, as often as they are looked at; None for all."""
-        return self._core.interests.watched(leads=self._core.identity.leads)
+        return self._core.subscription.watched(leads=self._core.identity.leads)
 
     @property
     def missing(self) -> Sequence[str]:
         """The topics that it subscribes to and that do not exist, as far as it has looked."""
-        return self._core.interests.missing
+        return self._core.subscription.missing
 
     @property
     def alarm(self) -> Alarm | None:
@@ -63,115 +63,117 @@ class Member:
         """What is to be done about the event. `now_ms` never falls; what it counts from is no matter."""
         core = self._core
         core.now_ms, core.actions = now_ms, []
-        if not isinstance(event, on.Answered):
+        if not isinstance(event, on.ResponseReceived):
             # A process that was frozen wakes with old events: what it had is not its own any more, whatever they say.
             # An answer comes first, for it may be the one that kept the member alive.
-            liveness.notice_silence(core)
+            liveness.check_session(core)
         _handle(core, event)
-        rounds.rejoin_if_told(core)
+        rounds.rejoin_if_changed(core)
         return core.actions
 
 
 def _handle(core: Core, event: on.Event) -> None:
     match event:
         case on.Start() | on.End() | on.Subscribe() | on.OfferStrategies():
-            _heed(core, event)
-        case on.Found() | on.Answered() | on.Failed() | on.Led():
-            _resume(core, event)
+            _handle_command(core, event)
+        case on.CoordinatorFound() | on.ResponseReceived() | on.CallFailed() | on.AssignmentComputed():
+            _handle_outcome(core, event)
         case on.Commit():
             offsets.commit(core, event)
         case on.Fetch():
             offsets.fetch(core, event)
-        case on.TopicsSeen() | on.RatesMeasured() | on.Noticed() | on.CoordinatorGone():
-            _look(core, event)
-        case on.GivenUp():
-            rounds.let_go(core, event.revocation, in_good_order=True)
+        case on.TopicsDescribed() | on.RatesMeasured() | on.RebalanceNoticed() | on.CoordinatorLost():
+            _handle_observation(core, event)
+        case on.PartitionsReleased():
+            rounds.finish_revocation(core, event.revocation, gracefully=True)
         case on.Tick():
             liveness.tick(core)
         case _:
             assert_never(event)
 
 
-def _heed(core: Core, wish: on.Wish) -> None:
-    match wish:
+def _handle_command(core: Core, command: on.Command) -> None:
+    match command:
         case on.Start():
             if isinstance(core.state, st.Down):
-                core.remembered = wish.remembered
-                if wish.remembered is not None:
-                    core.identity = Identity(wish.remembered.member_id)
+                core.saved = command.saved
+                if command.saved is not None:
+                    core.identity = Identity(command.saved.member_id)
                 core.state = st.Discover(core.search())
         case on.End():
-            _end(core, wish)
+            _end(core, command)
         case on.Subscribe():
-            core.interests.subscribe(wish.subscription)
+            core.subscription.subscribe(command.subscription)
         case on.OfferStrategies():
-            core.interests.strategies = wish.strategies
+            core.subscription.strategies = command.strategies
         case _:
-            assert_never(wish)
+            assert_never(command)
 
 
-def _end(core: Core, wish: on.End) -> None:
-    ending = Ending(
-        core.now_ms + wish.within_ms,
-        wish.reason,
-        wish.final,
-        wish.leave_static,
-        min(wish.within_ms, GOODBYE_TIMEOUT_MS),
+def _end(core: Core, command: on.End) -> None:
+    ending = PendingEnd(
+        core.now_ms + command.within_ms,
+        command.reason,
+        command.final,
+        command.leave_static,
+        min(command.within_ms, LEAVE_TIMEOUT_MS),
     )
     match core.state:
         case st.Stopped():
             return
-        case st.Down(goodbye=goodbye):
-            if wish.final:
-                core.state = st.Stopped(goodbye, wish.reason, failed=False)
-                if goodbye is None:
-                    core.say_goodbye_no_more()
+        case st.Down(leave_call=leave_call):
+            if command.final:
+                core.state = st.Stopped(leave_call, command.reason, failed=False)
+                if leave_call is None:
+                    core.finish_leaving()
         case _:
             core.ending = ending
-            rounds.wind_up(core, ending)
+            rounds.begin_ending(core, ending)
 
 
-def _look(core: Core, event: on.TopicsSeen | on.RatesMeasured | on.Noticed | on.CoordinatorGone) -> None:
+def _handle_observation(
+    core: Core, event: on.TopicsDescribed | on.RatesMeasured | on.RebalanceNoticed | on.CoordinatorLost
+) -> None:
     match event:
-        case on.TopicsSeen():
-            core.interests.look(event.partitions, leads=core.identity.leads)
-            core.look_for_missing()
+        case on.TopicsDescribed():
+            core.subscription.update_topics(event.partitions, leads=core.identity.leads)
+            core.report_missing_topics()
             if isinstance(core.state, st.Joining) and core.state.call is None and core.state.retry_ms is None:
                 core.join(core.state.attempt)
         case on.RatesMeasured():
-            core.holdings.rates = event.rates
-        case on.Noticed():
+            core.owned.rates = event.rates
+        case on.RebalanceNoticed():
             is_meant = (event.member_id, event.generation) == (
                 core.identity.member_id,
                 core.identity.generation,
             )
             if is_meant and isinstance(core.state, st.Stable):
                 rounds.rejoin(core, "the group rebalances")
-        case on.CoordinatorGone():
+        case on.CoordinatorLost():
             if core.is_connected:
                 core.lose_coordinator(event.reason)
         case _:
             assert_never(event)
 
 
-def _resume(core: Core, outcome: on.Outcome) -> None:
+def _handle_outcome(core: Core, outcome: on.Outcome) -> None:
     match outcome:
-        case on.Found():
+        case on.CoordinatorFound():
             _found(core, outcome)
-        case on.Answered():
+        case on.ResponseReceived():
             _answered(core, outcome)
-        case on.Failed():
+        case on.CallFailed():
             _failed(core, outcome)
-        case on.Led():
+        case on.AssignmentComputed():
             state = core.state
             if isinstance(state, st.Syncing) and state.plans and state.call == outcome.call:
-                core.interests.plan(outcome.partitions)
+                core.subscription.record_planned_topics(outcome.partitions)
                 core.sync(outcome.assignments, state.leader)
         case _:
             assert_never(outcome)
 
 
-def _found(core: Core, event: on.Found) -> None:
+def _found(core: Core, event: on.CoordinatorFound) -> None:
     match core.state:
         case st.Discover(search=search) | st.Rediscover(search=search) if search.call == event.call:
             pass
@@ -182,18 +184,18 @@ def _found(core: Core, event: on.Found) -> None:
             core.is_connected = True
             if isinstance(core.state, st.Rediscover):
                 core.state = core.state.back
-                core.pulse.hurry(core.now_ms)
-                liveness.beat(core)
+                core.heartbeat_timer.trigger_now(core.now_ms)
+                liveness.send_heartbeat(core)
             else:
-                rounds.enter(core)
+                rounds.join_or_resume(core)
         case Reaction.RETRY:
-            _search_later(core, sentence(core.config.group_id, event.error))
+            _search_later(core, error_message(core.config.group_id, event.error))
         case _:
-            core.fail(sentence(core.config.group_id, event.error), leave=False)
+            core.fail(error_message(core.config.group_id, event.error), leave=False)
 
 
 def _search_later(core: Core, reason: str) -> None:
-    core.complain(reason)
+    core.report_problem(reason)
     match core.state:
         case st.Discover(search=search):
             core.state = st.Discover(core.search_later(search))
@@ -203,35 +205,35 @@ def _search_later(core: Core, reason: str) -> None:
             pass
 
 
-def _answered(core: Core, event: on.Answered) -> None:
+def _answered(core: Core, event: on.ResponseReceived) -> None:
     response = event.response
     match response:
         case pb.JoinGroupResponse():
             if isinstance(core.state, st.Joining) and core.state.call == event.call:
-                rounds.joined(core, core.state, response)
+                rounds.on_join_response(core, core.state, response)
         case pb.SyncGroupResponse():
             if isinstance(core.state, st.Syncing) and core.state.call == event.call and not core.state.plans:
-                rounds.synced(core, core.state, response)
+                rounds.on_sync_response(core, core.state, response)
         case pb.HeartbeatResponse():
-            if core.pulse.call == event.call:
-                liveness.heard(core, response)
+            if core.heartbeat_timer.call == event.call:
+                liveness.on_heartbeat_response(core, response)
         case pb.CommitOffsetsResponse() | pb.FetchOffsetsResponse():
-            offsets.answered(core, event.call, response)
+            offsets.on_response(core, event.call, response)
         case _:
-            _said_goodbye(core, event.call)
+            _finish_leave_call(core, event.call)
 
 
-def _said_goodbye(core: Core, call: int) -> None:
-    if isinstance(core.state, st.Down | st.Stopped) and core.state.goodbye == call:
-        core.say_goodbye_no_more()
+def _finish_leave_call(core: Core, call: int) -> None:
+    if isinstance(core.state, st.Down | st.Stopped) and core.state.leave_call == call:
+        core.finish_leaving()
 
 
-def _failed(core: Core, event: on.Failed) -> None:
+def _failed(core: Core, event: on.CallFailed) -> None:
     outcome = core.offset_calls.fail(event.call, pb.NOT_COORDINATOR)
     if outcome is not None:
         core.actions.append(outcome)
-    _said_goodbye(core, event.call)
-    if outcome is None and event.call not in _awaited(core):
+    _finish_leave_call(core, event.call)
+    if outcome is None and event.call not in _calls_under_way(core):
         return
     if event.refused:
         core.fail(event.reason, leave=not _searches(core))
@@ -241,7 +243,7 @@ def _failed(core: Core, event: on.Failed) -> None:
         core.lose_coordinator(event.reason)
 
 
-def _awaited(core: Core) -> set[int | None]:
+def _calls_under_way(core: Core) -> set[int | None]:
     """The calls that the member itself waits for."""
     match core.state:
         case st.Discover(search=search) | st.Rediscover(search=search):
@@ -249,7 +251,7 @@ def _awaited(core: Core) -> set[int | None]:
         case st.Joining(call=call) | st.Syncing(call=call):
             return {call}
         case st.Stable() | st.Revoking():
-            return {core.pulse.call}
+            return {core.heartbeat_timer.call}
         case st.Down() | st.Stopped():
             return set()
 

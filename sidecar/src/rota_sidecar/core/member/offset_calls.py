@@ -77,7 +77,7 @@ class OffsetCalls:
         return Fetched(call.request, response.error_code, response.topics)
 
 
-def hardest(api: Api, errors: frozenset[Error]) -> tuple[Reaction, Error]:
+def most_severe(api: Api, errors: frozenset[Error]) -> tuple[Reaction, Error]:
     """What to do about an answer with several errors, and for which of them."""
     found = [(reaction(api, error), error) for error in sorted(errors)]
     return max(found, key=lambda each: each[0].value, default=(Reaction.NOTHING, pb.NONE))

@@ -6,15 +6,15 @@ from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member import rounds
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.core import Core
-from rota_sidecar.core.member.offset_calls import CommitCall, FetchCall, hardest
+from rota_sidecar.core.member.offset_calls import CommitCall, FetchCall, most_severe
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.core.member.reactions import Api, Error, Reaction, sentence
+from rota_sidecar.core.member.reactions import Api, Error, Reaction, error_message
 
 
 def commit(core: Core, event: on.Commit) -> None:
     """Commit what belongs to tenures that last; the rest is refused, whoever asks."""
-    refusal = _refusal(core)
-    mine, late = core.holdings.split(event.offsets)
+    refusal = _commit_error(core)
+    mine, late = core.owned.split(event.offsets)
     if refusal != pb.NONE:
         core.actions.append(do.Committed(event.request, dict.fromkeys(event.offsets, refusal)))
         return
@@ -25,11 +25,11 @@ def commit(core: Core, event: on.Commit) -> None:
     call = core.call()
     core.offset_calls.begin(call, CommitCall(event.request, core.identity, frozenset(mine), refused))
     core.actions.append(
-        do.Send(call, core.requests.commit(core.identity, mine), core.config.request_timeout_ms)
+        do.SendRequest(call, core.requests.commit(core.identity, mine), core.config.request_timeout_ms)
     )
 
 
-def _refusal(core: Core) -> Error:
+def _commit_error(core: Core) -> Error:
     """Why nothing can be committed now; NONE when it can."""
     if core.offset_calls.are_too_many:
         return pb.COORDINATOR_LOAD_IN_PROGRESS
@@ -54,11 +54,13 @@ def fetch(core: Core, event: on.Fetch) -> None:
         call = core.call()
         core.offset_calls.begin(call, FetchCall(event.request))
         core.actions.append(
-            do.Send(call, core.requests.fetch(event.partitions), core.config.request_timeout_ms)
+            do.SendRequest(call, core.requests.fetch(event.partitions), core.config.request_timeout_ms)
         )
 
 
-def answered(core: Core, number: int, response: pb.CommitOffsetsResponse | pb.FetchOffsetsResponse) -> None:
+def on_response(
+    core: Core, number: int, response: pb.CommitOffsetsResponse | pb.FetchOffsetsResponse
+) -> None:
     """Tell who asked, and mind what the answer says about the member."""
     if isinstance(response, pb.CommitOffsetsResponse):
         _committed(core, number, response)
@@ -76,7 +78,7 @@ def _committed(core: Core, number: int, response: pb.CommitOffsetsResponse) -> N
     is_current = call.identity.generation == core.identity.generation
     if is_current and isinstance(core.state, st.Stable | st.Revoking):
         sent = frozenset(outcome.errors[partition] for partition in call.sent)
-        _mind(core, Api.COMMIT, sent | {response.error_code})
+        _react(core, Api.COMMIT, sent | {response.error_code})
 
 
 def _fetched(core: Core, number: int, response: pb.FetchOffsetsResponse) -> None:
@@ -85,18 +87,18 @@ def _fetched(core: Core, number: int, response: pb.FetchOffsetsResponse) -> None
         return
     core.actions.append(outcome)
     if core.is_connected:
-        _mind(core, Api.FETCH, frozenset({response.error_code}))
+        _react(core, Api.FETCH, frozenset({response.error_code}))
 
 
-def _mind(core: Core, api: Api, errors: frozenset[Error]) -> None:
-    what, error = hardest(api, errors)
+def _react(core: Core, api: Api, errors: frozenset[Error]) -> None:
+    what, error = most_severe(api, errors)
     match what:
         case Reaction.NOTHING:
             return
         case Reaction.REDISCOVER:
-            core.lose_coordinator(sentence(core.config.group_id, error))
+            core.lose_coordinator(error_message(core.config.group_id, error))
         case Reaction.REJOIN:
             if isinstance(core.state, st.Stable):
                 rounds.rejoin(core, "the group rebalances")
         case other:
-            rounds.give_way(core, other, error, 0)
+            rounds.lose_membership(core, other, error, 0)

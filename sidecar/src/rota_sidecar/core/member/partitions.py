@@ -41,6 +41,6 @@ def by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
     return found
 
 
-def flat(partitions: Mapping[str, Iterable[int]]) -> frozenset[Partition]:
+def flatten(partitions: Mapping[str, Iterable[int]]) -> frozenset[Partition]:
     """One by one."""
     return frozenset(Partition(topic, number) for topic, numbers in partitions.items() for number in numbers)

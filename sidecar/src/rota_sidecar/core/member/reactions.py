@@ -48,7 +48,7 @@ MOVED = {
     pb.COORDINATOR_NOT_AVAILABLE: Reaction.REDISCOVER,
     pb.NOT_COORDINATOR: Reaction.REDISCOVER,
 }
-UNTOLD = {
+TRANSIENT = {
     # Kafka's consumer gives up when a sync meets a coordinator that loads. It only has to come again.
     pb.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
     pb.REQUEST_TIMED_OUT: Reaction.REDISCOVER,
@@ -70,7 +70,7 @@ TABLE: Mapping[Api, Mapping[Error, Reaction]] = {
     },
     Api.JOIN: {
         **MOVED,
-        **UNTOLD,
+        **TRANSIENT,
         **MEMBERSHIP,
         pb.MEMBER_ID_REQUIRED: Reaction.ADOPT_MEMBER_ID,
         pb.REBALANCE_IN_PROGRESS: Reaction.RETRY,
@@ -78,14 +78,14 @@ TABLE: Mapping[Api, Mapping[Error, Reaction]] = {
     },
     Api.SYNC: {
         **MOVED,
-        **UNTOLD,
+        **TRANSIENT,
         **MEMBERSHIP,
         pb.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
         pb.UNKNOWN_SERVER_ERROR: Reaction.RETRY,
     },
     Api.HEARTBEAT: {
         **MOVED,
-        **UNTOLD,
+        **TRANSIENT,
         **MEMBERSHIP,
         pb.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
         pb.UNKNOWN_SERVER_ERROR: Reaction.RETRY,
@@ -135,7 +135,7 @@ ADVICE = {
 }
 
 
-def sentence(group_id: str, error: Error) -> str:
+def error_message(group_id: str, error: Error) -> str:
     """Why the member ends."""
     said = pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)
     advice = ADVICE.get(error, "see the coordinator's log")

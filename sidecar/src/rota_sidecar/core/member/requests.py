@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.consumer_protocol.offers import STICKY, Offer, metadata_for
 from rota_sidecar.core.member.config import MemberConfig
-from rota_sidecar.core.member.holdings import Holdings
 from rota_sidecar.core.member.identity import Identity
-from rota_sidecar.core.member.interests import Interests
+from rota_sidecar.core.member.owned_partitions import OwnedPartitions
 from rota_sidecar.core.member.partitions import Offset, Partition, by_topic
+from rota_sidecar.core.member.subscription_state import SubscriptionState
 
 PROTOCOL_TYPE = "consumer"
 REASON_LENGTH_MAX = 255
@@ -21,7 +21,7 @@ class Requests:
         self._config = config
 
     def join(
-        self, identity: Identity, interests: Interests, holdings: Holdings, reason: str
+        self, identity: Identity, subscription: SubscriptionState, owned: OwnedPartitions, reason: str
     ) -> pb.JoinGroupRequest:
         """Come to the next round."""
         config = self._config
@@ -34,21 +34,21 @@ class Requests:
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                pb.Protocol(name=each.name, metadata=self._metadata(each.name, interests, holdings))
-                for each in interests.strategies
+                pb.Protocol(name=each.name, metadata=self._metadata(each.name, subscription, owned))
+                for each in subscription.strategies
             ],
             reason=reason[:REASON_LENGTH_MAX],
         )
 
-    def _metadata(self, strategy: str, interests: Interests, holdings: Holdings) -> bytes:
+    def _metadata(self, strategy: str, subscription: SubscriptionState, owned: OwnedPartitions) -> bytes:
         # `sticky` claims what it was given last, whatever happened since; Kafka's leaders judge that by its age.
         sticky = strategy == STICKY
         offer = Offer(
-            topics=interests.topics,
-            owned=by_topic(holdings.given if sticky else holdings.held.keys()),
-            generation=holdings.given_in if sticky else holdings.known_in,
-            incarnation=holdings.incarnation,
-            rates=holdings.rates,
+            topics=subscription.topics,
+            owned=by_topic(owned.last_assigned if sticky else owned.held.keys()),
+            generation=owned.last_assigned_generation if sticky else owned.owned_generation,
+            incarnation=owned.incarnation,
+            rates=owned.rates,
             rack=self._config.rack,
         )
         return metadata_for(strategy, offer)

@@ -11,29 +11,27 @@ from rota_sidecar.core.consumer_protocol.user_data import (
 from rota_sidecar.core.consumer_protocol.wire import Malformed
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import states as st
-from rota_sidecar.core.member.core import Core, Ending
+from rota_sidecar.core.member.core import Core, PendingEnd
 from rota_sidecar.core.member.identity import NO_GENERATION, Identity
-from rota_sidecar.core.member.partitions import Partition, flat
-from rota_sidecar.core.member.reactions import Api, Error, Reaction, reaction, sentence
+from rota_sidecar.core.member.partitions import Partition, flatten
+from rota_sidecar.core.member.reactions import Api, Error, Reaction, error_message, reaction
 
 
-def enter(core: Core) -> None:
+def join_or_resume(core: Core) -> None:
     """The coordinator was found: be in the group, as who it was before a crash if that is known."""
-    remembered, core.remembered = core.remembered, None
-    if core.ending is not None and not core.holdings.held:
-        core.depart(core.ending)
-    elif remembered is not None and remembered.generation != NO_GENERATION:
-        core.identity = Identity(
-            remembered.member_id, remembered.generation, remembered.strategy, leads=remembered.leads
-        )
-        core.told, core.interests.of_group = remembered.wanted, remembered.of_group
+    saved, core.saved = core.saved, None
+    if core.ending is not None and not core.owned.held:
+        core.end_now(core.ending)
+    elif saved is not None and saved.generation != NO_GENERATION:
+        core.identity = Identity(saved.member_id, saved.generation, saved.strategy, leads=saved.leads)
+        core.joined_with, core.subscription.group_topics = saved.join_metadata, saved.group_topics
         # Answered at once with the assignment that there is, in a generation that still lasts.
         core.sync()
     else:
         core.join()
 
 
-def joined(core: Core, state: st.Joining, response: pb.JoinGroupResponse) -> None:
+def on_join_response(core: Core, state: st.Joining, response: pb.JoinGroupResponse) -> None:
     """The round has begun with this member, or it was refused."""
     error = response.error_code
     match reaction(Api.JOIN, error):
@@ -41,18 +39,18 @@ def joined(core: Core, state: st.Joining, response: pb.JoinGroupResponse) -> Non
             _begin_generation(core, response)
         case Reaction.ADOPT_MEMBER_ID:
             core.identity = Identity(response.member_id)
-            core.remember()
+            core.save_membership()
             core.join_later(state.attempt, core.reason)
         case Reaction.RETRY:
             core.join_later(state.attempt + 1, core.reason)
         case Reaction.REDISCOVER:
-            core.lose_coordinator(sentence(core.config.group_id, error))
+            core.lose_coordinator(error_message(core.config.group_id, error))
         case other:
-            give_way(core, other, error, state.attempt)
+            lose_membership(core, other, error, state.attempt)
 
 
 def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
-    core.pulse.call = None
+    core.heartbeat_timer.call = None
     core.identity = Identity(
         response.member_id,
         response.generation_id,
@@ -61,14 +59,14 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
     )
     if core.identity.leads and response.skip_assignment:
         # A static leader that comes back is handed the plan that there is: what it was made for is in its assignment.
-        core.interests.of_group = topics_of(each.metadata for each in response.members)
+        core.subscription.group_topics = topics_of(each.metadata for each in response.members)
     if not core.identity.leads or response.skip_assignment:
         core.sync(leader=response.leader)
         return
     call = core.call()
     core.state = st.Syncing(call, core.now_ms, response.leader, plans=True)
     core.actions.append(
-        do.Lead(
+        do.ComputeAssignment(
             call,
             response.member_id,
             response.protocol_name,
@@ -79,7 +77,7 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
     )
 
 
-def synced(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None:
+def on_sync_response(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None:
     """The plan has come, or it was refused."""
     error = response.error_code
     match reaction(Api.SYNC, error):
@@ -87,18 +85,18 @@ def synced(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> Non
             # Said a session ago, perhaps: asked again, it is answered at once, and as things are now.
             core.sync(leader=state.leader)
         case Reaction.NOTHING:
-            _take(core, state, response)
+            _on_assignment(core, state, response)
         case Reaction.RETRY:
-            core.join_later(1, sentence(core.config.group_id, error))
+            core.join_later(1, error_message(core.config.group_id, error))
         case Reaction.REJOIN:
             core.join_later(0, "the group rebalances again")
         case Reaction.REDISCOVER:
-            core.lose_coordinator(sentence(core.config.group_id, error))
+            core.lose_coordinator(error_message(core.config.group_id, error))
         case other:
-            give_way(core, other, error, 0)
+            lose_membership(core, other, error, 0)
 
 
-def _take(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None:
+def _on_assignment(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None:
     try:
         assignment = decode_assignment(response.assignment)
     except Malformed as error:
@@ -111,14 +109,14 @@ def _take(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None
     identity = core.identity
     data = decode_assignment_data(assignment.user_data)
     incarnation = data.incarnation
-    core.interests.planned(data.planned)
+    core.subscription.set_plan_fingerprint(data.planned)
     core.identity = Identity(
         identity.member_id, identity.generation, identity.strategy, incarnation, identity.leads
     )
-    given = flat(assignment.partitions)
-    core.holdings.told(given, identity.generation, incarnation)
-    core.pulse.begin(state.sent_ms, core.now_ms)
-    core.be_content()
+    given = flatten(assignment.partitions)
+    core.owned.record_assignment(given, identity.generation, incarnation)
+    core.heartbeat_timer.begin(state.sent_ms, core.now_ms)
+    core.clear_problem()
     core.actions.append(
         do.Joined(
             identity.member_id,
@@ -129,30 +127,30 @@ def _take(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None
             state.leader,
         )
     )
-    core.remember()
-    _settle(core, given, _again(core, data))
+    core.save_membership()
+    _apply_assignment(core, given, _rejoin_reason(core, data))
 
 
-def _again(core: Core, data: AssignmentData) -> str:
+def _rejoin_reason(core: Core, data: AssignmentData) -> str:
     """Why a member that was handed this assignment has to come to another round; empty if it has not."""
     if data.comes_again:
         # What it is to give up it held before it restarted: nobody has that until it comes again.
         return "gave up what others get, when it restarted"
-    if data.subscribed and data.subscribed != fingerprint_of_topics(core.told.topics):
+    if data.subscribed and data.subscribed != fingerprint_of_topics(core.joined_with.topics):
         # A static member that comes back with other topics is handed the assignment that was planned for the old ones.
         return "the subscription changed while it was away"
     return ""
 
 
-def _settle(core: Core, given: frozenset[Partition], again: str) -> None:
+def _apply_assignment(core: Core, given: frozenset[Partition], again: str) -> None:
     """Let go what was taken, then have what was added; unless it is to end."""
-    held = core.holdings.held.keys()
+    held = core.owned.held.keys()
     core.state = st.Stable()
     if core.ending is not None:
-        wind_up(core, core.ending)
+        begin_ending(core, core.ending)
     elif taken := frozenset(held - given):
         core.reason = "gave up what others get"
-        revoking = core.revoke(taken, st.Then.REJOIN, core.now_ms + core.config.revoke_timeout_ms)
+        revoking = core.revoke(taken, st.AfterRevocation.REJOIN, core.now_ms + core.config.revoke_timeout_ms)
         core.state = st.Revoking(
             revoking.revocation, taken, revoking.deadline_ms, revoking.then, frozenset(given - held)
         )
@@ -165,38 +163,40 @@ def _settle(core: Core, given: frozenset[Partition], again: str) -> None:
 def rejoin(core: Core, reason: str) -> None:
     """Go to the next round: with what it has, or with what may stay."""
     core.reason = reason
-    held = core.holdings.held
-    if core.interests.cooperative:
-        topics = set(core.interests.topics)
+    held = core.owned.held
+    if core.subscription.cooperative:
+        topics = set(core.subscription.topics)
         going = frozenset(partition for partition in held if partition.topic not in topics)
     else:
         going = frozenset(held)
     if going:
-        core.state = core.revoke(going, st.Then.REJOIN, core.now_ms + core.config.revoke_timeout_ms)
+        core.state = core.revoke(
+            going, st.AfterRevocation.REJOIN, core.now_ms + core.config.revoke_timeout_ms
+        )
     else:
         core.join()
 
 
-def rejoin_if_told(core: Core) -> None:
+def rejoin_if_changed(core: Core) -> None:
     """A stable member goes to another round when it wants other things, or leads by an old plan."""
     if not isinstance(core.state, st.Stable):
         return
-    if core.interests.is_known and core.interests.wanted != core.told:
+    if core.subscription.is_known and core.subscription.join_metadata != core.joined_with:
         rejoin(core, "the subscription or the strategies changed")
-    elif core.identity.leads and core.interests.plan_is_old:
+    elif core.identity.leads and core.subscription.plan_is_old:
         rejoin(core, "the partitions of the group's topics changed")
 
 
-def let_go(core: Core, revocation: int, *, in_good_order: bool) -> None:
+def finish_revocation(core: Core, revocation: int, *, gracefully: bool) -> None:
     """The application has let go; or its time is over."""
     match core.state:
         case st.Revoking() as revoking if revoking.revocation == revocation:
-            _drop(core, revoking, in_good_order=in_good_order)
-            _go_on(core, revoking)
+            _release(core, revoking, gracefully=gracefully)
+            _after_revocation(core, revoking)
         case st.Rediscover(back=st.Revoking() as revoking) as state if revoking.revocation == revocation:
-            _drop(core, revoking, in_good_order=in_good_order)
-            if revoking.then is st.Then.DEPART and core.ending is not None:
-                core.depart(core.ending)
+            _release(core, revoking, gracefully=gracefully)
+            if revoking.then is st.AfterRevocation.DEPART and core.ending is not None:
+                core.end_now(core.ending)
             else:
                 # What was added is of a round that it can tell nothing about now.
                 core.state = st.Discover(state.search)
@@ -204,53 +204,53 @@ def let_go(core: Core, revocation: int, *, in_good_order: bool) -> None:
             return
 
 
-def _drop(core: Core, revoking: st.Revoking, *, in_good_order: bool) -> None:
-    gone = core.holdings.end(revoking.partitions)
-    if in_good_order:
+def _release(core: Core, revoking: st.Revoking, *, gracefully: bool) -> None:
+    gone = core.owned.end(revoking.partitions)
+    if gracefully:
         core.actions.append(do.Revoked(gone))
     else:
-        core.actions.append(do.Lose(gone, "the application did not let go in time"))
+        core.actions.append(do.Lost(gone, "the application did not let go in time"))
 
 
-def _go_on(core: Core, revoking: st.Revoking) -> None:
-    if revoking.then is st.Then.DEPART and core.ending is not None:
-        core.depart(core.ending)
+def _after_revocation(core: Core, revoking: st.Revoking) -> None:
+    if revoking.then is st.AfterRevocation.DEPART and core.ending is not None:
+        core.end_now(core.ending)
         return
     if revoking.added:
         core.assign(revoking.added)
     core.join()
 
 
-def wind_up(core: Core, ending: Ending) -> None:
+def begin_ending(core: Core, ending: PendingEnd) -> None:
     """In a state of which the membership is sure, begin to end."""
-    held = frozenset(core.holdings.held)
+    held = frozenset(core.owned.held)
     match core.state:
         case st.Stable() | st.Revoking() if held:
-            core.state = core.revoke(held, st.Then.DEPART, ending.deadline_ms)
+            core.state = core.revoke(held, st.AfterRevocation.DEPART, ending.deadline_ms)
         case st.Rediscover() as state if held:
-            back = core.revoke(held, st.Then.DEPART, ending.deadline_ms)
+            back = core.revoke(held, st.AfterRevocation.DEPART, ending.deadline_ms)
             core.state = st.Rediscover(state.search, back)
         case st.Discover() | st.Joining() | st.Syncing() if held:
             # What is in hand can be committed in a generation only, and the next one is on its way.
             return
         case _:
-            core.depart(ending)
+            core.end_now(ending)
 
 
-def give_way(core: Core, what: Reaction, error: Error, attempt: int) -> None:
+def lose_membership(core: Core, what: Reaction, error: Error, attempt: int) -> None:
     """The membership is over, in the way that the reaction says."""
-    said = sentence(core.config.group_id, error)
+    said = error_message(core.config.group_id, error)
     match what:
         case Reaction.FORGET_MEMBER:
-            core.be_nobody(said)
+            core.reset_member_id(said)
         case Reaction.FORGET_GENERATION:
-            core.be_in_no_generation(said)
+            core.reset_generation(said)
         case _:
             if error == pb.FENCED_INSTANCE_ID:
-                core.be_nobody(said)
+                core.reset_member_id(said)
             core.fail(said, leave=False)
             return
     if core.ending is not None:
-        core.depart(core.ending)
+        core.end_now(core.ending)
     else:
         core.join_later(attempt, said)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rota_sidecar.core.member.partitions import Partition
 
 
-class Then(enum.Enum):
+class AfterRevocation(enum.Enum):
     """What follows when the application has let go."""
 
     REJOIN = enum.auto()
@@ -26,7 +26,7 @@ class Search:
 class Down:
     """Not a member, and nothing is done about it. The goodbye may still be under way."""
 
-    goodbye: int | None = None
+    leave_call: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Revoking:
     revocation: int
     partitions: frozenset[Partition]
     deadline_ms: int
-    then: Then
+    then: AfterRevocation
     # What comes in exchange, once they are gone.
     added: frozenset[Partition] = frozenset()
 
@@ -86,7 +86,7 @@ class Rediscover:
 class Stopped:
     """It ends, once it has said goodbye."""
 
-    goodbye: int | None
+    leave_call: int | None
     reason: str
     failed: bool
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from rota_sidecar.core.consumer_protocol.user_data import fingerprint_of_plan
 from rota_sidecar.core.member.config import Strategy, Subscription
-from rota_sidecar.core.member.identity import Wanted
+from rota_sidecar.core.member.identity import JoinMetadata
 
 
-class Interests:
+class SubscriptionState:
     """
     The subscription and the strategies, beside what topics there are.
 
@@ -22,11 +22,11 @@ class Interests:
         # Told in names; a pattern is matched when something changed, not at each step.
         self._topics: tuple[str, ...] | None = None
         # The partitions of topics that were seen; None before anybody has looked.
-        self.seen: Mapping[str, int] | None = None
+        self.topic_partitions: Mapping[str, int] | None = None
         # Of a leader, the topics of the whole group, which it looks at for everybody.
-        self.of_group: frozenset[str] = frozenset()
+        self.group_topics: frozenset[str] = frozenset()
         # Fingerprint of what the assignment that a leader has was planned for. Empty: the plan does not say.
-        self._planned = b""
+        self._plan_fingerprint = b""
         # What `seen` covers: of other topics it does not say that they do not exist. None: all there are.
         self._covered: frozenset[str] | None = frozenset()
         self.plan_is_old = False
@@ -34,49 +34,49 @@ class Interests:
     def subscribe(self, subscription: Subscription) -> None:
         """Another subscription. For a pattern all topics have to be looked at, and perhaps only some were."""
         if subscription.pattern and not self.subscription.pattern:
-            self.seen = None
+            self.topic_partitions = None
         self.subscription = subscription
         self._topics = None
 
-    def look(self, seen: Mapping[str, int], *, leads: bool) -> None:
+    def update_topics(self, topic_partitions: Mapping[str, int], *, leads: bool) -> None:
         """These topics there are now, of those that are watched."""
-        self.seen, self._covered = seen, self.watched(leads=leads)
+        self.topic_partitions, self._covered = topic_partitions, self.watched(leads=leads)
         self._topics = None
-        self._judge_plan()
+        self._check_plan_age()
 
-    def plan(self, partitions: Mapping[str, int]) -> None:
+    def record_planned_topics(self, partitions: Mapping[str, int]) -> None:
         """The leader has looked at these topics to plan with; those with 0 partitions do not exist."""
-        self.of_group = frozenset(partitions)
-        if self.seen is not None:
-            others = {name: count for name, count in self.seen.items() if name not in partitions}
-            self.seen = others | {name: count for name, count in partitions.items() if count}
-            self._covered = None if self._covered is None else self._covered | self.of_group
+        self.group_topics = frozenset(partitions)
+        if self.topic_partitions is not None:
+            others = {name: count for name, count in self.topic_partitions.items() if name not in partitions}
+            self.topic_partitions = others | {name: count for name, count in partitions.items() if count}
+            self._covered = None if self._covered is None else self._covered | self.group_topics
             self._topics = None
 
-    def planned(self, fingerprint: bytes) -> None:
+    def set_plan_fingerprint(self, fingerprint: bytes) -> None:
         """The leader has the assignment, and what it says of its plan."""
-        self._planned = fingerprint
-        self._judge_plan()
+        self._plan_fingerprint = fingerprint
+        self._check_plan_age()
 
-    def _judge_plan(self) -> None:
+    def _check_plan_age(self) -> None:
         """
         Keep whether topics came, went or grew since the plan was made: a leader always knows, or asks for another plan.
 
         It is known once all topics of the group were looked at.
         """
-        seen, covered = self.seen, self._covered
-        if not self._planned:
+        topic_partitions, covered = self.topic_partitions, self._covered
+        if not self._plan_fingerprint:
             self.plan_is_old = True
-        elif seen is not None and (covered is None or self.of_group <= covered):
-            now = {name: seen.get(name, 0) for name in self.of_group}
-            self.plan_is_old = fingerprint_of_plan(now) != self._planned
+        elif topic_partitions is not None and (covered is None or self.group_topics <= covered):
+            now = {name: topic_partitions.get(name, 0) for name in self.group_topics}
+            self.plan_is_old = fingerprint_of_plan(now) != self._plan_fingerprint
         else:
             self.plan_is_old = False
 
     @property
     def is_known(self) -> bool:
         """Whether the subscription can be told in names."""
-        return not self.subscription.pattern or self.seen is not None
+        return not self.subscription.pattern or self.topic_partitions is not None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -87,12 +87,12 @@ class Interests:
 
     def _matching(self) -> set[str]:
         pattern = re.compile(self.subscription.pattern)
-        return {name for name in self.seen or {} if pattern.fullmatch(name)}
+        return {name for name in self.topic_partitions or {} if pattern.fullmatch(name)}
 
     @property
-    def wanted(self) -> Wanted:
+    def join_metadata(self) -> JoinMetadata:
         """What is told in a join."""
-        return Wanted(self.topics, tuple(strategy.name for strategy in self.strategies))
+        return JoinMetadata(self.topics, tuple(strategy.name for strategy in self.strategies))
 
     @property
     def cooperative(self) -> bool:
@@ -102,10 +102,14 @@ class Interests:
     @property
     def missing(self) -> tuple[str, ...]:
         """Topics that were asked for by name and do not exist."""
-        return tuple(name for name in self.topics if self.seen is not None and name not in self.seen)
+        return tuple(
+            name
+            for name in self.topics
+            if self.topic_partitions is not None and name not in self.topic_partitions
+        )
 
     def watched(self, *, leads: bool) -> frozenset[str] | None:
         """The topics to look at; None for all. The leader looks for everybody."""
         if self.subscription.pattern:
             return None
-        return frozenset(self.topics) | (self.of_group if leads else frozenset())
+        return frozenset(self.topics) | (self.group_topics if leads else frozenset())

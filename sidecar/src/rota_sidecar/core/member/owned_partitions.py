@@ -6,30 +6,34 @@ from rota_sidecar.core.member.identity import NO_GENERATION, UNKNOWN_INCARNATION
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 
 
-class Holdings:
+class OwnedPartitions:
     """What it has now, and what it had been given last."""
 
     def __init__(self) -> None:
         self.held: dict[Partition, Tenure] = {}
         # `sticky` claims what it was given last, though it gave that up before it joined.
-        self.given: frozenset[Partition] = frozenset()
-        self.given_in = NO_GENERATION
+        self.last_assigned: frozenset[Partition] = frozenset()
+        self.last_assigned_generation = NO_GENERATION
         # The same while the membership lasts. What it tells of it is then true of this life of the group, and the
         # leader may rely on it: a group that was deleted counts its generations from the beginning.
-        self.known_in = NO_GENERATION
+        self.owned_generation = NO_GENERATION
         # The highest that was ever heard of: a leader on Kafka mints above it.
         self.incarnation = UNKNOWN_INCARNATION
         self.rates: Mapping[str, Mapping[int, float]] = {}
         self._tenures = 0
 
-    def told(self, partitions: frozenset[Partition], generation: int, incarnation: int) -> None:
+    def record_assignment(self, partitions: frozenset[Partition], generation: int, incarnation: int) -> None:
         """The group's plan has come."""
-        self.given, self.given_in, self.known_in = partitions, generation, generation
+        self.last_assigned, self.last_assigned_generation, self.owned_generation = (
+            partitions,
+            generation,
+            generation,
+        )
         self.incarnation = max(self.incarnation, incarnation)
 
     def forget_generation(self) -> None:
         """The membership has ended; whoever comes next may find another group under this name."""
-        self.known_in = NO_GENERATION
+        self.owned_generation = NO_GENERATION
 
     def begin(self, partitions: Iterable[Partition], identity: Identity) -> Tenure:
         """Have these from now on."""

@@ -3,7 +3,7 @@
 from rota_sidecar.core.member.config import MemberConfig
 
 
-class Pulse:
+class HeartbeatTimer:
     """One heartbeat is under way at a time."""
 
     def __init__(self, config: MemberConfig) -> None:
@@ -15,31 +15,31 @@ class Pulse:
         self._sent_ms = 0
         self._failures = 0
 
-    def begin(self, heard_ms: int, now_ms: int) -> None:
+    def begin(self, acknowledged_ms: int, now_ms: int) -> None:
         """A generation begins; what was sent in the last one belongs to nobody."""
         self.call = None
         self.due_ms = now_ms + self._config.heartbeat_interval_ms
-        self.alive_until_ms = heard_ms + self._config.session_timeout_ms
+        self.alive_until_ms = acknowledged_ms + self._config.session_timeout_ms
         self._failures = 0
 
     def sent(self, call: int, now_ms: int) -> None:
         """A heartbeat is under way."""
         self.call, self._sent_ms = call, now_ms
 
-    def heard(self) -> None:
+    def acknowledged(self) -> None:
         """It was heard."""
         self.call = None
         self.due_ms = self._sent_ms + self._config.heartbeat_interval_ms
         self.alive_until_ms = self._sent_ms + self._config.session_timeout_ms
         self._failures = 0
 
-    def not_heard(self, now_ms: int) -> None:
+    def failed(self, now_ms: int) -> None:
         """It has to be said again."""
         self.call = None
         self.due_ms = now_ms + backoff_ms(self._config, self._failures)
         self._failures += 1
 
-    def hurry(self, now_ms: int) -> None:
+    def trigger_now(self, now_ms: int) -> None:
         """Say something now."""
         self.call, self.due_ms = None, now_ms
 

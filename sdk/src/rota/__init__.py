@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from rota import errors
     from rota.connection import Credentials
     from rota.consumer.api import Consumer
-    from rota.consumer.asking import OffsetAndTimestamp
     from rota.consumer.async_api import AsyncConsumer
     from rota.consumer.listeners import AsyncRebalanceListener, ConsumerInterceptor, RebalanceListener
+    from rota.handlers.entrypoint import run
     from rota.handlers.handler import DeadLetter, Handler, Retry, Skip, handler
-    from rota.handlers.running import run
     from rota.log_reader import AsyncLogReader, LogReader, Records
     from rota.metadata import GroupMetadata
-    from rota.offsets import OffsetAndMetadata
+    from rota.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from rota.producer.api import Producer
     from rota.producer.async_api import AsyncProducer
     from rota.records import OutgoingRecord, Record, RecordMetadata, TopicPartition
@@ -69,7 +68,7 @@ _HOMES = {
     "Handler": "rota.handlers.handler",
     "LogReader": "rota.log_reader",
     "OffsetAndMetadata": "rota.offsets",
-    "OffsetAndTimestamp": "rota.consumer.asking",
+    "OffsetAndTimestamp": "rota.offsets",
     "OutgoingRecord": "rota.records",
     "Producer": "rota.producer.api",
     "RebalanceListener": "rota.consumer.listeners",
@@ -82,7 +81,7 @@ _HOMES = {
     "Topics": "rota.topics",
     "create_topics": "rota.topics",
     "handler": "rota.handlers.handler",
-    "run": "rota.handlers.running",
+    "run": "rota.handlers.entrypoint",
 }
 
 

@@ -17,6 +17,14 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = UNKNOWN_EPOCH
 
 
+class OffsetAndTimestamp(NamedTuple):
+    """The offset and timestamp of a record, as a lookup by time found it."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]
 """By partition: the next offset to read."""
 

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from rota.connection import background
 from rota.testing import unary_calls
-from rota.testing.sidecar import MemorySidecar, Voice
+from rota.testing.sidecar import ApplicationStream, MemorySidecar
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import add_ConsumerServicer_to_server
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerServicer
 
 
-class Wire(Voice):
+class Wire(ApplicationStream):
     """What the sidecar says, on its way to the two streams of one application."""
 
     def __init__(self) -> None:
@@ -36,15 +36,15 @@ class Wire(Voice):
         self.said_goodbye = False
 
     @override
-    def tell(self, event: pb.AttachResponse.Event) -> None:
+    def send_event(self, event: pb.AttachResponse.Event) -> None:
         self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(event=event))
 
     @override
-    def tell_error(self, error: pb.AttachResponse.PartitionError) -> None:
+    def send_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
         self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(error=error))
 
     @override
-    def deliver(self, response: pb.DeliverResponse) -> None:
+    def send_records(self, response: pb.DeliverResponse) -> None:
         self._loop.call_soon_threadsafe(self.records.put_nowait, response)
 
 
@@ -147,7 +147,7 @@ class FakeSidecar:
     async def _hear(self, requests: AsyncIterator[pb.DeliverRequest], wire: Wire) -> None:
         async for request in requests:
             self._expect(request.WhichOneof("request") != "hello", "Deliver has one hello")
-            self.memory.hear(request)
+            self.memory.on_request(request)
         wire.records.put_nowait(None)
 
     def _expect(self, holds: bool, rule: str) -> None:

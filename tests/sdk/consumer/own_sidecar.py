@@ -8,8 +8,8 @@ import pytest
 
 import rota
 from rota import errors
-from rota.consumer.child import ChildSidecar
 from rota.consumer.options import Settings
+from rota.consumer.sidecar_process import SidecarProcess
 
 POLL_MS = 1_000
 # As many polls as the application may have to make before it is told; a process starts in between.
@@ -49,6 +49,6 @@ def shown_to_all(consumer: rota.Consumer) -> str:
 def process_of(consumer: rota.Consumer) -> asyncio.subprocess.Process:
     """Of the sidecar."""
     sidecar = consumer._engine._sidecar
-    assert isinstance(sidecar, ChildSidecar)
+    assert isinstance(sidecar, SidecarProcess)
     assert sidecar._process is not None
     return sidecar._process

@@ -162,7 +162,7 @@ def test_what_was_lost_before_the_end_is_told_apart() -> None:
         await read(consumer, 10)
         group.lose(P1)
         async with asyncio.timeout(WAIT_MS / 1000):
-            while consumer._engine.core.due() is None:
+            while consumer._engine.core.next_rebalance() is None:
                 await asyncio.sleep(0)
         await consumer.close()
 

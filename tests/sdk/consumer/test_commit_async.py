@@ -8,9 +8,9 @@ import pytest
 
 import rota
 from rota import errors
-from rota.consumer.refusals import Refusals
+from rota.consumer.rejection_log import RejectionLog
 from rota.testing import unary_calls
-from rota.testing.partition import Stored
+from rota.testing.partition import StoredRecord
 from rota.testing.sidecar import MemorySidecar
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
@@ -45,7 +45,7 @@ def memory() -> MemorySidecar:
     made.make_topic("orders", 2)
     for partition in (P0, P1):
         for number in range(4):
-            made.append(partition, Stored(None, b"%d" % number, 0, ()))
+            made.append(partition, StoredRecord(None, b"%d" % number, 0, ()))
     return made
 
 
@@ -103,7 +103,7 @@ def test_what_a_commit_has_settled_gets_no_other_verdict_though_one_partition_wa
 
 
 def test_refused_verdicts_are_logged_once_for_each_partition(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    refusals = RejectionLog()
     for offset in range(3):
         refused = [
             pb.DeliverResponse.Refusal(

@@ -169,7 +169,9 @@ def test_what_was_lost_before_a_consumer_ends_is_told_apart_from_what_it_gives_b
     read(consumer, 4)
     group.lose(P0)
     wait_for(
-        "the consumer hears of it", lambda: consumer._engine.core.due() is not None, within_s=WAIT_MS / 1000
+        "the consumer hears of it",
+        lambda: consumer._engine.core.next_rebalance() is not None,
+        within_s=WAIT_MS / 1000,
     )
     getattr(consumer, ends)()
     assert listener.told[1:] == [("lost", (P0,)), ("revoked", (P1,))]

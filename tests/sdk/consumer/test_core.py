@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.consumer.core import Core, Finished, Kind, Rebalance, Tenure
-from rota.consumer.portions import Portion
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.core import Core, FinishedRange, Rebalance, RebalanceKind, Tenure
 from rota.records import Headers, TopicPartition
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -14,7 +14,7 @@ ROOM = 100
 
 
 class Column:
-    """A batch whose values are the offsets, in words."""
+    """A batch whose values are the offsets as decimal text."""
 
     def __init__(self, first: int, count: int) -> None:
         self.values: Sequence[bytes | None] = [b"%d" % offset for offset in range(first, first + count)]
@@ -23,87 +23,87 @@ class Column:
         self.headers: Sequence[Headers] = [()] * count
 
 
-def portion(place: TopicPartition, first: int, count: int, ledger: int = 1) -> Portion:
-    return Portion(place, ledger, Column(first, count), range(first, first + count), size=count)
+def batch_slice(place: TopicPartition, first: int, count: int, delivery_epoch: int = 1) -> BatchSlice:
+    return BatchSlice(place, delivery_epoch, Column(first, count), range(first, first + count), size=count)
 
 
 def tenure(number: int) -> Tenure:
     return Tenure(number, "member", number, 1)
 
 
-def event(number: int, kind: Kind, *partitions: TopicPartition, generation: int = 1) -> Rebalance:
+def event(number: int, kind: RebalanceKind, *partitions: TopicPartition, generation: int = 1) -> Rebalance:
     return Rebalance(number, kind, partitions, tenure(generation))
 
 
 def assigned(*partitions: TopicPartition) -> Core:
     """A core that was told to have these, in tenure 1."""
     core = Core(ROOM)
-    core.heard(event(1, Kind.ASSIGNED, *partitions))
+    core.on_rebalance(event(1, RebalanceKind.ASSIGNED, *partitions))
     tell(core)
     return core
 
 
 def tell(core: Core) -> Rebalance:
-    due = core.due()
+    due = core.next_rebalance()
     assert due is not None
-    core.begin(due, {})
-    core.end(due)
+    core.begin_rebalance(due, {})
+    core.end_rebalance(due)
     return due
 
 
-def offsets(portions: Sequence[Portion]) -> list[int]:
-    return [offset for each in portions for offset in range(each.base_offset, each.next_offset)]
+def offsets(slices: Sequence[BatchSlice]) -> list[int]:
+    return [offset for each in slices for offset in range(each.base_offset, each.next_offset)]
 
 
 def test_nothing_is_kept_of_a_partition_before_it_was_assigned() -> None:
     core = Core(ROOM)
-    assert not core.received(portion(P0, 0, 3), 1)
+    assert not core.on_records(batch_slice(P0, 0, 3), 1)
     assert core.take(10) == []
 
 
 def test_records_of_a_revoked_partition_are_not_returned_once_that_was_told() -> None:
     core = assigned(P0, P1)
-    core.received(portion(P0, 0, 3), 1)
-    core.received(portion(P1, 0, 3), 1)
-    core.heard(event(2, Kind.REVOKING, P0))
-    assert tell(core).kind is Kind.REVOKING
-    assert {each.place for each in core.take(10)} == {P1}
-    assert not core.received(portion(P0, 3, 3), 1)
+    core.on_records(batch_slice(P0, 0, 3), 1)
+    core.on_records(batch_slice(P1, 0, 3), 1)
+    core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
+    assert tell(core).kind is RebalanceKind.REVOKING
+    assert {each.topic_partition for each in core.take(10)} == {P1}
+    assert not core.on_records(batch_slice(P0, 3, 3), 1)
 
 
 def test_a_tenure_in_which_all_that_the_application_has_is_still_its_own_is_taken_at_once() -> None:
     core = assigned(P0, P1)
-    core.heard(event(2, Kind.REVOKING, P1))
-    core.heard(event(3, Kind.ASSIGNED, generation=2))
+    core.on_rebalance(event(2, RebalanceKind.REVOKING, P1))
+    core.on_rebalance(event(3, RebalanceKind.ASSIGNED, generation=2))
     assert core.tenure == tenure(2)
 
 
 def test_a_tenure_in_which_something_is_gone_is_taken_when_the_application_knows_it() -> None:
-    for gone in (Kind.LOST, Kind.REVOKED):
+    for gone in (RebalanceKind.LOST, RebalanceKind.REVOKED):
         core = assigned(P0, P1)
-        core.heard(event(2, gone, P1))
-        core.heard(event(3, Kind.ASSIGNED, P1, generation=2))
+        core.on_rebalance(event(2, gone, P1))
+        core.on_rebalance(event(3, RebalanceKind.ASSIGNED, P1, generation=2))
         assert core.tenure == tenure(1)
-        assert tell(core).kind is Kind.LOST
+        assert tell(core).kind is RebalanceKind.LOST
         assert core.tenure == tenure(2)
 
 
 def test_a_listener_that_lets_go_too_slowly_is_still_in_the_old_tenure() -> None:
     core = assigned(P0)
-    revoking = event(2, Kind.REVOKING, P0)
-    core.heard(revoking)
-    core.begin(revoking, {})
-    core.heard(event(3, Kind.REVOKED, P0))
-    core.heard(event(4, Kind.ASSIGNED, generation=2))
+    revoking = event(2, RebalanceKind.REVOKING, P0)
+    core.on_rebalance(revoking)
+    core.begin_rebalance(revoking, {})
+    core.on_rebalance(event(3, RebalanceKind.REVOKED, P0))
+    core.on_rebalance(event(4, RebalanceKind.ASSIGNED, generation=2))
     assert core.tenure == tenure(1)
-    core.end(revoking)
+    core.end_rebalance(revoking)
     assert core.tenure == tenure(2)
 
 
 def test_a_sidecar_that_comes_back_gives_no_tenure_to_what_was_returned_before() -> None:
     core = assigned(P0)
-    core.disconnected("the sidecar was away")
-    core.heard(event(1, Kind.ASSIGNED, P0, generation=2))
+    core.on_disconnect("the sidecar was away")
+    core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0, generation=2))
     assert core.tenure == tenure(1)
     tell(core)
     assert core.tenure == tenure(2)
@@ -111,84 +111,84 @@ def test_a_sidecar_that_comes_back_gives_no_tenure_to_what_was_returned_before()
 
 def test_records_of_an_earlier_tenure_are_dropped() -> None:
     core = assigned(P0)
-    core.heard(event(2, Kind.REVOKING, P0))
+    core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
     tell(core)
-    core.heard(event(3, Kind.ASSIGNED, P0, generation=2))
+    core.on_rebalance(event(3, RebalanceKind.ASSIGNED, P0, generation=2))
     tell(core)
-    assert not core.received(portion(P0, 0, 3, ledger=1), 1)
-    assert core.received(portion(P0, 0, 3, ledger=2), 2)
+    assert not core.on_records(batch_slice(P0, 0, 3, delivery_epoch=1), 1)
+    assert core.on_records(batch_slice(P0, 0, 3, delivery_epoch=2), 2)
 
 
 def test_what_is_lost_before_it_was_told_is_never_told() -> None:
     core = Core(ROOM)
-    core.heard(event(1, Kind.ASSIGNED, P0))
-    core.heard(event(2, Kind.LOST, P0))
-    assert core.due() is None
-    assert sorted(core.silent()) == [1, 2]
+    core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
+    core.on_rebalance(event(2, RebalanceKind.LOST, P0))
+    assert core.next_rebalance() is None
+    assert sorted(core.acks_due()) == [1, 2]
 
 
 def test_what_was_not_let_go_before_the_deadline_is_lost() -> None:
     core = assigned(P0)
-    core.heard(event(2, Kind.REVOKING, P0))
-    core.heard(event(3, Kind.REVOKED, P0))
-    assert tell(core).kind is Kind.LOST
-    assert core.due() is None
-    assert core.held == {}
+    core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
+    core.on_rebalance(event(3, RebalanceKind.REVOKED, P0))
+    assert tell(core).kind is RebalanceKind.LOST
+    assert core.next_rebalance() is None
+    assert core.assigned == {}
 
 
 def test_what_was_let_go_in_time_is_not_lost_afterwards() -> None:
     core = assigned(P0)
-    core.heard(event(2, Kind.REVOKING, P0))
+    core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
     tell(core)
-    core.heard(event(3, Kind.REVOKED, P0))
-    assert core.due() is None
+    core.on_rebalance(event(3, RebalanceKind.REVOKED, P0))
+    assert core.next_rebalance() is None
 
 
 def test_a_partition_that_goes_while_its_listener_runs_is_told_once() -> None:
     core = assigned(P0)
-    core.heard(event(2, Kind.REVOKING, P0))
-    due = core.due()
+    core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
+    due = core.next_rebalance()
     assert due is not None
-    core.begin(due, {})
-    core.heard(event(3, Kind.REVOKED, P0))
-    core.end(due)
-    assert core.due() is None
+    core.begin_rebalance(due, {})
+    core.on_rebalance(event(3, RebalanceKind.REVOKED, P0))
+    core.end_rebalance(due)
+    assert core.next_rebalance() is None
 
 
 def test_an_event_whose_listener_failed_is_told_again() -> None:
     core = Core(ROOM)
-    core.heard(event(1, Kind.ASSIGNED, P0))
-    due = core.due()
+    core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
+    due = core.next_rebalance()
     assert due is not None
-    core.begin(due, {P0: 7})
-    core.begin(due, {P0: 9})
-    assert core.due() is due
+    core.begin_rebalance(due, {P0: 7})
+    core.begin_rebalance(due, {P0: 9})
+    assert core.next_rebalance() is due
     assert core.position(P0) == 7
 
 
 def test_an_event_of_an_earlier_connection_is_not_acknowledged_in_the_next() -> None:
     core = Core(ROOM)
-    core.heard(event(1, Kind.ASSIGNED, P0))
-    due = core.due()
+    core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
+    due = core.next_rebalance()
     assert due is not None
-    core.begin(due, {})
-    core.disconnected("it is away")
-    assert core.end(due) is False
+    core.begin_rebalance(due, {})
+    core.on_disconnect("it is away")
+    assert core.end_rebalance(due) is False
 
 
 def test_all_is_lost_with_the_sidecar() -> None:
     core = assigned(P0, P1)
-    core.received(portion(P0, 0, 3), 1)
-    core.disconnected("it is away")
+    core.on_records(batch_slice(P0, 0, 3), 1)
+    core.on_disconnect("it is away")
     told = tell(core)
-    assert (told.kind, told.partitions, told.reason) == (Kind.LOST, (P0, P1), "it is away")
+    assert (told.kind, told.partitions, told.reason) == (RebalanceKind.LOST, (P0, P1), "it is away")
     assert core.take(10) == []
-    assert core.held == {}
+    assert core.assigned == {}
 
 
 def test_a_poll_gets_no_more_than_it_asked_for() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 10), 1)
+    core.on_records(batch_slice(P0, 0, 10), 1)
     assert offsets(core.take(4)) == [0, 1, 2, 3]
     (rest,) = core.take(100)
     assert rest.values[0] == b"4"
@@ -197,102 +197,102 @@ def test_a_poll_gets_no_more_than_it_asked_for() -> None:
 
 def test_what_was_returned_is_finished_by_the_next_poll() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 10), 1)
+    core.on_records(batch_slice(P0, 0, 10), 1)
     core.take(4)
     core.take(2)
-    assert core.finish() == [Finished(P0, 1, 0, 5)]
+    assert core.finish() == [FinishedRange(P0, 1, 0, 5)]
     assert core.finish() == []
 
 
 def test_a_gap_is_not_part_of_what_is_finished() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 2), 1)
-    core.received(portion(P0, 3, 2), 1)
+    core.on_records(batch_slice(P0, 0, 2), 1)
+    core.on_records(batch_slice(P0, 3, 2), 1)
     core.take(10)
-    assert core.finish() == [Finished(P0, 1, 0, 1), Finished(P0, 1, 3, 4)]
+    assert core.finish() == [FinishedRange(P0, 1, 0, 1), FinishedRange(P0, 1, 3, 4)]
 
 
 def test_what_a_commit_has_covered_is_not_said_again() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 10), 1)
+    core.on_records(batch_slice(P0, 0, 10), 1)
     core.take(10)
-    core.committed({P0: 6})
-    assert core.finish() == [Finished(P0, 1, 6, 9)]
+    core.on_commit({P0: 6})
+    assert core.finish() == [FinishedRange(P0, 1, 6, 9)]
 
 
 def test_what_was_put_back_is_returned_again_and_not_finished() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 10), 1)
+    core.on_records(batch_slice(P0, 0, 10), 1)
     (taken,) = core.take(10)
     core.put_back(taken, 3)
     assert core.position(P0) == 3
-    assert core.finish() == [Finished(P0, 1, 0, 2)]
+    assert core.finish() == [FinishedRange(P0, 1, 0, 2)]
     assert offsets(core.take(10)) == [3, 4, 5, 6, 7, 8, 9]
 
 
 def test_after_a_seek_nothing_of_before_is_returned() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 10, ledger=1), 1)
+    core.on_records(batch_slice(P0, 0, 10, delivery_epoch=1), 1)
     core.take(2)
-    core.sought(P0, 50, void_ledger=1)
-    assert not core.received(portion(P0, 10, 5, ledger=1), 1)
-    assert core.received(portion(P0, 50, 5, ledger=2), 1)
+    core.on_seek(P0, 50, voided_epoch=1)
+    assert not core.on_records(batch_slice(P0, 10, 5, delivery_epoch=1), 1)
+    assert core.on_records(batch_slice(P0, 50, 5, delivery_epoch=2), 1)
     assert offsets(core.take(10)) == [50, 51, 52, 53, 54]
-    assert core.finish() == [Finished(P0, 2, 50, 54)]
+    assert core.finish() == [FinishedRange(P0, 2, 50, 54)]
 
 
 def test_records_that_are_faster_than_the_answer_to_a_seek_are_kept() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 0, 10, ledger=1), 1)
-    core.received(portion(P0, 50, 5, ledger=2), 1)
-    core.sought(P0, 50, void_ledger=1)
+    core.on_records(batch_slice(P0, 0, 10, delivery_epoch=1), 1)
+    core.on_records(batch_slice(P0, 50, 5, delivery_epoch=2), 1)
+    core.on_seek(P0, 50, voided_epoch=1)
     assert offsets(core.take(10)) == [50, 51, 52, 53, 54]
 
 
 def test_somebody_elses_reset_moves_the_position() -> None:
     core = assigned(P0)
-    core.received(portion(P0, 10, 5, ledger=1), 1)
+    core.on_records(batch_slice(P0, 10, 5, delivery_epoch=1), 1)
     core.take(10)
-    core.received(portion(P0, 0, 5, ledger=2), 1)
+    core.on_records(batch_slice(P0, 0, 5, delivery_epoch=2), 1)
     assert core.position(P0) == 0
     assert core.finish() == []
 
 
 def test_nothing_of_a_paused_partition_is_returned() -> None:
     core = assigned(P0, P1)
-    core.received(portion(P0, 0, 3), 1)
-    core.received(portion(P1, 0, 3), 1)
+    core.on_records(batch_slice(P0, 0, 3), 1)
+    core.on_records(batch_slice(P1, 0, 3), 1)
     core.paused.add(P0)
-    assert {each.place for each in core.take(10)} == {P1}
-    assert core.surplus() == {P0: 0}
+    assert {each.topic_partition for each in core.take(10)} == {P1}
+    assert core.paused_in_buffer() == {P0: 0}
     core.paused.clear()
     assert offsets(core.take(10)) == [0, 1, 2]
 
 
 def test_partitions_take_turns() -> None:
     core = assigned(P0, P1)
-    core.received(portion(P0, 0, 6), 1)
-    core.received(portion(P1, 0, 6), 1)
-    assert [each.place for turn in range(4) for each in core.take(3)] == [P0, P1, P0, P1]
+    core.on_records(batch_slice(P0, 0, 6), 1)
+    core.on_records(batch_slice(P1, 0, 6), 1)
+    assert [each.topic_partition for turn in range(4) for each in core.take(3)] == [P0, P1, P0, P1]
 
 
 def test_what_was_assigned_by_hand_is_told_to_nobody() -> None:
     core = Core(ROOM)
     core.assign([P0])
-    core.heard(event(1, Kind.ASSIGNED, P0))
-    assert core.due() is None
-    assert core.silent() == [1]
-    assert core.received(portion(P0, 0, 3), 1)
+    core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
+    assert core.next_rebalance() is None
+    assert core.acks_due() == [1]
+    assert core.on_records(batch_slice(P0, 0, 3), 1)
 
 
 def test_a_commit_of_everything_names_what_was_read_or_sought_only() -> None:
     core = assigned(P0, P1)
     core.position(P1, 5)
-    core.received(portion(P0, 0, 3), 1)
+    core.on_records(batch_slice(P0, 0, 3), 1)
     core.take(2)
-    assert core.reached() == {P0: 2}
-    core.sought(P1, 9, void_ledger=0)
-    assert core.reached() == {P0: 2, P1: 9}
+    assert core.consumed_positions() == {P0: 2}
+    core.on_seek(P1, 9, voided_epoch=0)
+    assert core.consumed_positions() == {P0: 2, P1: 9}
 
 
 DEEDS = st.lists(
@@ -318,32 +318,32 @@ class World:
         self.ledgers = 0
         self.tenures = 0
         self.events = 0
-        # Of the sidecar: by partition its tenure, its ledger and the next offset; whether it was acknowledged.
+        # Of the sidecar: by partition its tenure, its delivery epoch and the next offset; whether it was acknowledged.
         self.owned: dict[TopicPartition, list[int]] = {}
         self.acknowledged: set[TopicPartition] = set()
         self.expected: dict[TopicPartition, int] = {}
         self.unfinished: list[tuple[TopicPartition, int]] = []
 
-    def hear(self, kind: Kind, place: TopicPartition) -> None:
+    def hear(self, kind: RebalanceKind, place: TopicPartition) -> None:
         self.events += 1
-        self.core.heard(event(self.events, kind, place, generation=self.tenures))
+        self.core.on_rebalance(event(self.events, kind, place, generation=self.tenures))
 
     def assign(self, place: TopicPartition, _: int) -> None:
         if place not in self.owned:
             self.tenures += 1
             self.ledgers += 1
             self.owned[place] = [self.tenures, self.ledgers, 0]
-            self.hear(Kind.ASSIGNED, place)
+            self.hear(RebalanceKind.ASSIGNED, place)
 
     def revoke(self, place: TopicPartition, _: int) -> None:
         if self.owned.pop(place, None) is not None:
             self.acknowledged.discard(place)
-            self.hear(Kind.REVOKING, place)
+            self.hear(RebalanceKind.REVOKING, place)
 
     def lose(self, place: TopicPartition, _: int) -> None:
         if self.owned.pop(place, None) is not None:
             self.acknowledged.discard(place)
-            self.hear(Kind.LOST, place)
+            self.hear(RebalanceKind.LOST, place)
             self.forget(place)
 
     def send(self, place: TopicPartition, count: int) -> None:
@@ -351,8 +351,8 @@ class World:
         assert self.credit + self.core.buffer.records <= ROOM
         if place in self.acknowledged and count <= self.credit:
             self.credit -= count
-            number, ledger, offset = self.owned[place]
-            self.core.received(portion(place, offset, count, ledger), number)
+            number, delivery_epoch, offset = self.owned[place]
+            self.core.on_records(batch_slice(place, offset, count, delivery_epoch), number)
             self.owned[place][2] += count
 
     def seek(self, place: TopicPartition, offset: int) -> None:
@@ -360,18 +360,18 @@ class World:
             void = self.ledgers
             self.ledgers += 1
             self.owned[place][1:] = [self.ledgers, offset]
-            self.core.sought(place, offset, void)
+            self.core.on_seek(place, offset, void)
             self.expected[place] = offset
             self.unfinished = [each for each in self.unfinished if each[0] != place]
 
     def tell(self, place: TopicPartition, _: int) -> None:
-        if self.core.due() is None:
+        if self.core.next_rebalance() is None:
             return
         told = tell(self.core)
         for each in told.partitions:
-            if told.kind is Kind.ASSIGNED:
+            if told.kind is RebalanceKind.ASSIGNED:
                 self.expected[each] = 0
-                if each in self.owned and self.owned[each][0] == self.core.held[each].tenure:
+                if each in self.owned and self.owned[each][0] == self.core.assigned[each].tenure:
                     self.acknowledged.add(each)
             else:
                 self.forget(each)
@@ -389,9 +389,9 @@ class World:
         assert sorted(finished) == sorted(self.unfinished)
         self.unfinished = []
         for each in self.core.take(count):
-            assert self.expected[each.place] == each.base_offset
-            self.expected[each.place] = each.next_offset
-            self.unfinished += [(each.place, offset) for offset in offsets([each])]
+            assert self.expected[each.topic_partition] == each.base_offset
+            self.expected[each.topic_partition] = each.next_offset
+            self.unfinished += [(each.topic_partition, offset) for offset in offsets([each])]
 
 
 @given(DEEDS)

@@ -16,7 +16,7 @@ from rota.handlers.lanes import Job, Lanes
 from rota.handlers.runner import Runner
 from rota.serializers import JSON
 from rota.testing import Group
-from rota.testing.link import MemoryLink
+from rota.testing.transport import MemoryTransport
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 P0 = rota.TopicPartition("orders", 0)
@@ -218,7 +218,7 @@ def test_a_handler_that_cannot_be_is_refused(more: dict[str, Any]) -> None:
 
 def runner_of(group: Group, handler: rota.Handler) -> Runner:
     async def build() -> Runner:
-        return Runner([handler], MemoryLink(group._sidecar), "test", system_clocks().monotonic_s)
+        return Runner([handler], MemoryTransport(group._sidecar), "test", system_clocks().monotonic_s)
 
     return background().run(build())
 
@@ -255,12 +255,12 @@ def test_that_there_is_no_sidecar_is_said_once_and_not_while_it_starts(
         def note(record: AnyRecord) -> None: ...
 
         with Group() as group:
-            runner = Runner([note], MemoryLink(group._sidecar), "test", lambda: now_s[0])
+            runner = Runner([note], MemoryTransport(group._sidecar), "test", lambda: now_s[0])
             for now_s[0] in (0.1, 0.2, 2.9):
-                runner._gone(errors.Disconnected("nobody is there"))
+                runner._on_detached(errors.Disconnected("nobody is there"))
             assert said_by_handlers(caplog) == []
             for now_s[0] in (3.1, 3.5, 90.0):
-                runner._gone(errors.Disconnected("nobody is there"))
+                runner._on_detached(errors.Disconnected("nobody is there"))
             assert said_by_handlers(caplog) == ["nobody is there"]
 
     asyncio.run(story())
@@ -281,11 +281,11 @@ def test_a_partition_is_let_go_when_what_runs_of_it_is_done() -> None:
             group.send("orders", value)
         runner = runner_of(group, work)
         gone = threading.Event()
-        runner.is_done = lambda: not group._sidecar.held and gone.is_set()
+        runner.is_done = lambda: not group._sidecar.assigned and gone.is_set()
         running = running_until(begun, runner)
         group.take_away(P0)
         gone.set()
-        assert P0 in group._sidecar.held
+        assert P0 in group._sidecar.assigned
         go_on.set()
         running.join(WITHIN_S)
         assert seen == [b"a"]
@@ -327,8 +327,8 @@ class Watched(Runner):
     heard = threading.Event()
 
     @override
-    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
-        await super().hear_records(delivery)
+    async def on_records(self, delivery: pb.DeliverResponse) -> None:
+        await super().on_records(delivery)
         self.heard.set()
 
 
@@ -343,7 +343,7 @@ def test_what_comes_to_who_stops_is_not_begun() -> None:
         assert go_on.wait(WITHIN_S)
 
     async def build() -> Watched:
-        return Watched([work], MemoryLink(group._sidecar), "test", system_clocks().monotonic_s)
+        return Watched([work], MemoryTransport(group._sidecar), "test", system_clocks().monotonic_s)
 
     with Group(partitions=2) as group:
         group.send("orders", b"a", partition=0)
@@ -375,36 +375,36 @@ def test_who_stops_finishes_what_runs_and_begins_nothing_else() -> None:
         assert group.committed == {P0: len(seen)}
 
 
-def job(offset: int, ledger: int = 1, turn: int = 0) -> Job:
-    return Job(P0, ledger, rota.Record("orders", 0, offset, 0, None, None, ()), turn)
+def job(offset: int, delivery_epoch: int = 1, turn: int = 0) -> Job:
+    return Job(P0, delivery_epoch, rota.Record("orders", 0, offset, 0, None, None, ()), turn)
 
 
 def test_in_order_a_record_waits_for_the_verdict_on_the_one_before() -> None:
     lanes = Lanes(in_order=True, room=10)
     first, second = job(0), job(1)
-    assert lanes.received([first, second]) == [first]
+    assert lanes.on_records([first, second]) == [first]
     assert not lanes.is_idle([P0])
-    assert lanes.judged(first, comes_again=False) == [second]
+    assert lanes.on_verdict(first, is_retry=False) == [second]
 
 
 def test_in_order_all_behind_a_record_that_comes_again_come_again_with_it() -> None:
     lanes = Lanes(in_order=True, room=10)
     first = job(0)
-    lanes.received([first, job(1), job(2)])
-    assert lanes.judged(first, comes_again=True) == []
+    lanes.on_records([first, job(1), job(2)])
+    assert lanes.on_verdict(first, is_retry=True) == []
     again = job(0, turn=1)
-    assert lanes.received([again]) == [again]
+    assert lanes.on_records([again]) == [again]
 
 
 def test_in_order_what_was_on_its_way_behind_a_record_that_comes_again_is_not_begun() -> None:
     lanes = Lanes(in_order=True, room=10)
     first = job(0)
-    lanes.received([first])
-    assert lanes.judged(first, comes_again=True) == []
-    assert lanes.received([job(1), job(2)]) == []
+    lanes.on_records([first])
+    assert lanes.on_verdict(first, is_retry=True) == []
+    assert lanes.on_records([job(1), job(2)]) == []
     # The first one itself may never come again, but as a dead letter.
     second = job(1, turn=1)
-    assert lanes.received([second, job(2, turn=1)]) == [second]
+    assert lanes.on_records([second, job(2, turn=1)]) == [second]
 
 
 def test_what_lies_behind_a_record_that_became_a_dead_letter_by_its_last_retry_is_done_too() -> None:
@@ -426,18 +426,18 @@ def test_what_lies_behind_a_record_that_became_a_dead_letter_by_its_last_retry_i
 
 def test_a_newer_ledger_ends_the_older_one() -> None:
     lanes = Lanes(in_order=True, room=10)
-    lanes.received([job(0), job(1)])
-    assert lanes.received([job(5, ledger=2)]) == [job(5, ledger=2)]
-    assert lanes.received([job(2)]) == []
-    assert lanes.judged(job(0), comes_again=False) == []
+    lanes.on_records([job(0), job(1)])
+    assert lanes.on_records([job(5, delivery_epoch=2)]) == [job(5, delivery_epoch=2)]
+    assert lanes.on_records([job(2)]) == []
+    assert lanes.on_verdict(job(0), is_retry=False) == []
 
 
 def test_credit_is_given_for_what_there_is_room_for() -> None:
     lanes = Lanes(in_order=True, room=4)
     assert lanes.credit() == 4
     assert lanes.credit() == 0
-    lanes.received([job(offset) for offset in range(4)])
+    lanes.on_records([job(offset) for offset in range(4)])
     assert lanes.credit() == 0
     for offset in range(2):
-        lanes.judged(job(offset), comes_again=False)
+        lanes.on_verdict(job(offset), is_retry=False)
     assert lanes.credit() == 2

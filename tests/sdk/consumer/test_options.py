@@ -1,4 +1,4 @@
-"""Settings that a consumer's own sidecar would refuse are refused by the constructor, in the SDK's words."""
+"""Settings that a consumer's own sidecar would refuse are refused by the constructor, in the SDK's messages."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 
 import rota
 from rota import errors
-from rota.consumer.child import environment, flags
 from rota.consumer.options import Options
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS
+from rota.consumer.sidecar_process import environment, flags
 from rota.consumer.sidecars import Subscription
 from rota.consumer.validation import STRATEGIES
 from rota_sidecar.config import parse

@@ -16,9 +16,9 @@ from typing_extensions import override
 
 import rota
 from rota import errors
-from rota.consumer.child import ChildSidecar, flags
 from rota.consumer.listeners import Partitions
 from rota.consumer.options import Options
+from rota.consumer.sidecar_process import SidecarProcess, flags
 from rota.consumer.sidecars import Subscription
 from tests.sdk.consumer import standstill
 from tests.sdk.consumer.static_members import restart_moves_nothing
@@ -236,7 +236,7 @@ def test_offsets_in_a_transaction_count_with_its_records_or_not_at_all(server: s
 def test_without_rota_sidecar_a_consumer_says_what_to_install() -> None:
     options = Options(group_id="g", bootstrap_servers="rota://localhost")
     with pytest.raises(errors.SidecarFailed, match="install rota-sidecar"):
-        ChildSidecar(options, "rota://localhost:7070", module="rota_sidecar_that_is_not_there")
+        SidecarProcess(options, "rota://localhost:7070", module="rota_sidecar_that_is_not_there")
 
 
 def test_no_secret_is_in_the_arguments_of_a_sidecar_nor_in_what_options_look_like() -> None:

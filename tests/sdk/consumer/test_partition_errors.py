@@ -9,13 +9,13 @@ from typing_extensions import override
 import rota
 from rota import errors
 from rota.clocks import system_clocks
-from rota.consumer import words
-from rota.consumer.core import Core, Kind, Rebalance, Tenure
+from rota.consumer import messages
+from rota.consumer.core import Core, Rebalance, RebalanceKind, Tenure
 from rota.consumer.engine import Engine
 from rota.consumer.listeners import Partitions
 from rota.consumer.options import Options
 from rota.testing import Group
-from rota.testing.link import MemoryLink
+from rota.testing.transport import MemoryTransport
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from tests.sdk.consumer.reading import P0, P1, SOON_MS, WAIT_MS, fill, offsets, read
 
@@ -132,53 +132,58 @@ def test_an_asynchronous_consumer_raises_as_well(group: Group) -> None:
 # Of the core
 
 
-def core_with(*partitions: rota.TopicPartition, ledger: int) -> Core:
+def core_with(*partitions: rota.TopicPartition, delivery_epoch: int) -> Core:
     core = Core(100)
-    event = Rebalance(1, Kind.ASSIGNED, partitions, Tenure(1, "me", 1, 1))
-    core.heard(event)
-    core.begin(event, {})
-    core.end(event)
+    event = Rebalance(1, RebalanceKind.ASSIGNED, partitions, Tenure(1, "me", 1, 1))
+    core.on_rebalance(event)
+    core.begin_rebalance(event, {})
+    core.end_rebalance(event)
     for each in partitions:
-        core.held[each].ledger = ledger
+        core.assigned[each].delivery_epoch = delivery_epoch
     return core
 
 
-def failing(*partitions: rota.TopicPartition, ledger: int, kind: int = 1) -> pb.AttachResponse.PartitionError:
+def failing(
+    *partitions: rota.TopicPartition, delivery_epoch: int, kind: int = 1
+) -> pb.AttachResponse.PartitionError:
     named = [pb.TopicPartition(topic=each.topic, partition=each.partition) for each in partitions]
     return pb.AttachResponse.PartitionError(
-        kind=pb.PartitionErrorKind.ValueType(kind), partitions=named, message="seek", delivery_epoch=ledger
+        kind=pb.PartitionErrorKind.ValueType(kind),
+        partitions=named,
+        message="seek",
+        delivery_epoch=delivery_epoch,
     )
 
 
 def test_what_was_sought_later_is_no_failure_any_more() -> None:
-    core = core_with(P0, ledger=4)
-    core.failed(words.failure_of(failing(P0, ledger=7)))
-    core.sought(P0, 0, 7)
-    assert core.failure() is None
-    core.failed(words.failure_of(failing(P0, ledger=9)))
-    assert isinstance(core.failure(), errors.NoOffsetForPartition)
-    assert core.failure() is None
+    core = core_with(P0, delivery_epoch=4)
+    core.on_fetch_failure(messages.failure_of(failing(P0, delivery_epoch=7)))
+    core.on_seek(P0, 0, 7)
+    assert core.next_error() is None
+    core.on_fetch_failure(messages.failure_of(failing(P0, delivery_epoch=9)))
+    assert isinstance(core.next_error(), errors.NoOffsetForPartition)
+    assert core.next_error() is None
 
 
 def test_what_is_gone_is_no_failure_any_more() -> None:
-    core = core_with(P0, ledger=4)
-    core.failed(words.failure_of(failing(P1, ledger=7)))
-    assert core.failure() is None
-    core.failed(words.failure_of(failing(P0, ledger=7)))
-    core.disconnected("the sidecar is away")
-    assert core.failure() is None
+    core = core_with(P0, delivery_epoch=4)
+    core.on_fetch_failure(messages.failure_of(failing(P1, delivery_epoch=7)))
+    assert core.next_error() is None
+    core.on_fetch_failure(messages.failure_of(failing(P0, delivery_epoch=7)))
+    core.on_disconnect("the sidecar is away")
+    assert core.next_error() is None
 
 
 def test_every_kind_has_its_exception() -> None:
     named = {kind for kind in pb.PartitionErrorKind.values() if kind}
-    assert words.FAILURES.keys() == named
-    unknown = words.failure_of(failing(P0, ledger=1, kind=99)).error
+    assert messages.FAILURES.keys() == named
+    unknown = messages.failure_of(failing(P0, delivery_epoch=1, kind=99)).error
     assert str(unknown) == "orders[0]: seek"
 
 
 def test_a_sentence_names_no_more_than_twenty_partitions() -> None:
     many = [rota.TopicPartition("orders", number) for number in range(25)]
-    said = str(words.failure_of(failing(*many, ledger=1)).error)
+    said = str(messages.failure_of(failing(*many, delivery_epoch=1)).error)
     assert said.endswith("orders[19] and 5 more: seek")
 
 
@@ -186,10 +191,12 @@ def test_what_kafka_does_not_raise_is_a_warning(caplog: pytest.LogCaptureFixture
     async def story() -> None:
         with Group() as group:
             engine = Engine(
-                Options(sidecar="memory"), MemoryLink(group._sidecar), system_clocks().monotonic_s
+                Options(sidecar="memory"), MemoryTransport(group._sidecar), system_clocks().monotonic_s
             )
-            await engine.hear_error(failing(P0, ledger=1, kind=pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC))
-            assert engine.core.failure() is None
+            await engine.on_partition_error(
+                failing(P0, delivery_epoch=1, kind=pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC)
+            )
+            assert engine.core.next_error() is None
 
     asyncio.run(story())
     assert [(each.levelname, each.message) for each in caplog.records] == [("WARNING", "orders[0]: seek")]

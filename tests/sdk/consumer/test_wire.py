@@ -12,11 +12,11 @@ from typing_extensions import override
 import rota
 from rota import errors
 from rota.connection import background
-from rota.consumer import words
-from rota.consumer.link import GrpcLink, Hearer
+from rota.consumer import messages
 from rota.consumer.listeners import Partitions
+from rota.consumer.transport import GrpcTransport, SidecarListener
 from rota.testing import unary_calls
-from rota.testing.partition import Stored
+from rota.testing.partition import StoredRecord
 from rota.testing.sidecar import MemorySidecar
 from rota_proto.coordinator.v1.coordinator_pb2 import UNKNOWN_SERVER_ERROR
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
@@ -44,7 +44,7 @@ def place(tmp_path: Path, memory: MemorySidecar) -> Iterator[Place]:
 
 def fill(memory: MemorySidecar, count: int, size: int = 1) -> None:
     for number in range(count):
-        memory.append(P0, Stored(b"%d" % number, b"x" * size, 0, ()))
+        memory.append(P0, StoredRecord(b"%d" % number, b"x" * size, 0, ()))
 
 
 def read(consumer: rota.Consumer, count: int) -> list[int]:
@@ -179,7 +179,7 @@ def test_the_sidecar_of_another_group_is_refused(place: Place) -> None:
 def test_a_consumer_refuses_a_sidecar_that_delivers_in_no_order(place: Place, memory: MemorySidecar) -> None:
     memory.ordering = pb.ORDERING_UNORDERED
     consumer = rota.Consumer("orders", sidecar=place[0])
-    with pytest.raises(errors.SidecarFailed, match="reads partitions in order"):
+    with pytest.raises(errors.SidecarFailed, match="needs partition order"):
         consumer.poll(timeout_ms=WAIT_MS)
     consumer.close()
 
@@ -264,19 +264,19 @@ def test_consumers_of_several_threads_do_not_meet(tmp_path: Path) -> None:
     assert seen == {name: list(range(100)) for name in "abc"}
 
 
-class Deaf(Hearer):
+class Deaf(SidecarListener):
     """Minds nothing that it is told."""
 
     @override
-    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
+    async def on_event(self, event: pb.AttachResponse.Event) -> None:
         """Nobody does anything."""
 
     @override
-    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+    async def on_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
         """The same."""
 
     @override
-    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+    async def on_records(self, delivery: pb.DeliverResponse) -> None:
         """The same."""
 
 
@@ -284,15 +284,15 @@ def test_whoever_gives_up_sending_does_not_end_the_attachment(place: Place) -> N
     address, sidecar = place
 
     async def story() -> None:
-        link = GrpcLink(address)
+        link = GrpcTransport(address)
         attachment = await link.attach(pb.AttachRequest.Hello(client_id="billing"), Deaf())
-        sending = asyncio.create_task(attachment.send(words.credit(1)))
+        sending = asyncio.create_task(attachment.send(messages.credit(1)))
         # From here on it is being written.
         await asyncio.sleep(0)
         sending.cancel()
         await asyncio.wait([sending])
         assert sending.cancelled()
-        await attachment.send(words.credit(1))
+        await attachment.send(messages.credit(1))
         await attachment.detach()
         await link.close()
 
@@ -307,7 +307,7 @@ def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(place: Place, m
         assert read(consumer, 4) == [0, 1, 2, 3]
         wire, events = sidecar.wire, list[pb.AttachResponse.Event]()
         assert wire is not None
-        ask, tell, answered = unary_calls.answer, wire.tell, threading.Event()
+        ask, tell, answered = unary_calls.answer, wire.send_event, threading.Event()
 
         def answer(sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
             reply = ask(sidecar, call, request)
@@ -318,7 +318,7 @@ def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(place: Place, m
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(unary_calls, "answer", answer)
-            patch.setattr(wire, "tell", events.append)
+            patch.setattr(wire, "send_event", events.append)
             memory.lose([P0], "the session has ended")
             seeking = threading.Thread(target=consumer.seek, args=(P0, 1), daemon=True)
             seeking.start()

@@ -10,27 +10,23 @@ from typing import Any, Self, TypeVar, Unpack
 from rota import errors
 from rota.clocks import system_clocks
 from rota.connection import background
-from rota.consumer.asking import OffsetAndTimestamp
-from rota.consumer.calls import (
-    Given,
-    Making,
-    Records,
-    by_partition,
-    given_offsets,
-    listed,
-    of_consumer,
+from rota.consumer.arguments import (
+    PartitionLike,
+    check_assigned,
     sidecar_of,
     subscription_of,
-    unreadable,
+    topic_partitions,
+    validated_offsets,
 )
-from rota.consumer.core import Kind, Rebalance
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.core import Rebalance, RebalanceKind
 from rota.consumer.engine import Engine, OnCommit
 from rota.consumer.listeners import RebalanceListener
 from rota.consumer.options import Options, Settings, options_of
-from rota.consumer.portions import Portion
+from rota.consumer.pipeline import PollPipeline, Records, by_partition, deserialization_failed
 from rota.consumer.sidecars import Sidecar
 from rota.metadata import GroupMetadata
-from rota.offsets import OffsetAndMetadata, Offsets
+from rota.offsets import OffsetAndMetadata, OffsetAndTimestamp, Offsets
 from rota.records import Record, TopicPartition
 
 Answer = TypeVar("Answer")
@@ -69,15 +65,15 @@ class Consumer:
 
     def _set_up(self, options: Options, sidecar: Callable[[Options], Sidecar]) -> None:
         self._options = options
-        self._making = Making(options)
+        self._pipeline = PollPipeline(options)
         self._listener = RebalanceListener()
         self._using = threading.RLock()
         self._closed = False
         self._background = background()
         self._clock = system_clocks().monotonic_s
-        self._engine = self._background.run(_made(options, sidecar, self._clock))
-        # The portion that is iterated over.
-        self._portion: Portion | None = None
+        self._engine = self._background.run(_create_engine(options, sidecar, self._clock))
+        # The slice that is iterated over.
+        self._slice: BatchSlice | None = None
         self._records: Iterator[Record[Any, Any]] = iter(())
         self._next_offset = 0
 
@@ -96,8 +92,8 @@ class Consumer:
         >>> consumer.subscribe(pattern=r"orders-.*")          # doctest: +SKIP
         """
         subscription = subscription_of(topics, pattern)
-        with self._alone():
-            if self._engine.by_hand:
+        with self._exclusive():
+            if self._engine.is_manual:
                 raise errors.IllegalState(
                     "this consumer has partitions by assign(): call unsubscribe() before subscribe()"
                 )
@@ -108,37 +104,37 @@ class Consumer:
         """The topics it has subscribed to."""
         return set(self._engine.subscription.topics)
 
-    def assign(self, partitions: Iterable[Given]) -> None:
+    def assign(self, partitions: Iterable[PartitionLike]) -> None:
         """Read these partitions and no others, with no group that shares them out; instead of those before."""
-        wanted = listed(partitions)
-        with self._alone():
+        wanted = topic_partitions(partitions)
+        with self._exclusive():
             if self._engine.subscription:
                 raise errors.IllegalState("this consumer has subscribed: call unsubscribe() before assign()")
             self._run(self._engine.assign(wanted, self._within_s(None)))
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that it has."""
-        return set(self._engine.core.held)
+        return set(self._engine.core.assigned)
 
     def unsubscribe(self) -> None:
         """Give up all partitions: commit what is done where the consumer commits by itself, and leave the group."""
-        with self._alone():
+        with self._exclusive():
             self._run(self._engine.finish(self._within_s(None), commits=self._options.enable_auto_commit))
-            self._let_go()
+            self._revoke_all()
             self._run(self._engine.unsubscribe(self._within_s(None)))
 
-    def _let_go(self) -> None:
+    def _revoke_all(self) -> None:
         core = self._engine.core
-        if self._engine.by_hand:
+        if self._engine.is_manual:
             return
-        if (loss := core.loss()) is not None:
-            self._call(core.begin, loss, {})
+        if (loss := core.unreported_loss()) is not None:
+            self._call(core.begin_rebalance, loss, {})
             try:
-                self._tell(loss)
+                self._call_listener(loss)
             finally:
-                self._call(core.end, loss)
-        if core.held:
-            self._listener.on_partitions_revoked(sorted(core.held))
+                self._call(core.end_rebalance, loss)
+        if core.assigned:
+            self._listener.on_partitions_revoked(sorted(core.assigned))
 
     # Reading
 
@@ -151,107 +147,107 @@ class Consumer:
         >>> for partition, records in consumer.poll(timeout_ms=500).items():    # doctest: +SKIP
         ...     print(partition, len(records))
         """
-        with self._alone():
-            portions = self._next(timeout_ms, max_records)
-            made: list[tuple[Portion, list[Record[Any, Any]]]] = []
-            for index, portion in enumerate(portions):
-                records, failed = self._making.made(portion)
+        with self._exclusive():
+            slices = self._next(timeout_ms, max_records)
+            made: list[tuple[BatchSlice, list[Record[Any, Any]]]] = []
+            for index, batch_slice in enumerate(slices):
+                records, failed = self._pipeline.deserialize(batch_slice)
                 if records:
-                    made.append((portion, records))
+                    made.append((batch_slice, records))
                 if failed is not None:
-                    self._return_later(portions[index:], portion.base_offset + len(records))
+                    self._put_back(slices[index:], batch_slice.base_offset + len(records))
                     if not made:
-                        raise unreadable(portion, portion.base_offset, failed) from failed
+                        raise deserialization_failed(batch_slice, batch_slice.base_offset, failed) from failed
                     break
-            return self._making.intercepted(by_partition(made))
+            return self._pipeline.intercept(by_partition(made))
 
-    def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[Portion]:
+    def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[BatchSlice]:
         """
         As `poll`, and the records stay columns: the fast way. Deserializers and interceptors see nothing of them.
 
         >>> for batch in consumer.poll_batches(timeout_ms=500, max_records=10_000):    # doctest: +SKIP
         ...     total += sum(map(len, batch.values))
         """
-        with self._alone():
+        with self._exclusive():
             return self._next(timeout_ms, max_records)
 
-    def _next(self, timeout_ms: float, records_max: int | None) -> list[Portion]:
+    def _next(self, timeout_ms: float, records_max: int | None) -> list[BatchSlice]:
         deadline_s = self._clock() + timeout_ms / 1000
         records_max = records_max or self._options.max_poll_records
         engine = self._engine
         step = self._background.hear(lambda give: engine.first_step(records_max, deadline_s, give))
         while True:
-            self._engine.taking.arrived()
-            self._making.tell_outcomes(self._engine)
+            self._engine.handoff.confirm()
+            self._pipeline.run_commit_callbacks(self._engine)
             if not isinstance(step, Rebalance):
                 return step
             try:
-                self._tell(step)
+                self._call_listener(step)
             except BaseException:
                 # What is lost is lost, whatever the listener makes of it.
-                if step.kind is Kind.LOST:
-                    self._run(self._engine.told(step))
+                if step.kind is RebalanceKind.LOST:
+                    self._run(self._engine.end_rebalance(step))
                 raise
-            self._run(self._engine.told(step))
+            self._run(self._engine.end_rebalance(step))
             step = self._background.hear(lambda give: engine.step(records_max, deadline_s, give))
 
-    def _tell(self, event: Rebalance) -> None:
+    def _call_listener(self, event: Rebalance) -> None:
         partitions = list(event.partitions)
-        if event.kind is Kind.ASSIGNED:
+        if event.kind is RebalanceKind.ASSIGNED:
             self._listener.on_partitions_assigned(partitions)
-        elif event.kind is Kind.REVOKING:
+        elif event.kind is RebalanceKind.REVOKING:
             self._listener.on_partitions_revoked(partitions)
         else:
             self._listener.on_partitions_lost(partitions)
 
-    def _return_later(self, portions: list[Portion], offset: int) -> None:
-        for portion in reversed(portions[1:]):
-            self._call(self._engine.taking.settle, portion, portion.base_offset)
-        self._call(self._engine.taking.settle, portions[0], offset)
+    def _put_back(self, slices: list[BatchSlice], offset: int) -> None:
+        for batch_slice in reversed(slices[1:]):
+            self._call(self._engine.handoff.rewind, batch_slice, batch_slice.base_offset)
+        self._call(self._engine.handoff.rewind, slices[0], offset)
 
     def __iter__(self) -> Iterator[Record[Any, Any]]:
         """Record by record: an auto commit covers those before the one that the application has."""
         return self
 
     def __next__(self) -> Record[Any, Any]:
-        with self._alone(settles=False):
+        with self._exclusive(settles=False):
             while True:
                 try:
                     record = next(self._records, None)
                 except Exception as error:
-                    portion, offset = self._portion, self._next_offset
-                    self._settle()
-                    assert portion is not None
-                    raise unreadable(portion, offset, error) from error
+                    batch_slice, offset = self._slice, self._next_offset
+                    self._put_back_unread()
+                    assert batch_slice is not None
+                    raise deserialization_failed(batch_slice, offset, error) from error
                 if record is not None:
                     self._next_offset = record.offset + 1
                     return record
-                if not self._begin_portion():
+                if not self._next_slice():
                     raise StopIteration
 
-    def _begin_portion(self) -> bool:
-        self._portion = None
+    def _next_slice(self) -> bool:
+        self._slice = None
         timeout_ms = self._options.consumer_timeout_ms
-        portions = self._next(timeout_ms, None)
-        while not portions and timeout_ms == math.inf:
-            portions = self._next(timeout_ms, None)
-        if not portions:
+        slices = self._next(timeout_ms, None)
+        while not slices and timeout_ms == math.inf:
+            slices = self._next(timeout_ms, None)
+        if not slices:
             return False
-        self._portion = portions[0]
-        self._next_offset = portions[0].base_offset
-        if len(portions) > 1:
-            self._return_later(portions[1:], portions[1].base_offset)
-        self._records = self._making.records(self._portion)
+        self._slice = slices[0]
+        self._next_offset = slices[0].base_offset
+        if len(slices) > 1:
+            self._put_back(slices[1:], slices[1].base_offset)
+        self._records = self._pipeline.records(self._slice)
         if self._options.interceptors:
-            records = self._making.intercepted({self._portion.place: list(self._records)})
+            records = self._pipeline.intercept({self._slice.topic_partition: list(self._records)})
             self._records = iter([record for some in records.values() for record in some])
         return True
 
-    def _settle(self) -> None:
+    def _put_back_unread(self) -> None:
         """What was not iterated over yet counts as not returned."""
-        portion, self._portion, self._records = self._portion, None, iter(())
-        if portion is not None:
-            self._call(self._engine.taking.settle, portion, self._next_offset)
+        batch_slice, self._slice, self._records = self._slice, None, iter(())
+        if batch_slice is not None:
+            self._call(self._engine.handoff.rewind, batch_slice, self._next_offset)
 
     def wakeup(self) -> None:
         """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; from any thread."""
@@ -267,10 +263,10 @@ class Consumer:
 
         >>> consumer.commit({("orders", 0): record.offset + 1})    # doctest: +SKIP
         """
-        wanted = given_offsets(offsets)
-        with self._alone():
+        wanted = validated_offsets(offsets)
+        with self._exclusive():
             self._run(self._engine.commit(wanted, self._within_s(timeout_ms)))
-            self._making.tell_outcomes(self._engine)
+            self._pipeline.run_commit_callbacks(self._engine)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
         """
@@ -280,70 +276,70 @@ class Consumer:
         behind a later commit; what is refused for good is not sent again. A later call of this consumer calls back with
         the offsets and None, or the error; in the order of the commits.
         """
-        wanted = given_offsets(offsets)
-        with self._alone():
-            self._call(self._engine.commit_later, wanted, callback)
-            self._making.tell_outcomes(self._engine)
+        wanted = validated_offsets(offsets)
+        with self._exclusive():
+            self._call(self._engine.commit_async, wanted, callback)
+            self._pipeline.run_commit_callbacks(self._engine)
 
     def committed(
         self,
-        partition: Given,
+        partition: PartitionLike,
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> int | OffsetAndMetadata | None:
         """What the group has committed for a partition, with its text if `metadata`; None: nothing."""
-        (place,) = listed([partition])
-        with self._alone():
-            found = self._run(self._engine.asking.committed([place], self._within_s(timeout_ms)))
-        offset = found.get(place)
+        (topic_partition,) = topic_partitions([partition])
+        with self._exclusive():
+            found = self._run(self._engine.client.committed([topic_partition], self._within_s(timeout_ms)))
+        offset = found.get(topic_partition)
         return offset if metadata or offset is None else offset.offset
 
-    def position(self, partition: Given, timeout_ms: float | None = None) -> int:
+    def position(self, partition: PartitionLike, timeout_ms: float | None = None) -> int:
         """The offset of the next record that is returned; waits until that is known."""
-        (place,) = listed([partition])
-        with self._alone():
-            of_consumer(self._engine.core, [place])
-            return self._run(self._engine.position(place, self._within_s(timeout_ms)))
+        (topic_partition,) = topic_partitions([partition])
+        with self._exclusive():
+            check_assigned(self._engine.core, [topic_partition])
+            return self._run(self._engine.position(topic_partition, self._within_s(timeout_ms)))
 
-    def seek(self, partition: Given, offset: int) -> None:
+    def seek(self, partition: PartitionLike, offset: int) -> None:
         """Return records from this offset on. What it commits next may be lower than before: that is its own wish."""
-        (place,) = listed([partition])
+        (topic_partition,) = topic_partitions([partition])
         if offset < 0:
             raise errors.InvalidArgument(f"{offset} is no offset: give 0 or more, or use seek_to_end")
-        self._seek({place: offset})
+        self._seek({topic_partition: offset})
 
-    def seek_to_beginning(self, *partitions: Given) -> None:
+    def seek_to_beginning(self, *partitions: PartitionLike) -> None:
         """Return records from the first one on; of all partitions if none is named."""
-        with self._alone():
-            wanted = of_consumer(self._engine.core, listed(partitions))
-            self._seek(self._run(self._engine.asking.beginnings(wanted, self._within_s(None))))
+        with self._exclusive():
+            wanted = check_assigned(self._engine.core, topic_partitions(partitions))
+            self._seek(self._run(self._engine.client.beginnings(wanted, self._within_s(None))))
 
-    def seek_to_end(self, *partitions: Given) -> None:
+    def seek_to_end(self, *partitions: PartitionLike) -> None:
         """Return only what comes from now on; of all partitions if none is named."""
-        with self._alone():
-            wanted = of_consumer(self._engine.core, listed(partitions))
-            self._seek(self._run(self._engine.asking.ends(wanted, self._within_s(None))))
+        with self._exclusive():
+            wanted = check_assigned(self._engine.core, topic_partitions(partitions))
+            self._seek(self._run(self._engine.client.ends(wanted, self._within_s(None))))
 
     def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        with self._alone():
-            of_consumer(self._engine.core, list(offsets))
+        with self._exclusive():
+            check_assigned(self._engine.core, list(offsets))
             if offsets:
                 self._run(self._engine.seek(offsets, self._within_s(None)))
 
     # Flow
 
-    def pause(self, *partitions: Given) -> None:
+    def pause(self, *partitions: PartitionLike) -> None:
         """Return nothing of these until `resume`; they stay the consumer's own, and polls go on for the others."""
-        with self._alone():
-            if wanted := listed(partitions):
-                of_consumer(self._engine.core, wanted)
+        with self._exclusive():
+            if wanted := topic_partitions(partitions):
+                check_assigned(self._engine.core, wanted)
                 self._run(self._engine.pause(wanted, self._within_s(None)))
 
-    def resume(self, *partitions: Given) -> None:
+    def resume(self, *partitions: PartitionLike) -> None:
         """Return records of these again."""
-        with self._alone():
-            if wanted := listed(partitions):
-                of_consumer(self._engine.core, wanted)
+        with self._exclusive():
+            if wanted := topic_partitions(partitions):
+                check_assigned(self._engine.core, wanted)
                 self._run(self._engine.resume(wanted, self._within_s(None)))
 
     def paused(self) -> set[TopicPartition]:
@@ -354,32 +350,32 @@ class Consumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partitions of a topic; None if there is no such topic."""
-        with self._alone():
-            return self._run(self._engine.asking.partitions_for_topic(topic, self._within_s(None)))
+        with self._exclusive():
+            return self._run(self._engine.client.partitions_for_topic(topic, self._within_s(None)))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition at or after a time in milliseconds; None where there is none."""
         times = {TopicPartition(*partition): time for partition, time in timestamps.items()}
-        with self._alone():
-            found = self._run(self._engine.asking.offsets_for_times(times, self._within_s(timeout_ms)))
+        with self._exclusive():
+            found = self._run(self._engine.client.offsets_for_times(times, self._within_s(timeout_ms)))
         return {partition: found.get(partition) for partition in times}
 
     def beginning_offsets(
-        self, partitions: Iterable[Given], timeout_ms: float | None = None
+        self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition."""
-        with self._alone():
-            asked = self._engine.asking.beginnings(listed(partitions), self._within_s(timeout_ms))
+        with self._exclusive():
+            asked = self._engine.client.beginnings(topic_partitions(partitions), self._within_s(timeout_ms))
             return dict(self._run(asked))
 
     def end_offsets(
-        self, partitions: Iterable[Given], timeout_ms: float | None = None
+        self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition that readers may see."""
-        with self._alone():
-            asked = self._engine.asking.ends(listed(partitions), self._within_s(timeout_ms))
+        with self._exclusive():
+            asked = self._engine.client.ends(topic_partitions(partitions), self._within_s(timeout_ms))
             return dict(self._run(asked))
 
     def group_metadata(self) -> GroupMetadata:
@@ -391,7 +387,7 @@ class Consumer:
 
         >>> producer.send_offsets_to_transaction(offsets, consumer.group_metadata())    # doctest: +SKIP
         """
-        with self._alone():
+        with self._exclusive():
             return self._engine.group_metadata()
 
     # The end
@@ -400,16 +396,16 @@ class Consumer:
         """Commit what was returned, where the consumer commits by itself; let go of the partitions; detach."""
         if self._closed:
             return
-        with self._alone():
+        with self._exclusive():
             within_s = self._within_s(timeout_ms)
             commits = autocommit and self._options.enable_auto_commit
             try:
                 self._run(self._engine.finish(within_s, commits=commits))
-                self._let_go()
+                self._revoke_all()
             finally:
                 self._closed = True
                 self._run(self._engine.close(within_s))
-                self._making.tell_outcomes(self._engine)
+                self._pipeline.run_commit_callbacks(self._engine)
 
     def __enter__(self) -> Self:
         return self
@@ -422,7 +418,7 @@ class Consumer:
     # How it is done
 
     @contextmanager
-    def _alone(self, *, settles: bool = True) -> Iterator[None]:
+    def _exclusive(self, *, settles: bool = True) -> Iterator[None]:
         """No other thread uses it meanwhile; what is iterated over is settled before anything else is done."""
         if not self._using.acquire(blocking=False):
             raise errors.IllegalState(
@@ -431,8 +427,8 @@ class Consumer:
         try:
             if self._closed:
                 raise errors.ConsumerClosed("the consumer is closed: make a new one")
-            if settles and self._portion is not None:
-                self._settle()
+            if settles and self._slice is not None:
+                self._put_back_unread()
             yield
         finally:
             self._using.release()
@@ -447,7 +443,7 @@ class Consumer:
         self._run(_called(function, *given))
 
 
-async def _made(
+async def _create_engine(
     options: Options, sidecar: Callable[[Options], Sidecar], clock: Callable[[], float]
 ) -> Engine:
     return Engine(options, sidecar(options), clock)

@@ -7,27 +7,23 @@ from typing import Any, Self, Unpack
 
 from rota import errors
 from rota.clocks import system_clocks
-from rota.consumer.asking import OffsetAndTimestamp
-from rota.consumer.calls import (
-    Given,
-    Making,
-    Records,
-    by_partition,
-    given_offsets,
-    listed,
-    of_consumer,
+from rota.consumer.arguments import (
+    PartitionLike,
+    check_assigned,
     sidecar_of,
     subscription_of,
-    unreadable,
+    topic_partitions,
+    validated_offsets,
 )
-from rota.consumer.core import Kind, Rebalance
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.core import Rebalance, RebalanceKind
 from rota.consumer.engine import Engine, OnCommit
 from rota.consumer.listeners import AsyncRebalanceListener, Partitions, RebalanceListener
 from rota.consumer.options import Options, Settings, options_of
-from rota.consumer.portions import Portion
+from rota.consumer.pipeline import PollPipeline, Records, by_partition, deserialization_failed
 from rota.consumer.sidecars import Sidecar
 from rota.metadata import GroupMetadata
-from rota.offsets import OffsetAndMetadata, Offsets
+from rota.offsets import OffsetAndMetadata, OffsetAndTimestamp, Offsets
 from rota.records import Record, TopicPartition
 
 Listener = AsyncRebalanceListener | RebalanceListener
@@ -60,13 +56,13 @@ class AsyncConsumer:
     ) -> None:
         self._first = (topics, listener)
         self._options = options
-        self._making = Making(options)
+        self._pipeline = PollPipeline(options)
         self._listener: Listener = RebalanceListener()
         self._closed = False
         self._is_used = False
         self._clock = system_clocks().monotonic_s
         self._engine = Engine(options, sidecar, self._clock)
-        self._portion: Portion | None = None
+        self._slice: BatchSlice | None = None
         self._records: Iterator[Record[Any, Any]] = iter(())
         self._next_offset = 0
 
@@ -84,7 +80,7 @@ class AsyncConsumer:
         """Read topics, or all whose whole name matches a pattern, as a member of the group."""
         subscription = subscription_of(topics, pattern)
         self._check()
-        if self._engine.by_hand:
+        if self._engine.is_manual:
             raise errors.IllegalState(
                 "this consumer has partitions by assign(): call unsubscribe() before subscribe()"
             )
@@ -95,60 +91,60 @@ class AsyncConsumer:
         """The topics it has subscribed to."""
         return set(self._engine.subscription.topics)
 
-    async def assign(self, partitions: Iterable[Given]) -> None:
+    async def assign(self, partitions: Iterable[PartitionLike]) -> None:
         """Read these partitions and no others, with no group that shares them out."""
         self._check()
         if self._engine.subscription:
             raise errors.IllegalState("this consumer has subscribed: call unsubscribe() before assign()")
-        await self._engine.assign(listed(partitions), self._within_s(None))
+        await self._engine.assign(topic_partitions(partitions), self._within_s(None))
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that it has."""
-        return set(self._engine.core.held)
+        return set(self._engine.core.assigned)
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
         self._check()
         await self._engine.finish(self._within_s(None), commits=self._options.enable_auto_commit)
-        await self._let_go()
+        await self._revoke_all()
         await self._engine.unsubscribe(self._within_s(None))
 
-    async def _let_go(self) -> None:
+    async def _revoke_all(self) -> None:
         core = self._engine.core
-        if self._engine.by_hand:
+        if self._engine.is_manual:
             return
-        if (loss := core.loss()) is not None:
-            core.begin(loss, {})
+        if (loss := core.unreported_loss()) is not None:
+            core.begin_rebalance(loss, {})
             try:
-                await self._tell(loss)
+                await self._call_listener(loss)
             finally:
-                core.end(loss)
-        if core.held:
-            await _told(self._listener.on_partitions_revoked, sorted(core.held))
+                core.end_rebalance(loss)
+        if core.assigned:
+            await _await_if_async(self._listener.on_partitions_revoked, sorted(core.assigned))
 
     # Reading
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """The next records, by partition; waits up to `timeout_ms` for the first ones."""
-        portions = await self.poll_batches(timeout_ms, max_records)
-        made: list[tuple[Portion, list[Record[Any, Any]]]] = []
-        for index, portion in enumerate(portions):
-            records, failed = self._making.made(portion)
+        slices = await self.poll_batches(timeout_ms, max_records)
+        made: list[tuple[BatchSlice, list[Record[Any, Any]]]] = []
+        for index, batch_slice in enumerate(slices):
+            records, failed = self._pipeline.deserialize(batch_slice)
             if records:
-                made.append((portion, records))
+                made.append((batch_slice, records))
             if failed is not None:
-                self._return_later(portions[index:], portion.base_offset + len(records))
+                self._put_back(slices[index:], batch_slice.base_offset + len(records))
                 if not made:
-                    raise unreadable(portion, portion.base_offset, failed) from failed
+                    raise deserialization_failed(batch_slice, batch_slice.base_offset, failed) from failed
                 break
-        return self._making.intercepted(by_partition(made))
+        return self._pipeline.intercept(by_partition(made))
 
-    async def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[Portion]:
+    async def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[BatchSlice]:
         """As `poll`, and the records stay columns. Deserializers and interceptors see nothing of them."""
         self._check()
         return await self._next(timeout_ms, max_records)
 
-    async def _next(self, timeout_ms: float, records_max: int | None) -> list[Portion]:
+    async def _next(self, timeout_ms: float, records_max: int | None) -> list[BatchSlice]:
         if self._is_used:
             raise errors.IllegalState("another task polls this consumer: give each task its own")
         self._is_used = True
@@ -157,35 +153,35 @@ class AsyncConsumer:
             records_max = records_max or self._options.max_poll_records
             step = await self._engine.first_step(records_max, deadline_s)
             while True:
-                self._engine.taking.arrived()
-                self._making.tell_outcomes(self._engine)
+                self._engine.handoff.confirm()
+                self._pipeline.run_commit_callbacks(self._engine)
                 if not isinstance(step, Rebalance):
                     return step
                 try:
-                    await self._tell(step)
+                    await self._call_listener(step)
                 except BaseException:
                     # What is lost is lost, whatever the listener makes of it.
-                    if step.kind is Kind.LOST:
-                        await self._engine.told(step)
+                    if step.kind is RebalanceKind.LOST:
+                        await self._engine.end_rebalance(step)
                     raise
-                await self._engine.told(step)
+                await self._engine.end_rebalance(step)
                 step = await self._engine.step(records_max, deadline_s)
         finally:
             self._is_used = False
 
-    async def _tell(self, event: Rebalance) -> None:
+    async def _call_listener(self, event: Rebalance) -> None:
         partitions = list(event.partitions)
-        if event.kind is Kind.ASSIGNED:
-            await _told(self._listener.on_partitions_assigned, partitions)
-        elif event.kind is Kind.REVOKING:
-            await _told(self._listener.on_partitions_revoked, partitions)
+        if event.kind is RebalanceKind.ASSIGNED:
+            await _await_if_async(self._listener.on_partitions_assigned, partitions)
+        elif event.kind is RebalanceKind.REVOKING:
+            await _await_if_async(self._listener.on_partitions_revoked, partitions)
         else:
-            await _told(self._listener.on_partitions_lost, partitions)
+            await _await_if_async(self._listener.on_partitions_lost, partitions)
 
-    def _return_later(self, portions: list[Portion], offset: int) -> None:
-        for portion in reversed(portions[1:]):
-            self._engine.taking.settle(portion, portion.base_offset)
-        self._engine.taking.settle(portions[0], offset)
+    def _put_back(self, slices: list[BatchSlice], offset: int) -> None:
+        for batch_slice in reversed(slices[1:]):
+            self._engine.handoff.rewind(batch_slice, batch_slice.base_offset)
+        self._engine.handoff.rewind(slices[0], offset)
 
     def __aiter__(self) -> Self:
         """Record by record: an auto commit covers those before the one that the application has."""
@@ -196,38 +192,38 @@ class AsyncConsumer:
             try:
                 record = next(self._records, None)
             except Exception as error:
-                portion, offset = self._portion, self._next_offset
-                self._settle()
-                assert portion is not None
-                raise unreadable(portion, offset, error) from error
+                batch_slice, offset = self._slice, self._next_offset
+                self._put_back_unread()
+                assert batch_slice is not None
+                raise deserialization_failed(batch_slice, offset, error) from error
             if record is not None:
                 self._next_offset = record.offset + 1
                 return record
-            if not await self._begin_portion():
+            if not await self._next_slice():
                 raise StopAsyncIteration
 
-    async def _begin_portion(self) -> bool:
-        self._portion = None
+    async def _next_slice(self) -> bool:
+        self._slice = None
         timeout_ms = self._options.consumer_timeout_ms
-        portions = await self.poll_batches(timeout_ms)
-        while not portions and timeout_ms == math.inf:
-            portions = await self.poll_batches(timeout_ms)
-        if not portions:
+        slices = await self.poll_batches(timeout_ms)
+        while not slices and timeout_ms == math.inf:
+            slices = await self.poll_batches(timeout_ms)
+        if not slices:
             return False
-        self._portion = portions[0]
-        self._next_offset = portions[0].base_offset
-        if len(portions) > 1:
-            self._return_later(portions[1:], portions[1].base_offset)
-        self._records = self._making.records(self._portion)
+        self._slice = slices[0]
+        self._next_offset = slices[0].base_offset
+        if len(slices) > 1:
+            self._put_back(slices[1:], slices[1].base_offset)
+        self._records = self._pipeline.records(self._slice)
         if self._options.interceptors:
-            records = self._making.intercepted({self._portion.place: list(self._records)})
+            records = self._pipeline.intercept({self._slice.topic_partition: list(self._records)})
             self._records = iter([record for some in records.values() for record in some])
         return True
 
-    def _settle(self) -> None:
-        portion, self._portion, self._records = self._portion, None, iter(())
-        if portion is not None:
-            self._engine.taking.settle(portion, self._next_offset)
+    def _put_back_unread(self) -> None:
+        batch_slice, self._slice, self._records = self._slice, None, iter(())
+        if batch_slice is not None:
+            self._engine.handoff.rewind(batch_slice, self._next_offset)
 
     def wakeup(self) -> None:
         """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; on the consumer's loop."""
@@ -237,73 +233,73 @@ class AsyncConsumer:
 
     async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
         """Commit offsets, each the next one to read; without any: all that was returned. Durable when it returns."""
-        wanted = given_offsets(offsets)
+        wanted = validated_offsets(offsets)
         self._check()
         await self._engine.commit(wanted, self._within_s(timeout_ms))
-        self._making.tell_outcomes(self._engine)
+        self._pipeline.run_commit_callbacks(self._engine)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
         """Commit, and return at once: sent again, and called back by a later call, in the order of the commits."""
-        wanted = given_offsets(offsets)
+        wanted = validated_offsets(offsets)
         self._check()
-        self._engine.commit_later(wanted, callback)
+        self._engine.commit_async(wanted, callback)
 
     async def committed(
-        self, partition: Given, metadata: bool = False, timeout_ms: float | None = None
+        self, partition: PartitionLike, metadata: bool = False, timeout_ms: float | None = None
     ) -> int | OffsetAndMetadata | None:
         """What the group has committed for a partition, with its text if `metadata`; None: nothing."""
-        (place,) = listed([partition])
+        (topic_partition,) = topic_partitions([partition])
         self._check()
-        found = await self._engine.asking.committed([place], self._within_s(timeout_ms))
-        offset = found.get(place)
+        found = await self._engine.client.committed([topic_partition], self._within_s(timeout_ms))
+        offset = found.get(topic_partition)
         return offset if metadata or offset is None else offset.offset
 
-    async def position(self, partition: Given, timeout_ms: float | None = None) -> int:
+    async def position(self, partition: PartitionLike, timeout_ms: float | None = None) -> int:
         """The offset of the next record that is returned; waits until that is known."""
-        (place,) = listed([partition])
+        (topic_partition,) = topic_partitions([partition])
         self._check()
-        of_consumer(self._engine.core, [place])
-        return await self._engine.position(place, self._within_s(timeout_ms))
+        check_assigned(self._engine.core, [topic_partition])
+        return await self._engine.position(topic_partition, self._within_s(timeout_ms))
 
-    async def seek(self, partition: Given, offset: int) -> None:
+    async def seek(self, partition: PartitionLike, offset: int) -> None:
         """Return records from this offset on."""
-        (place,) = listed([partition])
+        (topic_partition,) = topic_partitions([partition])
         if offset < 0:
             raise errors.InvalidArgument(f"{offset} is no offset: give 0 or more, or use seek_to_end")
-        await self._seek({place: offset})
+        await self._seek({topic_partition: offset})
 
-    async def seek_to_beginning(self, *partitions: Given) -> None:
+    async def seek_to_beginning(self, *partitions: PartitionLike) -> None:
         """Return records from the first one on; of all partitions if none is named."""
         self._check()
-        wanted = of_consumer(self._engine.core, listed(partitions))
-        await self._seek(await self._engine.asking.beginnings(wanted, self._within_s(None)))
+        wanted = check_assigned(self._engine.core, topic_partitions(partitions))
+        await self._seek(await self._engine.client.beginnings(wanted, self._within_s(None)))
 
-    async def seek_to_end(self, *partitions: Given) -> None:
+    async def seek_to_end(self, *partitions: PartitionLike) -> None:
         """Return only what comes from now on; of all partitions if none is named."""
         self._check()
-        wanted = of_consumer(self._engine.core, listed(partitions))
-        await self._seek(await self._engine.asking.ends(wanted, self._within_s(None)))
+        wanted = check_assigned(self._engine.core, topic_partitions(partitions))
+        await self._seek(await self._engine.client.ends(wanted, self._within_s(None)))
 
     async def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._check()
-        of_consumer(self._engine.core, list(offsets))
+        check_assigned(self._engine.core, list(offsets))
         if offsets:
             await self._engine.seek(offsets, self._within_s(None))
 
     # Flow
 
-    async def pause(self, *partitions: Given) -> None:
+    async def pause(self, *partitions: PartitionLike) -> None:
         """Return nothing of these until `resume`."""
         self._check()
-        if wanted := listed(partitions):
-            of_consumer(self._engine.core, wanted)
+        if wanted := topic_partitions(partitions):
+            check_assigned(self._engine.core, wanted)
             await self._engine.pause(wanted, self._within_s(None))
 
-    async def resume(self, *partitions: Given) -> None:
+    async def resume(self, *partitions: PartitionLike) -> None:
         """Return records of these again."""
         self._check()
-        if wanted := listed(partitions):
-            of_consumer(self._engine.core, wanted)
+        if wanted := topic_partitions(partitions):
+            check_assigned(self._engine.core, wanted)
             await self._engine.resume(wanted, self._within_s(None))
 
     def paused(self) -> set[TopicPartition]:
@@ -315,7 +311,7 @@ class AsyncConsumer:
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partitions of a topic; None if there is no such topic."""
         self._check()
-        return await self._engine.asking.partitions_for_topic(topic, self._within_s(None))
+        return await self._engine.client.partitions_for_topic(topic, self._within_s(None))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
@@ -323,22 +319,24 @@ class AsyncConsumer:
         """The first record of each partition at or after a time in milliseconds; None where there is none."""
         times = {TopicPartition(*partition): time for partition, time in timestamps.items()}
         self._check()
-        found = await self._engine.asking.offsets_for_times(times, self._within_s(timeout_ms))
+        found = await self._engine.client.offsets_for_times(times, self._within_s(timeout_ms))
         return {partition: found.get(partition) for partition in times}
 
     async def beginning_offsets(
-        self, partitions: Iterable[Given], timeout_ms: float | None = None
+        self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition."""
         self._check()
-        return dict(await self._engine.asking.beginnings(listed(partitions), self._within_s(timeout_ms)))
+        return dict(
+            await self._engine.client.beginnings(topic_partitions(partitions), self._within_s(timeout_ms))
+        )
 
     async def end_offsets(
-        self, partitions: Iterable[Given], timeout_ms: float | None = None
+        self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition that readers may see."""
         self._check()
-        return dict(await self._engine.asking.ends(listed(partitions), self._within_s(timeout_ms)))
+        return dict(await self._engine.client.ends(topic_partitions(partitions), self._within_s(timeout_ms)))
 
     async def group_metadata(self) -> GroupMetadata:
         """What this member is to its group, for those who fence on it."""
@@ -356,11 +354,11 @@ class AsyncConsumer:
         commits = autocommit and self._options.enable_auto_commit
         try:
             await self._engine.finish(within_s, commits=commits)
-            await self._let_go()
+            await self._revoke_all()
         finally:
             self._closed = True
             await self._engine.close(within_s)
-            self._making.tell_outcomes(self._engine)
+            self._pipeline.run_commit_callbacks(self._engine)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -375,13 +373,15 @@ class AsyncConsumer:
         """It is open; what is iterated over is settled before anything else is done."""
         if self._closed:
             raise errors.ConsumerClosed("the consumer is closed: make a new one")
-        self._settle()
+        self._put_back_unread()
 
     def _within_s(self, timeout_ms: float | None) -> float:
         return (self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
 
-async def _told(listen: Callable[[Partitions], Awaitable[None] | None], partitions: Partitions) -> None:
+async def _await_if_async(
+    listen: Callable[[Partitions], Awaitable[None] | None], partitions: Partitions
+) -> None:
     waiting = listen(partitions)
     if waiting is not None:
         await waiting

@@ -3,66 +3,68 @@
 from collections import deque
 from collections.abc import Collection, Iterator
 
-from rota.consumer.portions import Portion
+from rota.consumer.batch_slice import BatchSlice
 from rota.records import TopicPartition
 
 
-class Buffer:
-    """Partitions take turns: whoever gave records goes to the end of the row."""
+class RecordBuffer:
+    """Partitions take turns: whoever gave records goes to the end of the queue."""
 
     def __init__(self) -> None:
-        self._rows: dict[TopicPartition, deque[Portion]] = {}
+        self._queues: dict[TopicPartition, deque[BatchSlice]] = {}
         self.records = 0
         self.size = 0.0
 
-    def append(self, portion: Portion) -> None:
+    def append(self, batch_slice: BatchSlice) -> None:
         """These came last."""
-        self._rows.setdefault(portion.place, deque()).append(portion)
-        self._count(portion, 1)
+        self._queues.setdefault(batch_slice.topic_partition, deque()).append(batch_slice)
+        self._count(batch_slice, 1)
 
-    def put_back(self, portion: Portion) -> None:
+    def put_back(self, batch_slice: BatchSlice) -> None:
         """These come first again, before those of other partitions too."""
-        row = self._rows.pop(portion.place, deque())
-        row.appendleft(portion)
-        self._rows = {portion.place: row, **self._rows}
-        self._count(portion, 1)
+        queue = self._queues.pop(batch_slice.topic_partition, deque())
+        queue.appendleft(batch_slice)
+        self._queues = {batch_slice.topic_partition: queue, **self._queues}
+        self._count(batch_slice, 1)
 
-    def take(self, records_max: int, without: Collection[TopicPartition]) -> Iterator[Portion]:
+    def take(self, records_max: int, without: Collection[TopicPartition]) -> Iterator[BatchSlice]:
         """The next ones, at most so many; none of those partitions."""
-        for partition in [each for each in self._rows if each not in without]:
-            row = self._rows.pop(partition)
-            while row and records_max > 0:
-                portion = row.popleft()
-                self._count(portion, -1)
-                if len(portion) > records_max:
-                    cut = portion.base_offset + records_max
-                    rest = portion.between(cut, portion.next_offset)
-                    row.appendleft(rest)
+        for partition in [each for each in self._queues if each not in without]:
+            queue = self._queues.pop(partition)
+            while queue and records_max > 0:
+                batch_slice = queue.popleft()
+                self._count(batch_slice, -1)
+                if len(batch_slice) > records_max:
+                    cut = batch_slice.base_offset + records_max
+                    rest = batch_slice.between(cut, batch_slice.next_offset)
+                    queue.appendleft(rest)
                     self._count(rest, 1)
-                    portion = portion.between(portion.base_offset, cut)
-                records_max -= len(portion)
-                yield portion
-            if row:
-                self._rows[partition] = row
+                    batch_slice = batch_slice.between(batch_slice.base_offset, cut)
+                records_max -= len(batch_slice)
+                yield batch_slice
+            if queue:
+                self._queues[partition] = queue
             if records_max <= 0:
                 return
 
-    def drop(self, partition: TopicPartition, ledger: int | None = None) -> None:
-        """Nothing of this partition waits any more; or nothing of this ledger and those before it."""
-        row = self._rows.pop(partition, deque())
-        stay = deque(each for each in row if ledger is not None and each.ledger > ledger)
-        for portion in row:
-            self._count(portion, -1)
+    def drop(self, partition: TopicPartition, delivery_epoch: int | None = None) -> None:
+        """Drop the records of a partition; with a delivery epoch only those of that epoch and earlier ones."""
+        queue = self._queues.pop(partition, deque())
+        stay = deque(
+            each for each in queue if delivery_epoch is not None and each.delivery_epoch > delivery_epoch
+        )
+        for batch_slice in queue:
+            self._count(batch_slice, -1)
         if stay:
-            self._rows[partition] = stay
-        for portion in stay:
-            self._count(portion, 1)
+            self._queues[partition] = stay
+        for batch_slice in stay:
+            self._count(batch_slice, 1)
 
-    def first(self, partition: TopicPartition) -> int | None:
+    def first_offset(self, partition: TopicPartition) -> int | None:
         """Where what waits of a partition begins."""
-        row = self._rows.get(partition)
-        return row[0].base_offset if row else None
+        queue = self._queues.get(partition)
+        return queue[0].base_offset if queue else None
 
-    def _count(self, portion: Portion, sign: int) -> None:
-        self.records += sign * len(portion)
-        self.size += sign * portion.size
+    def _count(self, batch_slice: BatchSlice, sign: int) -> None:
+        self.records += sign * len(batch_slice)
+        self.size += sign * batch_slice.size

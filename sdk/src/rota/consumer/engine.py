@@ -1,8 +1,8 @@
 """
-What a consumer does on its event loop: keeps attached, feeds the core, waits for what comes, asks the sidecar.
+The event loop's side of a consumer, between the core and the sidecar. `Consumer` calls it from its thread, `AsyncConsumer` on
+its own loop; listeners and deserializers are called by those two, never here.
 
-`Consumer` calls it from its thread, `AsyncConsumer` from the loop that it is on. What the application's own code does,
-listeners and deserializers above all, is called by those two.
+In: the sidecar's events and records, fed to the core. Out: credit, verdicts, acknowledgements, and the unary calls.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from typing_extensions import override
 
 from rota import errors
 from rota.connection import until
-from rota.consumer import words
-from rota.consumer.absence import Absence
-from rota.consumer.asking import Asking
-from rota.consumer.attaching import Attaching
-from rota.consumer.core import NONE, Core, Finished, Kind, Rebalance, Tenure
-from rota.consumer.link import Attachment, Hearer, Link
+from rota.consumer import messages
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.core import NO_EPOCH, Core, FinishedRange, Rebalance, RebalanceKind, Tenure
 from rota.consumer.options import Options
-from rota.consumer.outgoing import Outgoing
-from rota.consumer.portions import Portion
-from rota.consumer.refusals import Refusals
+from rota.consumer.outage import Outage
+from rota.consumer.poll_handoff import OnRecords, PollHandoff
+from rota.consumer.reconnection import ReconnectingAttachment
+from rota.consumer.rejection_log import RejectionLog
+from rota.consumer.sidecar_client import SidecarClient
 from rota.consumer.sidecars import Sidecar, Subscription
-from rota.consumer.taking import Give, Taking
+from rota.consumer.transport import Attachment, SidecarListener, Transport
+from rota.consumer.verdict_batcher import VerdictBatcher
 from rota.metadata import GroupMetadata
 from rota.offsets import OffsetAndMetadata
 from rota.records import TopicPartition
@@ -41,8 +41,8 @@ Answer = TypeVar("Answer")
 OnCommit = Callable[[Offsets, errors.RotaError | None], object]
 
 
-class Engine(Hearer):
-    """One consumer; to be made and used on a running loop."""
+class Engine(SidecarListener):
+    """Serves one consumer; created and used on a running event loop."""
 
     def __init__(self, options: Options, sidecar: Sidecar, clock: Callable[[], float]) -> None:
         self._options = options
@@ -54,326 +54,316 @@ class Engine(Hearer):
             commits_itself=not options.enable_auto_commit,
             takes_errors=True,
         )
-        self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
-        self._outgoing = Outgoing(self._attaching)
-        self.asking = Asking(self._open, clock)
+        self._attachment = ReconnectingAttachment(sidecar, hello, self, self._on_attached, self._on_detached)
+        self._verdicts = VerdictBatcher(self._attachment)
+        self.client = SidecarClient(self._open, clock)
         self.subscription = Subscription()
-        self.by_hand = False
+        self.is_manual = False
         self._was_attached = False
+        self._timeout_s = options.default_api_timeout_ms / 1000
         self._group_id = options.group_id
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._is_woken = False
-        self._ends = False
-        self.taking = Taking(self.core, self._room)
-        self._absence = Absence(clock, options.default_api_timeout_ms / 1000)
-        self._refusals = Refusals()
+        self._is_closing = False
+        self.handoff = PollHandoff(self.core, self._room)
+        self._outage = Outage(clock, self._timeout_s)
+        self._rejections = RejectionLog()
         self._committing = asyncio.Lock()
-        self._commits_waiting: set[asyncio.Task[None]] = set()
-        # Commits with an outcome, of which the application was not told yet.
-        self.outcomes: deque[tuple[OnCommit | None, Offsets, errors.RotaError | None]] = deque()
+        self._pending_commits: set[asyncio.Task[None]] = set()
+        # Outcomes of commits whose callbacks were not called yet, in the order of the commits.
+        self.commit_outcomes: deque[tuple[OnCommit | None, Offsets, errors.RotaError | None]] = deque()
 
-    async def _open(self) -> Link:
+    async def _open(self) -> Transport:
         return await self._sidecar.open(self.subscription)
 
-    # What the sidecar says
+    # From the sidecar
 
-    async def _greet(self, attachment: Attachment, link: Link) -> None:
+    async def _on_attached(self, attachment: Attachment, transport: Transport) -> None:
         settings = attachment.settings
         self._check(settings)
         self._group_id = settings.group_id
-        within_s = self._options.default_api_timeout_ms / 1000
-        if self.by_hand and self._was_attached:
-            await self._read_by_hand(link, within_s)
+        if self.is_manual and self._was_attached:
+            await self._restore_manual_assignment()
         elif self.subscription and (self._was_attached or not self._sidecar.begins_subscribed):
-            await self.asking.subscribe(self.subscription, within_s)
+            await self.client.subscribe(self.subscription, self._timeout_s)
         self._was_attached = True
-        self._absence.end()
-        await self._grant()
+        self._outage.on_attached()
+        await self._send_credit()
 
     def _check(self, settings: pb.AttachResponse.Attached) -> None:
         if self._group_id and settings.group_id != self._group_id:
             raise errors.SidecarFailed(
-                f"the sidecar is a member of group {settings.group_id!r}, and group_id is {self._group_id!r}: "
-                "leave group_id out, or use the sidecar of that group"
+                f"the sidecar is a member of group {settings.group_id!r}, but group_id is {self._group_id!r}: omit group_id, "
+                "or use the sidecar of that group"
             )
         if settings.ordering not in (pb.ORDERING_PARTITION, pb.ORDERING_UNSPECIFIED):
             raise errors.SidecarFailed(
-                f"the sidecar delivers with {pb.Ordering.Name(settings.ordering)}, and a consumer reads partitions in "
-                "order: set the ordering of the group to 'partition', or use @rota.handler"
+                f"the sidecar delivers with {pb.Ordering.Name(settings.ordering)}, but a consumer needs partition order: set the "
+                "group's ordering to 'partition', or use @rota.handler"
             )
 
-    async def _read_by_hand(self, link: Link, within_s: float) -> None:
-        """A sidecar that was started anew knows nothing of what this consumer assigned to itself."""
-        partitions = list(self.core.held)
-        await self.asking.assign(partitions, within_s)
+    async def _restore_manual_assignment(self) -> None:
+        """Repeat assignment, pauses and positions for a sidecar that has restarted and lost them."""
+        partitions = list(self.core.assigned)
+        await self.client.assign(partitions, self._timeout_s)
         if self.core.paused:
-            await self.asking.pause(self.core.paused, within_s)
-        positions = self.core.reached()
+            await self.client.pause(self.core.paused, self._timeout_s)
+        positions = self.core.consumed_positions()
         if positions:
-            void = await self.asking.seek(positions, within_s)
+            void = await self.client.seek(positions, self._timeout_s)
             for partition, offset in positions.items():
-                self.core.sought(partition, offset, void)
+                self.core.on_seek(partition, offset, void)
 
     @override
-    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
-        rebalance = words.rebalance_of(event, self._clock())
-        self.core.heard(rebalance)
-        for event_id in self.core.silent():
-            await self._outgoing.send(words.acknowledgement(event_id))
-        self._news.set()
+    async def on_event(self, event: pb.AttachResponse.Event) -> None:
+        rebalance = messages.rebalance_of(event, self._clock())
+        self.core.on_rebalance(rebalance)
+        for event_id in self.core.acks_due():
+            await self._verdicts.send(messages.acknowledgement(event_id))
+        self._changed.set()
 
     @override
-    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
-        failure = words.failure_of(error)
-        if error.kind in words.RAISED:
-            self.core.failed(failure)
-            self._news.set()
+    async def on_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
+        failure = messages.failure_of(error)
+        if error.kind in messages.RAISED:
+            self.core.on_fetch_failure(failure)
+            self._changed.set()
         elif not self._sidecar.logs_here:
             log.warning("%s", failure.error)
 
     @override
-    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+    async def on_records(self, delivery: pb.DeliverResponse) -> None:
         for part in delivery.partitions:
-            for portion in words.portions_of(part):
-                self.core.received(portion, part.tenure.number)
-        self._refusals.log(delivery)
-        self.taking.came()
-        self._news.set()
-        while self.core.buffer.size >= self._options.buffer_memory and not self._ends:
+            for batch_slice in messages.slices_of(part):
+                self.core.on_records(batch_slice, part.tenure.number)
+        self._rejections.log(delivery)
+        self.handoff.on_records()
+        self._changed.set()
+        while self.core.buffer.size >= self._options.buffer_memory and not self._is_closing:
             self._room.clear()
             await self._room.wait()
 
-    def _gone(self, error: errors.RotaError) -> None:
-        self._absence.failed(error)
-        self._outgoing.forget()
-        self.core.disconnected(str(error))
+    def _on_detached(self, error: errors.RotaError) -> None:
+        self._outage.on_failure(error)
+        self._verdicts.forget()
+        self.core.on_disconnect(str(error))
         self._room.set()
-        self._news.set()
+        self._changed.set()
 
     # Polling
 
     async def first_step(
-        self, records_max: int, deadline_s: float, give: Give | None = None
-    ) -> Rebalance | list[Portion]:
-        """
-        What was returned is finished, what waits of paused partitions goes back; then a step.
-
-        In one go: from an application's thread each question costs two changes between threads.
-        """
-        number = self.taking.begin()
-        self._begin()
-        await self._finish()
-        if surplus := self.core.surplus():
-            await self.seek(surplus, self._options.default_api_timeout_ms / 1000, moved=False)
-        await self._grant()
+        self, records_max: int, deadline_s: float, give: OnRecords | None = None
+    ) -> Rebalance | list[BatchSlice]:
+        """Finish what was returned, return buffered records of paused partitions, then `step`: one hop between threads."""
+        number = self.handoff.begin()
+        self._ensure_attached()
+        await self._send_finished()
+        if paused_in_buffer := self.core.paused_in_buffer():
+            await self.seek(paused_in_buffer, self._timeout_s, moved=False)
+        await self._send_credit()
         return await self._step(number, records_max, deadline_s, give)
 
     async def step(
-        self, records_max: int, deadline_s: float, give: Give | None = None
-    ) -> Rebalance | list[Portion]:
+        self, records_max: int, deadline_s: float, give: OnRecords | None = None
+    ) -> Rebalance | list[BatchSlice]:
         """
-        What the application is told next, or the next records; none when there are none before the deadline.
+        Return the next rebalance to report, or records; an empty list at the deadline.
 
-        Records that come while it waits go to `give`, which spares turns of the loop; then nothing is returned.
+        Records that arrive while it waits are passed to `give` instead, in the same turn of the loop.
         """
-        return await self._step(self.taking.begin(), records_max, deadline_s, give)
+        return await self._step(self.handoff.begin(), records_max, deadline_s, give)
 
     async def _step(
-        self, number: int, records_max: int, deadline_s: float, give: Give | None
-    ) -> Rebalance | list[Portion]:
-        while self.taking.is_heard(number):
-            self._raise_trouble()
-            event = self.core.due()
+        self, number: int, records_max: int, deadline_s: float, give: OnRecords | None
+    ) -> Rebalance | list[BatchSlice]:
+        while self.handoff.is_current(number):
+            self._raise_pending_error()
+            event = self.core.next_rebalance()
             if event is not None:
-                await self._begin_telling(event)
+                await self._begin_rebalance(event)
                 return event
-            if (error := self.core.failure()) is not None:
+            if (error := self.core.next_error()) is not None:
                 raise error
-            if taken := self.taking.take(records_max):
+            if taken := self.handoff.take(records_max):
                 return taken
             left_s = deadline_s - self._clock()
             if left_s <= 0 or not await self._more(number, left_s, records_max, give):
                 break
         return []
 
-    async def _more(self, number: int, within_s: float, records_max: int, give: Give | None) -> bool:
-        """Whether there is something for this step to look at, before the deadline."""
-        self._news.clear()
+    async def _more(self, number: int, within_s: float, records_max: int, give: OnRecords | None) -> bool:
+        """Wait until something changes; False at the deadline, or when `give` was called."""
+        self._changed.clear()
         if give is not None:
-            self.taking.wait(records_max, give)
+            self.handoff.wait(records_max, give)
         try:
             async with asyncio.timeout(within_s):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             return False
         finally:
-            given = self.taking.stop(number)
+            given = self.handoff.cancel(number)
         return not given
 
-    def _raise_trouble(self) -> None:
+    def _raise_pending_error(self) -> None:
         if self._is_woken:
             self._is_woken = False
-            raise errors.WokenUp("somebody called wakeup() on this consumer")
-        if self._attaching.failed is not None:
-            raise self._attaching.failed.with_traceback(None)
-        self._absence.check()
+            raise errors.WokenUp("the poll was interrupted by wakeup()")
+        if self._attachment.failed is not None:
+            raise self._attachment.failed.with_traceback(None)
+        self._outage.check()
 
-    async def _begin_telling(self, event: Rebalance) -> None:
-        if event.kind is not Kind.ASSIGNED or not event.partitions:
-            self.core.begin(event, {})
+    async def _begin_rebalance(self, event: Rebalance) -> None:
+        if event.kind is not RebalanceKind.ASSIGNED or not event.partitions:
+            self.core.begin_rebalance(event, {})
             return
         try:
-            positions = await self.asking.positions(event.partitions, POSITIONS_S)
-            self.core.begin(event, positions)
+            positions = await self.client.positions(event.partitions, POSITIONS_S)
+            self.core.begin_rebalance(event, positions)
             if not self._options.enable_auto_commit:
-                await self._return_to_commits(positions)
+                await self._seek_to_committed(positions)
         except errors.RotaError as error:
-            log.debug("where partitions begin is asked again when somebody wants to know: %s", error)
-            self.core.begin(event, {})
+            log.debug("the positions of assigned partitions are not known yet: %s", error)
+            self.core.begin_rebalance(event, {})
 
-    async def _return_to_commits(self, positions: Mapping[TopicPartition, int]) -> None:
-        """
-        What an application before this one has read under the same sidecar, and did not commit, comes again.
-
-        It has said that it was done with it when it polled again; its own commit counts.
-        """
+    async def _seek_to_committed(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Seek back to the committed offsets: an earlier application at this sidecar acknowledged records without a commit."""
         if positions:
-            committed = await self.asking.committed(positions, POSITIONS_S)
+            committed = await self.client.committed(positions, POSITIONS_S)
             moved = {
-                place: each.offset for place, each in committed.items() if each.offset != positions[place]
+                topic_partition: each.offset
+                for topic_partition, each in committed.items()
+                if each.offset != positions[topic_partition]
             }
             if moved:
                 await self.seek(moved, POSITIONS_S, moved=False)
 
-    async def told(self, event: Rebalance) -> None:
-        """The listener has returned: let the sidecar go on."""
-        if self.core.end(event):
-            await self._outgoing.send(words.acknowledgement(event.event_id))
-        await self._grant()
+    async def end_rebalance(self, event: Rebalance) -> None:
+        """Acknowledge a rebalance whose listener has returned."""
+        if self.core.end_rebalance(event):
+            await self._verdicts.send(messages.acknowledgement(event.event_id))
+        await self._send_credit()
 
     def wake(self) -> None:
-        """The poll that waits, or else the next one, raises WokenUp."""
+        """Make the current poll, or else the next one, raise WokenUp."""
         self._is_woken = True
-        self._news.set()
+        self._changed.set()
 
-    async def _grant(self) -> None:
-        if self._attaching.is_attached and (more := self.core.credit()):
-            await self._outgoing.send(words.credit(more))
+    async def _send_credit(self) -> None:
+        if self._attachment.is_attached and (more := self.core.credit()):
+            await self._verdicts.send(messages.credit(more))
 
-    def _begin(self) -> None:
-        if not self._attaching.runs:
-            self._attaching.begin(self.subscription)
+    def _ensure_attached(self) -> None:
+        if not self._attachment.runs:
+            self._attachment.begin(self.subscription)
 
-    # What the application wants
+    # From the application
 
     async def subscribe(self, subscription: Subscription, within_s: float) -> None:
-        """Read these as a member of the group."""
+        """Subscribe as a member of the group; attach first if necessary."""
         self.subscription = subscription
         self.core.subscribe()
-        if self._attaching.runs:
-            await self.asking.subscribe(subscription, within_s)
+        if self._attachment.runs:
+            await self.client.subscribe(subscription, within_s)
         else:
-            self._begin()
+            self._ensure_attached()
 
     async def assign(self, partitions: Collection[TopicPartition], within_s: float) -> None:
-        """Read these, outside of the group's assignment."""
+        """Assign partitions manually, outside of the group's assignment."""
         self.subscription = Subscription()
-        self.by_hand = True
-        await self._finish()
-        await self._outgoing.flush()
-        gone = self.core.held.keys() - set(partitions)
+        self.is_manual = True
+        await self._send_finished()
+        await self._verdicts.flush()
+        gone = self.core.assigned.keys() - set(partitions)
         self.core.assign(partitions)
-        self._begin()
+        self._ensure_attached()
         if partitions or gone:
-            await self.asking.assign(list(partitions), within_s)
+            await self.client.assign(list(partitions), within_s)
 
     async def unsubscribe(self, within_s: float) -> None:
-        """Be no member, read nothing."""
-        was_by_hand, self.by_hand, self.subscription = self.by_hand, False, Subscription()
+        """Leave the group, or drop the manual assignment."""
+        was_manual, self.is_manual, self.subscription = self.is_manual, False, Subscription()
         self.core.assign(())
-        if not self._attaching.runs:
+        if not self._attachment.runs:
             return
-        if was_by_hand:
-            await self.asking.assign((), within_s)
+        if was_manual:
+            await self.client.assign((), within_s)
         else:
-            await self.asking.subscribe(self.subscription, within_s)
+            await self.client.subscribe(self.subscription, within_s)
 
-    async def _finish(self) -> None:
-        self.taking.settle()
+    async def _send_finished(self) -> None:
+        self.handoff.rewind()
         if finished := self.core.finish():
-            await self._outgoing.finish(finished)
+            await self._verdicts.finish(finished)
 
     async def seek(
         self, offsets: Mapping[TopicPartition, int], within_s: float, *, moved: bool = True
     ) -> None:
-        """Return records from there on."""
+        """Continue at these offsets; records before the seek are void."""
 
         async def ask(there: Collection[TopicPartition], left_s: float) -> int:
-            await self._outgoing.flush()
-            return await self.asking.seek({each: offsets[each] for each in there}, left_s)
+            await self._verdicts.flush()
+            return await self.client.seek({each: offsets[each] for each in there}, left_s)
 
-        void = await self._ask_about_what_stays(offsets, ask, within_s)
+        void = await self._call_while_assigned(offsets, ask, within_s)
         for partition, offset in offsets.items():
-            self.core.sought(partition, offset, void, moved=moved)
+            self.core.on_seek(partition, offset, void, moved=moved)
         self._room.set()
-        await self._grant()
+        await self._send_credit()
 
     async def pause(self, partitions: Collection[TopicPartition], within_s: float) -> None:
-        """Return nothing of these."""
-        await self._ask_about_what_stays(partitions, self.asking.pause, within_s)
+        """Stop returning records of partitions."""
+        await self._call_while_assigned(partitions, self.client.pause, within_s)
         self.core.paused.update(partitions)
 
     async def resume(self, partitions: Collection[TopicPartition], within_s: float) -> None:
-        """Return what comes of these again."""
-        await self._ask_about_what_stays(partitions, self.asking.resume, within_s)
+        """Return records of partitions again."""
+        await self._call_while_assigned(partitions, self.client.resume, within_s)
         self.core.paused.difference_update(partitions)
-        self._news.set()
+        self._changed.set()
 
-    async def _ask_about_what_stays(
+    async def _call_while_assigned(
         self,
         partitions: Collection[TopicPartition],
         ask: Callable[[Collection[TopicPartition], float], Awaitable[Answer]],
         within_s: float,
     ) -> Answer | None:
-        """
-        The answer; None when the sidecar has none of these any more.
-
-        The application still has what it was not told to have lost: that it says what is to become of it is no mistake.
-        """
+        """Call the sidecar for the partitions it still has; None if it has none: the loss is reported by the next poll."""
         deadline_s = self._clock() + within_s
         while True:
-            there = list(partitions) if self.by_hand else self.core.there(partitions)
+            there = list(partitions) if self.is_manual else self.core.still_assigned(partitions)
             if not there:
                 return None
             left_s = max(deadline_s - self._clock(), 0)
             try:
                 return await ask(there, left_s)
             except (errors.IllegalGeneration, errors.UnknownTopicOrPartition):
-                if self.by_hand or not await self._hears_of_a_loss(there, left_s):
+                if self.is_manual or not await self._wait_for_loss(there, left_s):
                     raise
 
-    async def _hears_of_a_loss(self, partitions: Collection[TopicPartition], within_s: float) -> bool:
-        """The sidecar says so in an event, which may be behind its answer."""
+    async def _wait_for_loss(self, partitions: Collection[TopicPartition], within_s: float) -> bool:
+        """Wait for the event of a loss, which may arrive after the answer; False at the timeout."""
         try:
             async with asyncio.timeout(within_s):
-                while len(self.core.there(partitions)) == len(partitions):
-                    self._news.clear()
-                    await self._news.wait()
+                while len(self.core.still_assigned(partitions)) == len(partitions):
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
     async def position(self, partition: TopicPartition, within_s: float) -> int:
-        """The next offset that is returned."""
-        self._begin()
+        """Return the next offset to return; wait until it is known."""
+        self._ensure_attached()
 
         async def look() -> int:
             if (known := self.core.position(partition)) is not None:
                 return known
-            if not self.by_hand and not self.core.there([partition]):
+            if not self.is_manual and not self.core.still_assigned([partition]):
                 raise errors.IllegalGeneration(f"{partition.topic}[{partition.partition}]")
-            found = await self.asking.positions([partition], within_s)
+            found = await self.client.positions([partition], within_s)
             # Records that came meanwhile know better.
             if (known := self.core.position(partition, found.get(partition))) is not None:
                 return known
@@ -384,8 +374,8 @@ class Engine(Hearer):
         return await until(look, deadline_s=self._clock() + within_s, clock=self._clock)
 
     def group_metadata(self) -> GroupMetadata:
-        """What this member is to its group, as far as the application may speak for it."""
-        tenure = (None if self.by_hand else self.core.tenure) or Tenure(NONE, "", NONE, NONE)
+        """Return the member's identity in the newest generation whose losses were all reported."""
+        tenure = (None if self.is_manual else self.core.tenure) or Tenure(NO_EPOCH, "", NO_EPOCH, NO_EPOCH)
         return GroupMetadata(
             group_id=self._group_id,
             incarnation=tenure.incarnation,
@@ -397,17 +387,17 @@ class Engine(Hearer):
     # Commits
 
     async def commit(self, offsets: Offsets | None, within_s: float) -> None:
-        """Commit these, or as far as the application has come; asked again while that may help."""
-        wanted = self.wanted(offsets)
+        """Commit these offsets, or the consumed positions; retried until the timeout."""
+        wanted = self.offsets_to_commit(offsets)
         deadline_s = self._clock() + within_s
-        if self._commits_waiting:
+        if self._pending_commits:
             # A commit that was asked for before must not come behind this one.
-            await asyncio.wait(self._commits_waiting, timeout=within_s)
+            await asyncio.wait(self._pending_commits, timeout=within_s)
         async with self._committing:
-            for tenure, some in self._tenures(wanted).items():
+            for tenure, some in self._by_tenure(wanted).items():
 
                 async def ask(tenure: int = tenure, some: Offsets = some) -> None:
-                    if self._tenures(some).keys() != {tenure}:
+                    if self._by_tenure(some).keys() != {tenure}:
                         raise errors.IllegalGeneration(", ".join(f"{each[0]}[{each[1]}]" for each in some))
                     refused = await self._commit_in(tenure, some, max(deadline_s - self._clock(), 0))
                     if refused is not None:
@@ -415,85 +405,93 @@ class Engine(Hearer):
 
                 await until(ask, deadline_s=deadline_s, clock=self._clock)
         if wanted:
-            self.outcomes.append((None, wanted, None))
+            self.commit_outcomes.append((None, wanted, None))
 
     async def _commit_in(self, tenure: int, offsets: Offsets, within_s: float) -> errors.RotaError | None:
-        await self._outgoing.flush()
-        refused = await self.asking.commit(offsets, tenure, within_s)
+        await self._verdicts.flush()
+        refused = await self.client.commit(offsets, tenure, within_s)
         self._committed(offsets)
         return refused
 
-    def _committed(self, offsets: Offsets) -> Sequence[Finished]:
-        return self.core.committed({partition: each.offset for partition, each in offsets.items()})
+    def _committed(self, offsets: Offsets) -> Sequence[FinishedRange]:
+        return self.core.on_commit({partition: each.offset for partition, each in offsets.items()})
 
-    def wanted(self, offsets: Offsets | None) -> Offsets:
-        """What a commit is about."""
-        self.taking.settle()
+    def offsets_to_commit(self, offsets: Offsets | None) -> Offsets:
+        """Return the given offsets, or else the consumed positions."""
+        self.handoff.rewind()
         if offsets is not None:
             return dict(offsets)
-        return {partition: OffsetAndMetadata(offset) for partition, offset in self.core.reached().items()}
+        return {
+            partition: OffsetAndMetadata(offset)
+            for partition, offset in self.core.consumed_positions().items()
+        }
 
-    def _tenures(self, offsets: Offsets) -> Mapping[int, Offsets]:
-        """By the tenure in which their partitions were received; 0 = whatever the sidecar has now."""
-        if self.by_hand:
+    def _by_tenure(self, offsets: Offsets) -> Mapping[int, Offsets]:
+        """Group offsets by the tenure of their partitions; 0 stands for the sidecar's current one."""
+        if self.is_manual:
             return {0: offsets} if offsets else {}
-        tenures = self.core.tenures(offsets)
-        for topic, partition in tenures.get(NONE, ()):
+        tenures = self.core.by_tenure(offsets)
+        for topic, partition in tenures.get(NO_EPOCH, ()):
             raise errors.IllegalGeneration(f"{topic}[{partition}]")
         return {number: {each: offsets[each] for each in some} for number, some in tenures.items()}
 
-    def commit_later(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
-        """Commit after the commits before; a later call reports the outcome."""
-        if len(self._commits_waiting) >= COMMITS_MAX:
+    def commit_async(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
+        """Commit after all pending commits; a later call runs the callback."""
+        if len(self._pending_commits) >= COMMITS_MAX:
             raise errors.BufferExhausted(
-                f"{COMMITS_MAX:,} commits wait for their outcome: commit less often, or with commit()"
+                f"{COMMITS_MAX:,} commits are pending: commit less often, or with commit()"
             )
-        wanted = self.wanted(offsets)
+        wanted = self.offsets_to_commit(offsets)
         # Before the answer: the next poll may come first.
         task = asyncio.create_task(self._commit_once(wanted, self._committed(wanted), callback))
-        self._commits_waiting.add(task)
-        task.add_done_callback(self._commits_waiting.discard)
+        self._pending_commits.add(task)
+        task.add_done_callback(self._pending_commits.discard)
 
     async def _commit_once(
-        self, wanted: Offsets, said: Sequence[Finished], callback: OnCommit | None
+        self, wanted: Offsets, said: Sequence[FinishedRange], callback: OnCommit | None
     ) -> None:
         failed: errors.RotaError | None = None
         left = set(wanted)
         async with self._committing:
             try:
-                within_s = self._options.default_api_timeout_ms / 1000
-                for tenure, some in self._tenures(wanted).items():
-                    refused = await self._commit_in(tenure, some, within_s)
+                for tenure, some in self._by_tenure(wanted).items():
+                    refused = await self._commit_in(tenure, some, self._timeout_s)
                     left -= some.keys()
                     failed = failed or refused
             except errors.RotaError as error:
                 failed = error
         # These are done, though the sidecar has not taken their offsets.
         if unsaid := [each for each in said if each.partition in left]:
-            await self._outgoing.finish(unsaid)
-        self.outcomes.append((callback, wanted, failed))
-        self._news.set()
+            await self._verdicts.finish(unsaid)
+        self.commit_outcomes.append((callback, wanted, failed))
+        self._changed.set()
 
     # The end
 
     async def finish(self, within_s: float, *, commits: bool) -> None:
-        """What was returned is done; where the consumer commits by itself, that is committed. Nothing else is returned."""
-        self.taking.begin()
-        await self._finish()
-        if commits and self.core.reached() and self._absence.error is None and self._attaching.runs:
+        """Finish all returned records, and commit them if `commits`; running polls return nothing more."""
+        self.handoff.begin()
+        await self._send_finished()
+        if (
+            commits
+            and self.core.consumed_positions()
+            and self._outage.error is None
+            and self._attachment.runs
+        ):
             try:
                 await self.commit(None, within_s)
             except errors.RotaError as error:
                 log.warning(
-                    "the last offsets could not be committed, and their records come again: %s", error
+                    "the last offsets could not be committed, their records will be delivered again: %s",
+                    error,
                 )
 
     async def close(self, within_s: float) -> None:
-        """Wait for commits, go in good order, end the consumer's own sidecar."""
-        self._ends = True
+        """Wait for pending commits, detach, then stop the consumer's own sidecar."""
+        self._is_closing = True
         self._room.set()
-        if self._commits_waiting:
-            await asyncio.wait(self._commits_waiting, timeout=within_s)
-        await self._outgoing.flush()
-        await self._attaching.end()
+        if self._pending_commits:
+            await asyncio.wait(self._pending_commits, timeout=within_s)
+        await self._verdicts.flush()
+        await self._attachment.end()
         await self._sidecar.close()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from rota import errors
 from rota.consumer import validation
+from rota.consumer.batch_slice import Deserializer
 from rota.consumer.listeners import ConsumerInterceptor
-from rota.consumer.portions import Deserializer
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS, SidecarOptions
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from typing_extensions import override
 
-from rota.consumer.link import GrpcLink, Link
+from rota.consumer.transport import GrpcTransport, Transport
 
 
 class Subscription(NamedTuple):
@@ -19,10 +19,10 @@ class Subscription(NamedTuple):
 
 
 class Sidecar(Protocol):
-    """What engines reach through a link."""
+    """What engines reach through a transport."""
 
-    async def open(self, subscription: Subscription) -> Link:
-        """The link; a sidecar that is started begins with this subscription. Raises SidecarFailed."""
+    async def open(self, subscription: Subscription) -> Transport:
+        """The transport; a sidecar that is started begins with this subscription. Raises SidecarFailed."""
         ...
 
     @property
@@ -40,22 +40,22 @@ class Sidecar(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up the link, and end what was started."""
+        """Give up the transport, and end what was started."""
         ...
 
 
-class GivenSidecar(Sidecar):
+class ExternalSidecar(Sidecar):
     """One that is there already, and stays."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._link: Link | None = None
+        self._transport: Transport | None = None
 
     @override
-    async def open(self, subscription: Subscription) -> Link:
-        if self._link is None:
-            self._link = GrpcLink(self._address)
-        return self._link
+    async def open(self, subscription: Subscription) -> Transport:
+        if self._transport is None:
+            self._transport = GrpcTransport(self._address)
+        return self._transport
 
     @property
     @override
@@ -73,5 +73,5 @@ class GivenSidecar(Sidecar):
 
     @override
     async def close(self) -> None:
-        if self._link is not None:
-            await self._link.close()
+        if self._transport is not None:
+            await self._transport.close()

@@ -1,5 +1,5 @@
 """
-Checks of the settings of a consumer's own sidecar, called by `Options`; each fault is one sentence in the SDK's words.
+Checks of the settings of a consumer's own sidecar, called by `Options`; each fault is one sentence in the SDK's messages.
 
 The sidecar checks its flags again. A value that it would refuse is refused here first, where the application gives it.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rota import errors
-from rota.consumer.portions import Deserializer
+from rota.consumer.batch_slice import Deserializer
 from rota.records import Record
 
 Function = Callable[[Record[Any, Any]], object] | Callable[[Record[Any, Any]], Awaitable[object]]

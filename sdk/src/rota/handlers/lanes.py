@@ -14,22 +14,22 @@ from rota.records import Record, TopicPartition
 
 
 class Job(NamedTuple):
-    """A record to be worked on, under the ledger in which it was delivered."""
+    """A record to be worked on, with the delivery epoch it was delivered in."""
 
-    place: TopicPartition
-    ledger: int
+    topic_partition: TopicPartition
+    delivery_epoch: int
     record: Record[Any, Any]
     turn: int = 0
 
 
 @dataclass(slots=True)
 class Lane:
-    """One partition in one ledger."""
+    """The jobs of one partition in one delivery epoch."""
 
-    ledger: int
+    delivery_epoch: int
     waiting: deque[Job] = field(default_factory=deque)
     # What comes in this turn or an earlier one was on its way when a record was to come again, and does so as well.
-    void_turn: int = -1
+    voided_turn: int = -1
     running: int = 0
 
 
@@ -43,16 +43,16 @@ class Lanes:
         self._lanes: dict[TopicPartition, Lane] = {}
         self.running = 0
 
-    def received(self, jobs: Iterable[Job]) -> list[Job]:
+    def on_records(self, jobs: Iterable[Job]) -> list[Job]:
         """Records came; those to be begun now."""
         begun: list[Job] = []
         for job in jobs:
             self._credit -= 1
-            lane = self._lanes.get(job.place)
-            if lane is None or lane.ledger < job.ledger:
-                # What runs of an earlier ledger is judged there, and changes nothing.
-                lane = self._lanes[job.place] = Lane(job.ledger)
-            elif job.ledger < lane.ledger or job.turn <= lane.void_turn:
+            lane = self._lanes.get(job.topic_partition)
+            if lane is None or lane.delivery_epoch < job.delivery_epoch:
+                # A job of an earlier epoch that still runs gets its verdict there, and changes nothing.
+                lane = self._lanes[job.topic_partition] = Lane(job.delivery_epoch)
+            elif job.delivery_epoch < lane.delivery_epoch or job.turn <= lane.voided_turn:
                 continue
             lane.waiting.append(job)
             begun += self._next(lane)
@@ -66,32 +66,34 @@ class Lanes:
         self.running += len(begun)
         return begun
 
-    def judged(self, job: Job, *, comes_again: bool) -> list[Job]:
+    def on_verdict(self, job: Job, *, is_retry: bool) -> list[Job]:
         """A record has its verdict; those to be begun now. In order, all behind one that comes again come again too."""
         self.running -= 1
-        lane = self._lanes.get(job.place)
-        if lane is None or lane.ledger != job.ledger:
+        lane = self._lanes.get(job.topic_partition)
+        if lane is None or lane.delivery_epoch != job.delivery_epoch:
             return []
         lane.running -= 1
-        if self._in_order and comes_again:
-            lane.void_turn = job.turn
+        if self._in_order and is_retry:
+            lane.voided_turn = job.turn
             lane.waiting.clear()
         return self._next(lane)
 
     def stop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Begin nothing more of these, or of anything; what runs goes on."""
-        for place, lane in self._lanes.items():
-            if partitions is None or place in partitions:
+        for topic_partition, lane in self._lanes.items():
+            if partitions is None or topic_partition in partitions:
                 lane.waiting.clear()
 
     def is_idle(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether nothing of these runs."""
-        return not any(lane.running for place, lane in self._lanes.items() if place in partitions)
+        return not any(
+            lane.running for topic_partition, lane in self._lanes.items() if topic_partition in partitions
+        )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """They are gone."""
-        for place in partitions:
-            self._lanes.pop(place, None)
+        for topic_partition in partitions:
+            self._lanes.pop(topic_partition, None)
 
     def credit(self) -> int:
         """How many more records the sidecar may send, to be told now."""
@@ -102,7 +104,7 @@ class Lanes:
         self._credit += more
         return more
 
-    def lost_connection(self) -> None:
+    def on_disconnect(self) -> None:
         """The sidecar is gone, and will send everything anew."""
         self._lanes.clear()
         self._credit = 0

@@ -3,22 +3,24 @@
 import asyncio
 import logging
 import math
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from rota import errors
-from rota.consumer import words
-from rota.consumer.asking import Asking
-from rota.consumer.attaching import Attaching
-from rota.consumer.core import Kind
-from rota.consumer.link import Attachment, Hearer, Link
-from rota.consumer.portions import Portion
-from rota.consumer.refusals import Refusals
+from rota.consumer import messages
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.core import RebalanceKind
+from rota.consumer.reconnection import ReconnectingAttachment
+from rota.consumer.rejection_log import RejectionLog
+from rota.consumer.sidecar_client import SidecarClient
 from rota.consumer.sidecars import Sidecar, Subscription
-from rota.handlers.failures import line_of
+from rota.consumer.transport import Attachment, SidecarListener, Transport
 from rota.handlers.handler import DeadLetter, Handler, Retry, Skip
 from rota.handlers.lanes import Job, Lanes
 from rota.handlers.threads import DaemonThreads
@@ -29,8 +31,9 @@ log = logging.getLogger("rota.handler")
 ROOM = 1_000
 WITHIN_S = 60.0
 # A sidecar that starts beside the application needs a moment.
-PATIENCE_S = 3.0
+STARTUP_GRACE_S = 3.0
 REASON_LENGTH_MAX = 500
+PACKAGE = str(Path(__file__).parent.parent)
 ORDERINGS = {
     "partition": pb.ORDERING_PARTITION,
     "key": pb.ORDERING_KEY,
@@ -39,40 +42,40 @@ ORDERINGS = {
 NAMES = {number: name for name, number in ORDERINGS.items()}
 
 
-class Leaving(NamedTuple):
+class PendingRevocation(NamedTuple):
     """Partitions that go as soon as nothing of them is worked on."""
 
     event_id: int
     partitions: Collection[TopicPartition]
 
 
-class Runner(Hearer):
+class Runner(SidecarListener):
     """The handlers of one process; to be made and used on a running loop."""
 
     def __init__(
         self, handlers: Sequence[Handler], sidecar: Sidecar, client_id: str, clock: Callable[[], float]
     ) -> None:
         self._handlers = {topic: each for each in handlers for topic in each.topics}
-        self._like = handlers[0]
+        self._first = handlers[0]
         self._sidecar = sidecar
         self._subscription = Subscription(tuple(self._handlers))
         hello = pb.AttachRequest.Hello(client_id=client_id, takes_errors=True)
-        self._attaching = Attaching(sidecar, hello, self, self._greet, self._gone)
-        self._asking = Asking(self._open, clock)
+        self._attachment = ReconnectingAttachment(sidecar, hello, self, self._on_attached, self._on_detached)
+        self._client = SidecarClient(self._open, clock)
         self._was_attached = False
         # Until then that there is no sidecar is no news. Each time that it goes it is said once.
-        self._quiet_until_s = clock() + PATIENCE_S
+        self._warn_from_s = clock() + STARTUP_GRACE_S
         self._clock = clock
         self._lanes = Lanes(
-            in_order=self._like.ordering == "partition", room=max(ROOM, 2 * self._like.concurrency)
+            in_order=self._first.ordering == "partition", room=max(ROOM, 2 * self._first.concurrency)
         )
-        self._refusals = Refusals()
-        self._pool = DaemonThreads(self._like.concurrency, "rota-handler")
+        self._rejections = RejectionLog()
+        self._pool = DaemonThreads(self._first.concurrency, "rota-handler")
         self._tasks: dict[asyncio.Task[None], Job] = {}
-        self._leaving: list[Leaving] = []
-        self._outgoing: deque[pb.DeliverRequest] = deque()
-        self._has_outgoing = asyncio.Event()
-        self._ends = asyncio.Event()
+        self._revocations: list[PendingRevocation] = []
+        self._requests: deque[pb.DeliverRequest] = deque()
+        self._has_requests = asyncio.Event()
+        self._is_stopping = asyncio.Event()
         # Limit for what runs when the runner is stopped.
         self.finish_s = math.inf
         # Asked whenever the sidecar was told something; ends the run when it says yes.
@@ -81,20 +84,20 @@ class Runner(Hearer):
     async def run(self) -> None:
         """Until it is stopped; raises SidecarFailed where there is nothing to run with."""
         sending = asyncio.create_task(self._send())
-        self._attaching.begin(self._subscription)
+        self._attachment.begin(self._subscription)
         try:
-            await self._ends.wait()
+            await self._is_stopping.wait()
             self._lanes.stop()
             await self._finish()
             await self._flush()
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-            await self._attaching.end()
+            await self._attachment.end()
             await self._sidecar.close()
             self._pool.shutdown()
-        if self._attaching.failed is not None:
-            raise self._attaching.failed
+        if self._attachment.failed is not None:
+            raise self._attachment.failed
 
     async def _finish(self) -> None:
         if not self._tasks:
@@ -106,7 +109,7 @@ class Runner(Hearer):
             log.warning(
                 "%s[%d] at offset %d: its handler has not returned within %g s of the stop; the process ends without "
                 "it, and the record is delivered again",
-                *job.place,
+                *job.topic_partition,
                 job.record.offset,
                 self.finish_s,
             )
@@ -114,80 +117,80 @@ class Runner(Hearer):
 
     def stop(self) -> None:
         """Begin nothing more, and end when what runs is done, or after `finish_s`."""
-        self._ends.set()
+        self._is_stopping.set()
 
     # What the sidecar says
 
-    async def _open(self) -> Link:
+    async def _open(self) -> Transport:
         return await self._sidecar.open(self._subscription)
 
-    async def _greet(self, attachment: Attachment, link: Link) -> None:
+    async def _on_attached(self, attachment: Attachment, transport: Transport) -> None:
         settings = attachment.settings
-        wanted = (ORDERINGS[self._like.ordering], self._like.concurrency)
+        wanted = (ORDERINGS[self._first.ordering], self._first.concurrency)
         if (settings.ordering, settings.concurrency) != wanted:
             raise errors.SidecarFailed(
                 f"the sidecar delivers with ordering {NAMES.get(settings.ordering, 'unknown')!r} and concurrency "
-                f"{settings.concurrency}, the handlers want {self._like.ordering!r} and {self._like.concurrency}: "
+                f"{settings.concurrency}, the handlers want {self._first.ordering!r} and {self._first.concurrency}: "
                 "make them equal, in @rota.handler or in the group's settings"
             )
         if self._was_attached or not self._sidecar.begins_subscribed:
-            await self._asking.subscribe(self._subscription, WITHIN_S)
+            await self._client.subscribe(self._subscription, WITHIN_S)
         self._was_attached = True
-        self._quiet_until_s = 0
-        await self._grant()
+        self._warn_from_s = 0
+        await self._send_credit()
 
     @override
-    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
-        rebalance = words.rebalance_of(event, 0)
+    async def on_event(self, event: pb.AttachResponse.Event) -> None:
+        rebalance = messages.rebalance_of(event, 0)
         match rebalance.kind:
-            case Kind.ASSIGNED:
-                self._say(words.acknowledgement(event.event_id))
-            case Kind.REVOKING | Kind.LOST:
-                if rebalance.kind is Kind.LOST:
+            case RebalanceKind.ASSIGNED:
+                self._enqueue(messages.acknowledgement(event.event_id))
+            case RebalanceKind.REVOKING | RebalanceKind.LOST:
+                if rebalance.kind is RebalanceKind.LOST:
                     log.warning("partitions are lost, their records come elsewhere: %s", rebalance.reason)
                 self._lanes.stop(rebalance.partitions)
-                self._leaving.append(Leaving(event.event_id, rebalance.partitions))
-                self._let_go()
-            case Kind.REVOKED:
+                self._revocations.append(PendingRevocation(event.event_id, rebalance.partitions))
+                self._acknowledge_idle()
+            case RebalanceKind.REVOKED:
                 # The deadline may have passed before what ran was done: its verdicts come too late.
                 self._lanes.forget(rebalance.partitions)
 
     @override
-    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+    async def on_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
         if not self._sidecar.logs_here:
-            log.warning("%s", words.failure_of(error).error)
+            log.warning("%s", messages.failure_of(error).error)
 
     @override
-    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
-        self._refusals.log(delivery)
-        if self._ends.is_set():
+    async def on_records(self, delivery: pb.DeliverResponse) -> None:
+        self._rejections.log(delivery)
+        if self._is_stopping.is_set():
             # It was on its way. Without a verdict it goes back, and comes to somebody else.
             return
         jobs = (
             job
             for part in delivery.partitions
             if part.partition.topic in self._handlers
-            for portion in words.portions_of(part)
-            for job in _jobs_of(portion)
+            for batch_slice in messages.slices_of(part)
+            for job in _jobs_of(batch_slice)
         )
-        self._begin(self._lanes.received(jobs))
+        self._begin(self._lanes.on_records(jobs))
 
-    def _gone(self, error: errors.RotaError) -> None:
-        if self._attaching.failed is not None:
-            self._ends.set()
-        elif not self._ends.is_set() and self._clock() >= self._quiet_until_s:
-            self._quiet_until_s = math.inf
+    def _on_detached(self, error: errors.RotaError) -> None:
+        if self._attachment.failed is not None:
+            self._is_stopping.set()
+        elif not self._is_stopping.is_set() and self._clock() >= self._warn_from_s:
+            self._warn_from_s = math.inf
             log.warning("%s", error)
-        self._lanes.lost_connection()
-        self._leaving.clear()
-        self._outgoing.clear()
+        self._lanes.on_disconnect()
+        self._revocations.clear()
+        self._requests.clear()
 
-    def _let_go(self) -> None:
-        for leaving in list(self._leaving):
-            if self._lanes.is_idle(leaving.partitions):
-                self._leaving.remove(leaving)
-                self._lanes.forget(leaving.partitions)
-                self._say(words.acknowledgement(leaving.event_id))
+    def _acknowledge_idle(self) -> None:
+        for revocation in list(self._revocations):
+            if self._lanes.is_idle(revocation.partitions):
+                self._revocations.remove(revocation)
+                self._lanes.forget(revocation.partitions)
+                self._enqueue(messages.acknowledgement(revocation.event_id))
 
     # Work
 
@@ -198,22 +201,24 @@ class Runner(Hearer):
             task.add_done_callback(self._tasks.pop)
 
     async def _work(self, job: Job) -> None:
-        judgement = await self._judgement(job)
-        self._say(pb.DeliverRequest(judgements=pb.DeliverRequest.Judgements(judgements=[judgement])))
-        begun = self._lanes.judged(job, comes_again=judgement.verdict == pb.RETRY)
-        if not self._ends.is_set():
+        judgement = await self._verdict_on(job)
+        self._enqueue(pb.DeliverRequest(judgements=pb.DeliverRequest.Judgements(judgements=[judgement])))
+        begun = self._lanes.on_verdict(job, is_retry=judgement.verdict == pb.RETRY)
+        if not self._is_stopping.is_set():
             self._begin(begun)
-        self._let_go()
+        self._acknowledge_idle()
 
-    async def _judgement(self, job: Job) -> pb.DeliverRequest.Judgement:
+    async def _verdict_on(self, job: Job) -> pb.DeliverRequest.Judgement:
         judgement = pb.DeliverRequest.Judgement(
-            partition=pb.TopicPartition(topic=job.place.topic, partition=job.place.partition),
-            delivery_epoch=job.ledger,
+            partition=pb.TopicPartition(
+                topic=job.topic_partition.topic, partition=job.topic_partition.partition
+            ),
+            delivery_epoch=job.delivery_epoch,
             offset=job.record.offset,
             verdict=pb.ACK,
         )
         try:
-            await self._call(self._handlers[job.place.topic], job)
+            await self._call(self._handlers[job.topic_partition.topic], job)
         except Retry as retry:
             judgement.verdict = pb.RETRY
             judgement.reason = retry.reason
@@ -224,7 +229,9 @@ class Runner(Hearer):
         except Skip as skip:
             judgement.verdict, judgement.reason = pb.SKIP, skip.reason
         except Exception as error:
-            log.warning("%s[%d] at offset %d is retried: %s", *job.place, job.record.offset, line_of(error))
+            log.warning(
+                "%s[%d] at offset %d is retried: %s", *job.topic_partition, job.record.offset, one_line(error)
+            )
             log.debug("the whole traceback", exc_info=error)
             judgement.verdict = pb.RETRY
             judgement.reason = f"{type(error).__name__}: {error}"
@@ -233,49 +240,73 @@ class Runner(Hearer):
 
     async def _call(self, handler: Handler, job: Job) -> None:
         if handler.is_async:
-            await handler(_readable(handler, job))  # type: ignore[misc]
+            await handler(_deserialized(handler, job))  # type: ignore[misc]
             return
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._pool, lambda: handler(_readable(handler, job)))
+        await loop.run_in_executor(self._pool, lambda: handler(_deserialized(handler, job)))
 
     # What is said
 
-    def _say(self, request: pb.DeliverRequest) -> None:
-        self._outgoing.append(request)
-        self._has_outgoing.set()
+    def _enqueue(self, request: pb.DeliverRequest) -> None:
+        self._requests.append(request)
+        self._has_requests.set()
 
     async def _send(self) -> None:
         while True:
-            await self._has_outgoing.wait()
-            self._has_outgoing.clear()
+            await self._has_requests.wait()
+            self._has_requests.clear()
             await self._flush()
 
     async def _flush(self) -> None:
         """In order; verdicts that follow each other go together."""
-        while self._outgoing:
-            request = self._outgoing.popleft()
+        while self._requests:
+            request = self._requests.popleft()
             while (
-                self._outgoing and request.HasField("judgements") and self._outgoing[0].HasField("judgements")
+                self._requests and request.HasField("judgements") and self._requests[0].HasField("judgements")
             ):
-                request.judgements.MergeFrom(self._outgoing.popleft().judgements)
-            await self._attaching.send(request)
-        await self._grant()
+                request.judgements.MergeFrom(self._requests.popleft().judgements)
+            await self._attachment.send(request)
+        await self._send_credit()
         if self.is_done():
             self.stop()
 
-    async def _grant(self) -> None:
-        if self._attaching.is_attached and (more := self._lanes.credit()):
-            await self._attaching.send(words.credit(more))
+    async def _send_credit(self) -> None:
+        if self._attachment.is_attached and (more := self._lanes.credit()):
+            await self._attachment.send(messages.credit(more))
 
 
-def _jobs_of(portion: Portion) -> Iterator[Job]:
-    return (Job(portion.place, portion.ledger, record, portion.turn) for record in portion)
+def _jobs_of(batch_slice: BatchSlice) -> Iterator[Job]:
+    return (
+        Job(batch_slice.topic_partition, batch_slice.delivery_epoch, record, batch_slice.turn)
+        for record in batch_slice
+    )
 
 
-def _readable(handler: Handler, job: Job) -> Record[Any, Any]:
+def _deserialized(handler: Handler, job: Job) -> Record[Any, Any]:
     record = job.record
     if handler.key_deserializer is not None:
         record = record._replace(key=handler.key_deserializer(record.topic, record.key))
     if handler.value_deserializer is not None:
         record = record._replace(value=handler.value_deserializer(record.topic, record.value))
     return record
+
+
+def one_line(error: BaseException) -> str:
+    """
+    The exception and the frames outside of this package, outermost first, as one line.
+
+    >>> one_line(ValueError("no price"))
+    'ValueError: no price'
+    """
+    frames = [
+        f"{frame.filename}:{frame.lineno} in {frame.name}"
+        for frame in application_frames(error.__traceback__)
+    ]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said} ({', '.join(frames)})" if frames else said
+
+
+def application_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    """Those of the application and of the libraries that it calls."""
+    frames = traceback.StackSummary.extract(traceback.walk_tb(trace), lookup_lines=False)
+    return [frame for frame in frames if not Path(frame.filename).is_relative_to(PACKAGE)]

@@ -13,13 +13,13 @@ from rota.handlers.handler import Handler, check_together
 from rota.handlers.runner import ORDERINGS, Runner
 from rota.producer.partitioner import hash_of
 from rota.records import Headers, Record, RecordMetadata, TopicPartition
-from rota.testing.link import MemoryLink
-from rota.testing.partition import DeadLetter, Stored
+from rota.testing.partition import DeadLetter, StoredRecord
 from rota.testing.sidecar import MemorySidecar, Reset
+from rota.testing.transport import MemoryTransport
 
 PARTITIONS = 3
 RUN_S = 60.0
-Given = tuple[str, int]
+PartitionLike = tuple[str, int]
 
 
 class Group:
@@ -81,8 +81,8 @@ class Group:
             partition = self._sent % count if key is None else hash_of(key) % count
         self._sent += 1
         time = self._sidecar.now_ms if timestamp_ms is None else timestamp_ms
-        place = TopicPartition(topic, partition)
-        offset = self._sidecar.append(place, Stored(key, value, time, tuple(headers or ())))
+        topic_partition = TopicPartition(topic, partition)
+        offset = self._sidecar.append(topic_partition, StoredRecord(key, value, time, tuple(headers or ())))
         return RecordMetadata(topic, partition, offset, time)
 
     def _make(self, topic: str) -> None:
@@ -100,7 +100,7 @@ class Group:
     @property
     def dead_letters(self) -> list[DeadLetter]:
         """What was given up, why, and after how many deliveries."""
-        return [letter for each in self._sidecar.all_partitions() for letter in each.dead]
+        return [letter for each in self._sidecar.all_partitions() for letter in each.dead_letters]
 
     @property
     def committed(self) -> dict[TopicPartition, int]:
@@ -125,13 +125,13 @@ class Group:
         background().run(self._run(handlers), RUN_S)
 
     async def _run(self, handlers: tuple[Handler, ...]) -> None:
-        runner = Runner(handlers, MemoryLink(self._sidecar), self.group_id, system_clocks().monotonic_s)
+        runner = Runner(handlers, MemoryTransport(self._sidecar), self.group_id, system_clocks().monotonic_s)
         runner.is_done = lambda: self._sidecar.is_done
         await runner.run()
 
     def consumer(self, *topics: str, **settings: Unpack[Settings]) -> Consumer:
         """A `rota.Consumer` of this group; one at a time. It is closed with the group."""
-        consumer = Consumer.over(MemoryLink(self._sidecar), self._options(topics, settings))
+        consumer = Consumer.over(MemoryTransport(self._sidecar), self._options(topics, settings))
         self._consumers.append(consumer)
         if topics:
             consumer.subscribe(topics)
@@ -139,7 +139,7 @@ class Group:
 
     def async_consumer(self, **settings: Unpack[Settings]) -> AsyncConsumer:
         """A `rota.AsyncConsumer` of this group; close it yourself."""
-        return AsyncConsumer.over(MemoryLink(self._sidecar), self._options((), settings))
+        return AsyncConsumer.over(MemoryTransport(self._sidecar), self._options((), settings))
 
     def _options(self, topics: Iterable[str], settings: Settings) -> Options:
         for topic in topics:
@@ -148,7 +148,7 @@ class Group:
 
     # Rebalances
 
-    def take_away(self, *partitions: Given) -> None:
+    def take_away(self, *partitions: PartitionLike) -> None:
         """
         Somebody else joins the group and gets these: the member is asked to let them go.
 
@@ -156,16 +156,16 @@ class Group:
         >>> consumer.poll()         # calls on_partitions_revoked                             # doctest: +SKIP
         """
         with self._sidecar.lock:
-            self._sidecar.elsewhere.update(TopicPartition(*each) for each in partitions)
+            self._sidecar.owned_by_others.update(TopicPartition(*each) for each in partitions)
             self._sidecar.rebalance()
 
-    def give_back(self, *partitions: Given) -> None:
+    def give_back(self, *partitions: PartitionLike) -> None:
         """Somebody else leaves the group: the member gets these again."""
         with self._sidecar.lock:
-            self._sidecar.elsewhere.difference_update(TopicPartition(*each) for each in partitions)
+            self._sidecar.owned_by_others.difference_update(TopicPartition(*each) for each in partitions)
             self._sidecar.rebalance()
 
-    def lose(self, *partitions: Given, reason: str = "the session has ended") -> None:
+    def lose(self, *partitions: PartitionLike, reason: str = "the session has ended") -> None:
         """The member is taken for dead, and somebody else gets these: nobody asks it."""
         self._sidecar.lose([TopicPartition(*each) for each in partitions], reason)
 

@@ -11,7 +11,7 @@ from rota_proto.log.v1 import log_pb2
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A record of the log."""
 
     key: bytes | None
@@ -28,66 +28,66 @@ class DeadLetter(NamedTuple):
     deliveries: int
 
 
-class State(Enum):
+class RecordState(Enum):
     """Of one record."""
 
-    IN_HAND = 1
+    IN_FLIGHT = 1
     # To be delivered again, not before its time.
-    WAITS = 2
+    AWAITING_RETRY = 2
     DONE = 3
 
 
 @dataclass(slots=True)
 class Delivered:
-    """A record that was handed out at least once since the last seek."""
+    """Delivery state of a record that was dispatched since the last seek."""
 
-    state: State
+    state: RecordState
     deliveries: int = 1
     due_ms: int = 0
 
 
-DONE = Delivered(State.DONE)
+DONE = Delivered(RecordState.DONE)
 
 
 class MemoryPartition:
-    """All records, and those that were handed out in the present ledger."""
+    """The log of a partition, and the delivery state of its records in the current delivery epoch."""
 
-    def __init__(self, place: TopicPartition) -> None:
-        self.place = place
-        self.log: list[Stored] = []
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.log: list[StoredRecord] = []
         # The first record that was not deleted.
         self.start = 0
         # Why nothing is read of it, until a seek or a commit names another offset.
         self.error: pb.PartitionErrorKind.ValueType = pb.PARTITION_ERROR_KIND_UNSPECIFIED
         self.committed: tuple[int, str] | None = None
-        self.dead: list[DeadLetter] = []
-        self.ledger = 0
+        self.dead_letters: list[DeadLetter] = []
+        self.delivery_epoch = 0
         self.tenure = 0
         self.is_paused = False
         # Whether the application has acknowledged that it has it, and has not been asked to let it go.
         self.is_open = False
-        # The first record that was not handed out.
-        self.handed = 0
+        # The first record that was not dispatched.
+        self.next_offset = 0
         # The lowest record without a verdict.
         self.position = 0
         self._delivered: dict[int, Delivered] = {}
         # How many of them are to be delivered again.
-        self._waits = 0
-        # Of the ledger: rises with each RETRY.
+        self._awaiting_retry = 0
+        # RETRY verdicts in this delivery epoch.
         self.turn = 0
 
-    def read_from(self, offset: int, ledger: int) -> None:
+    def read_from(self, offset: int, delivery_epoch: int) -> None:
         """Everything that is in hand is void."""
         self._delivered.clear()
-        self._waits = 0
+        self._awaiting_retry = 0
         self.turn = 0
         self.error = pb.PARTITION_ERROR_KIND_UNSPECIFIED
-        self.handed, self.position, self.ledger = offset, offset, ledger
+        self.next_offset, self.position, self.delivery_epoch = offset, offset, delivery_epoch
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """Records that the application has."""
-        return sum(each.state is State.IN_HAND for each in self._delivered.values())
+        return sum(each.state is RecordState.IN_FLIGHT for each in self._delivered.values())
 
     @property
     def is_done(self) -> bool:
@@ -95,23 +95,25 @@ class MemoryPartition:
         return self.position >= len(self.log)
 
     @property
-    def dues_ms(self) -> list[int]:
+    def retry_times_ms(self) -> list[int]:
         """When what waits may be delivered again."""
-        return [each.due_ms for each in self._delivered.values() if each.state is State.WAITS]
+        return [each.due_ms for each in self._delivered.values() if each.state is RecordState.AWAITING_RETRY]
 
     def next(self, ordering: pb.Ordering.ValueType, now_ms: int) -> int | None:
-        """The next record that may be handed out in this order."""
+        """Return the next record that may be dispatched in this order."""
         if not self.is_open or self.is_paused or self.error:
             return None
         held_up: set[bytes] = set()
         for offset in self._candidates(ordering):
             delivered = self._delivered.get(offset)
             state = None if delivered is None else delivered.state
-            if state is State.DONE:
+            if state is RecordState.DONE:
                 continue
             key = self.log[offset].key
-            waits = delivered is not None and state is State.WAITS and delivered.due_ms > now_ms
-            if state is not State.IN_HAND and not waits and key not in held_up:
+            waits = (
+                delivered is not None and state is RecordState.AWAITING_RETRY and delivered.due_ms > now_ms
+            )
+            if state is not RecordState.IN_FLIGHT and not waits and key not in held_up:
                 return offset
             if ordering == pb.ORDERING_KEY and key is not None:
                 held_up.add(key)
@@ -121,21 +123,23 @@ class MemoryPartition:
         """What may come next, as far as the order of the partition goes."""
         if ordering != pb.ORDERING_PARTITION:
             return range(self.position, len(self.log))
-        waiting = (at for at, each in self._delivered.items() if each.state is State.WAITS)
-        first = min(waiting, default=self.handed) if self._waits else self.handed
+        waiting = (at for at, each in self._delivered.items() if each.state is RecordState.AWAITING_RETRY)
+        first = min(waiting, default=self.next_offset) if self._awaiting_retry else self.next_offset
         return range(first, min(first + 1, len(self.log)))
 
-    def hand_out(self, offset: int) -> pb.PartitionRecords:
+    def dispatch(self, offset: int) -> pb.PartitionRecords:
         """The record, as it travels."""
-        delivered = self._delivered.setdefault(offset, Delivered(State.IN_HAND, 0))
-        self._waits -= delivered.state is State.WAITS
-        delivered.state = State.IN_HAND
+        delivered = self._delivered.setdefault(offset, Delivered(RecordState.IN_FLIGHT, 0))
+        self._awaiting_retry -= delivered.state is RecordState.AWAITING_RETRY
+        delivered.state = RecordState.IN_FLIGHT
         delivered.deliveries += 1
-        self.handed = max(self.handed, offset + 1)
+        self.next_offset = max(self.next_offset, offset + 1)
         return pb.PartitionRecords(
-            partition=pb.TopicPartition(topic=self.place.topic, partition=self.place.partition),
+            partition=pb.TopicPartition(
+                topic=self.topic_partition.topic, partition=self.topic_partition.partition
+            ),
             tenure=pb.Tenure(number=self.tenure),
-            delivery_epoch=self.ledger,
+            delivery_epoch=self.delivery_epoch,
             deliveries=delivered.deliveries,
             turn=self.turn,
             batches=[batch_of(offset, [self.log[offset]])],
@@ -145,27 +149,27 @@ class MemoryPartition:
     def has(self, first: int, last: int) -> bool:
         """Whether all of these are in the application's hands."""
         found = [self._delivered.get(offset) for offset in range(first, last + 1)]
-        return all(each is not None and each.state is State.IN_HAND for each in found)
+        return all(each is not None and each.state is RecordState.IN_FLIGHT for each in found)
 
-    def settle_below(self, offset: int) -> None:
+    def complete_below(self, offset: int) -> None:
         """All before it is done, whatever was said of it."""
         for at, each in self._delivered.items():
             if at < offset:
-                self._waits -= each.state is State.WAITS
-                each.state = State.DONE
-        self.handed = max(self.handed, min(offset, len(self.log)))
+                self._awaiting_retry -= each.state is RecordState.AWAITING_RETRY
+                each.state = RecordState.DONE
+        self.next_offset = max(self.next_offset, min(offset, len(self.log)))
         self._advance()
 
-    def settle(self, first: int, last: int) -> None:
+    def complete(self, first: int, last: int) -> None:
         """These have their verdict."""
         for offset in range(first, last + 1):
-            self._delivered[offset].state = State.DONE
+            self._delivered[offset].state = RecordState.DONE
         self._advance()
 
     def _advance(self) -> None:
-        while self.position < self.handed:
+        while self.position < self.next_offset:
             state = self._delivered.get(self.position, DONE).state
-            if state is not State.DONE:
+            if state is not RecordState.DONE:
                 return
             self._delivered.pop(self.position, None)
             self.position += 1
@@ -173,35 +177,35 @@ class MemoryPartition:
     def retry(self, offset: int, due_ms: int) -> None:
         """Deliver it again."""
         delivered = self._delivered[offset]
-        delivered.state, delivered.due_ms = State.WAITS, due_ms
-        self._waits += 1
+        delivered.state, delivered.due_ms = RecordState.AWAITING_RETRY, due_ms
+        self._awaiting_retry += 1
 
-    def call_back(self, offset: int, ordering: pb.Ordering.ValueType) -> None:
+    def requeue_behind(self, offset: int, ordering: pb.Ordering.ValueType) -> None:
         """It was judged RETRY: in partition order all that came behind it comes again, whether it does or not."""
         self.turn += 1
         if ordering == pb.ORDERING_PARTITION:
-            self._give_back(offset + 1)
+            self._requeue(offset + 1)
 
-    def give_back(self) -> None:
+    def requeue_all(self) -> None:
         """The application has not begun what it has."""
-        self._give_back(0)
+        self._requeue(0)
 
-    def _give_back(self, first: int) -> None:
+    def _requeue(self, first: int) -> None:
         for offset, each in self._delivered.items():
-            if offset >= first and each.state is State.IN_HAND:
-                each.state, each.due_ms = State.WAITS, 0
+            if offset >= first and each.state is RecordState.IN_FLIGHT:
+                each.state, each.due_ms = RecordState.AWAITING_RETRY, 0
                 each.deliveries -= 1
-                self._waits += 1
+                self._awaiting_retry += 1
 
     def deliveries(self, offset: int) -> int:
-        """How often a record was handed out."""
+        """Return how often a record was dispatched."""
         return self._delivered[offset].deliveries
 
-    def bury(self, offset: int, reason: str) -> None:
+    def dead_letter(self, offset: int, reason: str) -> None:
         """Give a record up."""
-        letter = DeadLetter(self._record(offset), reason, self.deliveries(offset))
-        self.dead.append(letter)
-        self.settle(offset, offset)
+        dead_letter = DeadLetter(self._record(offset), reason, self.deliveries(offset))
+        self.dead_letters.append(dead_letter)
+        self.complete(offset, offset)
 
     def records(self) -> Iterator[Record]:
         """The log, without what was deleted."""
@@ -209,10 +213,18 @@ class MemoryPartition:
 
     def _record(self, offset: int) -> Record:
         key, value, timestamp_ms, headers = self.log[offset]
-        return Record(self.place.topic, self.place.partition, offset, timestamp_ms, key, value, headers)
+        return Record(
+            self.topic_partition.topic,
+            self.topic_partition.partition,
+            offset,
+            timestamp_ms,
+            key,
+            value,
+            headers,
+        )
 
 
-def batch_of(offset: int, records: Sequence[Stored]) -> log_pb2.RecordBatch:
+def batch_of(offset: int, records: Sequence[StoredRecord]) -> log_pb2.RecordBatch:
     """Consecutive records, as they travel."""
     columns = Columns(
         [each.value for each in records],

@@ -1,7 +1,7 @@
 """
 A sidecar without a process: the words of `rota.sidecar.v1.Consumer` over partitions in memory, in virtual time.
 
-It is told what an application says and answers at once; what it says by itself goes to a `Voice`. Time stands still while
+It is told what an application says and answers at once; what it says by itself goes to a `ApplicationStream`. Time stands still while
 the application has work, and else goes on to the next retry.
 """
 
@@ -11,11 +11,11 @@ from typing import Literal, Protocol
 
 from rota import errors
 from rota.records import TopicPartition
-from rota.testing.partition import MemoryPartition, Stored
+from rota.testing.partition import MemoryPartition, StoredRecord
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 BACKOFF_MS = 500
-FAR_MS = 60_000
+LONG_MS = 60_000
 FIRST_MS = 1_700_000_000_000
 # About so much goes together.
 MESSAGE_BYTES = 1 << 20
@@ -28,18 +28,18 @@ Reset = Literal["earliest", "latest", "none"]
 """Where to begin without a commit, and where what was committed is not in the log."""
 
 
-class Voice(Protocol):
+class ApplicationStream(Protocol):
     """Whom the sidecar tells; any thread may call."""
 
-    def tell(self, event: pb.AttachResponse.Event) -> None:
+    def send_event(self, event: pb.AttachResponse.Event) -> None:
         """Something happens to partitions."""
         ...
 
-    def tell_error(self, error: pb.AttachResponse.PartitionError) -> None:
+    def send_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
         """No records of some partitions come."""
         ...
 
-    def deliver(self, response: pb.DeliverResponse) -> None:
+    def send_records(self, response: pb.DeliverResponse) -> None:
         """Records, or refusals."""
         ...
 
@@ -62,23 +62,23 @@ class MemorySidecar:
         self.reset = reset
         self.now_ms = FIRST_MS
         self.topics: dict[str, list[MemoryPartition]] = {}
-        self.held: dict[TopicPartition, MemoryPartition] = {}
+        self.assigned: dict[TopicPartition, MemoryPartition] = {}
         # Those that somebody else of the group has.
-        self.elsewhere: set[TopicPartition] = set()
+        self.owned_by_others: set[TopicPartition] = set()
         self.session = 0
         self.tenure = 0
         self.generation = 0
-        self.last_ledger = 0
+        self.last_delivery_epoch = 0
         self.commits_itself = False
         self._takes_errors = False
         self.lock = threading.RLock()
-        self._voice: Voice | None = None
+        self._application: ApplicationStream | None = None
         self._credit = 0
         self._event_id = 0
         # What is to be done when an event is acknowledged.
-        self._awaited: dict[int, Callable[[], None]] = {}
+        self._on_acknowledged: dict[int, Callable[[], None]] = {}
         self.subscribed: Callable[[str], bool] = lambda topic: False
-        self.by_hand = False
+        self.is_manual = False
 
     # The log
 
@@ -89,20 +89,20 @@ class MemorySidecar:
             row += [MemoryPartition(TopicPartition(topic, number)) for number in range(len(row), partitions)]
             self.rebalance()
 
-    def append(self, place: TopicPartition, record: Stored) -> int:
+    def append(self, topic_partition: TopicPartition, record: StoredRecord) -> int:
         """The offset of a record that is put at the end."""
         with self.lock:
-            partition = self.partition(place)
+            partition = self.partition(topic_partition)
             partition.log.append(record)
-            self.pump()
+            self.dispatch_ready()
             return len(partition.log) - 1
 
-    def partition(self, place: TopicPartition) -> MemoryPartition:
+    def partition(self, topic_partition: TopicPartition) -> MemoryPartition:
         """The partition; raises UnknownTopicOrPartition."""
-        row = self.topics.get(place.topic, [])
-        if not 0 <= place.partition < len(row):
-            raise errors.UnknownTopicOrPartition(f"{place.topic}[{place.partition}]")
-        return row[place.partition]
+        row = self.topics.get(topic_partition.topic, [])
+        if not 0 <= topic_partition.partition < len(row):
+            raise errors.UnknownTopicOrPartition(f"{topic_partition.topic}[{topic_partition.partition}]")
+        return row[topic_partition.partition]
 
     def all_partitions(self) -> Iterable[MemoryPartition]:
         """Of all topics."""
@@ -110,12 +110,14 @@ class MemorySidecar:
 
     # The application
 
-    def attach(self, hello: pb.AttachRequest.Hello, voice: Voice) -> pb.AttachResponse.Attached:
+    def attach(
+        self, hello: pb.AttachRequest.Hello, application: ApplicationStream
+    ) -> pb.AttachResponse.Attached:
         """One at a time."""
         with self.lock:
-            if self._voice is not None:
+            if self._application is not None:
                 raise errors.SidecarFailed(f"the member of group {self.group_id} has an application already")
-            self._voice = voice
+            self._application = application
             self._credit = 0
             self.session += 1
             self.commits_itself = hello.commits_itself
@@ -125,84 +127,85 @@ class MemorySidecar:
                 group_id=self.group_id,
                 ordering=self.ordering,
                 concurrency=self.concurrency,
-                processing_timeout_ms=FAR_MS,
+                processing_timeout_ms=LONG_MS,
                 commit_mode="periodic",
             )
 
     def begin(self) -> None:
         """It listens now."""
         with self.lock:
-            if self.held:
-                self._tell_assigned(list(self.held))
+            if self.assigned:
+                self._send_assigned(list(self.assigned))
             self.rebalance()
 
     def detach(self, session: int) -> None:
         """What it has goes back."""
         with self.lock:
-            if session == self.session and self._voice is not None:
-                self._voice = None
-                self._awaited.clear()
-                for partition in self.held.values():
+            if session == self.session and self._application is not None:
+                self._application = None
+                self._on_acknowledged.clear()
+                for partition in self.assigned.values():
                     partition.is_open = False
-                    partition.give_back()
+                    partition.requeue_all()
                     if self.commits_itself:
                         # What it has judged and not committed comes again.
                         self._begin(partition)
 
-    def hear(self, request: pb.DeliverRequest) -> None:
+    def on_request(self, request: pb.DeliverRequest) -> None:
         """Verdicts, credit, acknowledgements."""
         with self.lock:
             match request.WhichOneof("request"):
                 case "credit":
                     self._credit += request.credit.records
                 case "judgements":
-                    refusals = [self._judge(each) for each in request.judgements.judgements]
-                    self._refuse([each for each in refusals if each is not None])
+                    refusals = [self._apply_verdict(each) for each in request.judgements.judgements]
+                    self._send_refusals([each for each in refusals if each is not None])
                 case "acknowledge":
                     self.acknowledge(request.acknowledge.event_id)
                 case _:
                     pass
-            self.pump()
+            self.dispatch_ready()
 
     def acknowledge(self, event_id: int) -> None:
         """What was asked for is done."""
         with self.lock:
-            self._awaited.pop(event_id, lambda: None)()
-            self.pump()
+            self._on_acknowledged.pop(event_id, lambda: None)()
+            self.dispatch_ready()
 
     # Rebalances
 
-    def wanted(self) -> set[TopicPartition]:
+    def target_assignment(self) -> set[TopicPartition]:
         """What the member is to have."""
         return {
-            each.place
+            each.topic_partition
             for each in self.all_partitions()
-            if self.subscribed(each.place.topic) and each.place not in self.elsewhere
+            if self.subscribed(each.topic_partition.topic)
+            and each.topic_partition not in self.owned_by_others
         }
 
     def rebalance(self) -> None:
         """Give the member what it is to have: first all that goes, then what comes."""
-        if self.by_hand or self._voice is None:
+        if self.is_manual or self._application is None:
             return
-        wanted = self.wanted()
-        going = [place for place in self.held if place not in wanted]
+        wanted = self.target_assignment()
+        going = [topic_partition for topic_partition in self.assigned if topic_partition not in wanted]
         if going:
             self._revoke(going)
-        elif coming := sorted(wanted - self.held.keys()):
-            self.take(coming)
+        elif coming := sorted(wanted - self.assigned.keys()):
+            self.assign(coming)
 
-    def take(self, places: Iterable[TopicPartition]) -> None:
+    def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """The member has these from now on, in a new tenure."""
         self.tenure += 1
         self.generation += 1
-        taken = list(places)
-        for place in taken:
-            partition = self.held[place] = self.partition(place)
+        taken = list(topic_partitions)
+        for topic_partition in taken:
+            partition = self.assigned[topic_partition] = self.partition(topic_partition)
             partition.is_open = partition.is_paused = False
             partition.tenure = self.tenure
             self._begin(partition)
-        if self._voice is not None:
-            self._tell_assigned(taken)
+        if self._application is not None:
+            self._send_assigned(taken)
 
     def _begin(self, partition: MemoryPartition) -> None:
         if partition.committed is not None:
@@ -213,98 +216,106 @@ class MemorySidecar:
     def read_from(self, partition: MemoryPartition, offset: int) -> None:
         """Hand out the records from there on; what is in hand is void."""
         if partition.start <= offset <= len(partition.log):
-            partition.read_from(offset, self.new_ledger())
+            partition.read_from(offset, self.new_delivery_epoch())
         else:
             self._reset(partition, pb.PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE)
 
     def _reset(self, partition: MemoryPartition, error: pb.PartitionErrorKind.ValueType) -> None:
         end = len(partition.log) if self.reset == "latest" else partition.start
-        partition.read_from(end, self.new_ledger())
+        partition.read_from(end, self.new_delivery_epoch())
         if self.reset == "none":
             partition.error = error
-            self._tell_error(partition)
+            self._send_partition_error(partition)
 
-    def delete_records(self, place: TopicPartition, before: int) -> None:
+    def delete_records(self, topic_partition: TopicPartition, before: int) -> None:
         """Let all records before this offset expire."""
         with self.lock:
-            partition = self.partition(place)
+            partition = self.partition(topic_partition)
             partition.start = max(partition.start, min(before, len(partition.log)))
-            if place in self.held and partition.handed < partition.start:
-                self.read_from(partition, partition.handed)
-            self.pump()
+            if topic_partition in self.assigned and partition.next_offset < partition.start:
+                self.read_from(partition, partition.next_offset)
+            self.dispatch_ready()
 
-    def _tell_error(self, partition: MemoryPartition) -> None:
+    def _send_partition_error(self, partition: MemoryPartition) -> None:
         """Where the application has acknowledged the partition; else it is told as soon as it does."""
-        if partition.error and partition.is_open and self._voice is not None and self._takes_errors:
-            place = partition.place
+        if partition.error and partition.is_open and self._application is not None and self._takes_errors:
+            topic_partition = partition.topic_partition
             error = pb.AttachResponse.PartitionError(
                 kind=partition.error,
-                partitions=[pb.TopicPartition(topic=place.topic, partition=place.partition)],
+                partitions=[
+                    pb.TopicPartition(topic=topic_partition.topic, partition=topic_partition.partition)
+                ],
                 message=MESSAGES[partition.error],
-                delivery_epoch=partition.ledger,
+                delivery_epoch=partition.delivery_epoch,
             )
-            self._voice.tell_error(error)
+            self._application.send_partition_error(error)
 
-    def _tell_assigned(self, places: list[TopicPartition]) -> None:
+    def _send_assigned(self, topic_partitions: list[TopicPartition]) -> None:
         def open_them() -> None:
-            for place in places:
-                if place in self.held:
-                    self.held[place].is_open = True
-                    self._tell_error(self.held[place])
+            for topic_partition in topic_partitions:
+                if topic_partition in self.assigned:
+                    self.assigned[topic_partition].is_open = True
+                    self._send_partition_error(self.assigned[topic_partition])
 
-        self._tell(pb.ASSIGNED, places, open_them)
+        self._send_event(pb.ASSIGNED, topic_partitions, open_them)
 
-    def _revoke(self, places: list[TopicPartition]) -> None:
-        for place in places:
-            self.held[place].is_open = False
+    def _revoke(self, topic_partitions: list[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self.assigned[topic_partition].is_open = False
 
-        def let_go() -> None:
-            for place in places:
-                if (partition := self.held.pop(place, None)) is not None:
-                    partition.give_back()
+        def release() -> None:
+            for topic_partition in topic_partitions:
+                if (partition := self.assigned.pop(topic_partition, None)) is not None:
+                    partition.requeue_all()
                     self.commit_verdicts(partition)
-            self._tell(pb.REVOKED, places)
+            self._send_event(pb.REVOKED, topic_partitions)
             self.rebalance()
 
-        self._tell(pb.REVOKING, places, let_go)
+        self._send_event(pb.REVOKING, topic_partitions, release)
 
     def expire(self) -> None:
         """The deadline of whatever is being revoked is over."""
         with self.lock:
-            for event_id in list(self._awaited):
+            for event_id in list(self._on_acknowledged):
                 self.acknowledge(event_id)
 
-    def lose(self, places: Iterable[TopicPartition], reason: str) -> None:
+    def lose(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
         """Somebody else has these, and nobody was asked."""
         with self.lock:
-            lost = [place for place in places if self.held.pop(place, None) is not None]
-            self.elsewhere.update(lost)
+            lost = [
+                topic_partition
+                for topic_partition in topic_partitions
+                if self.assigned.pop(topic_partition, None) is not None
+            ]
+            self.owned_by_others.update(lost)
             if lost:
-                self._tell(pb.LOST, lost, reason=reason)
+                self._send_event(pb.LOST, lost, reason=reason)
 
-    def _tell(
+    def _send_event(
         self,
         kind: pb.RebalanceEventKind.ValueType,
-        places: list[TopicPartition],
+        topic_partitions: list[TopicPartition],
         then: Callable[[], None] | None = None,
         reason: str = "",
     ) -> None:
         self._event_id += 1
         if then is not None:
-            self._awaited[self._event_id] = then
-        if self._voice is not None:
-            self._voice.tell(
+            self._on_acknowledged[self._event_id] = then
+        if self._application is not None:
+            self._application.send_event(
                 pb.AttachResponse.Event(
                     event_id=self._event_id,
                     kind=kind,
-                    partitions=[pb.TopicPartition(topic=each[0], partition=each[1]) for each in places],
-                    tenure=self.present_tenure(),
-                    deadline_ms=FAR_MS if kind == pb.REVOKING else 0,
+                    partitions=[
+                        pb.TopicPartition(topic=each[0], partition=each[1]) for each in topic_partitions
+                    ],
+                    tenure=self.current_tenure(),
+                    deadline_ms=LONG_MS if kind == pb.REVOKING else 0,
                     reason=reason,
                 )
             )
 
-    def present_tenure(self) -> pb.Tenure:
+    def current_tenure(self) -> pb.Tenure:
         """The newest one."""
         return pb.Tenure(
             number=self.tenure,
@@ -313,17 +324,17 @@ class MemorySidecar:
             incarnation=1,
         )
 
-    def new_ledger(self) -> int:
+    def new_delivery_epoch(self) -> int:
         """Ledgers are counted over all partitions."""
-        self.last_ledger += 1
-        return self.last_ledger
+        self.last_delivery_epoch += 1
+        return self.last_delivery_epoch
 
     # Records
 
-    def _judge(self, judgement: pb.DeliverRequest.Judgement) -> pb.DeliverResponse.Refusal | None:
-        place = TopicPartition(judgement.partition.topic, judgement.partition.partition)
-        partition = self.held.get(place)
-        if partition is None or partition.ledger != judgement.delivery_epoch:
+    def _apply_verdict(self, judgement: pb.DeliverRequest.Judgement) -> pb.DeliverResponse.Refusal | None:
+        topic_partition = TopicPartition(judgement.partition.topic, judgement.partition.partition)
+        partition = self.assigned.get(topic_partition)
+        if partition is None or partition.delivery_epoch != judgement.delivery_epoch:
             return None
         first = judgement.offset
         last = judgement.last_offset if judgement.HasField("last_offset") else first
@@ -332,14 +343,14 @@ class MemorySidecar:
                 partition=judgement.partition,
                 delivery_epoch=judgement.delivery_epoch,
                 offset=first,
-                message=f"{place.topic}[{place.partition}]: not all of {first} to {last} are in hand",
+                message=f"{topic_partition.topic}[{topic_partition.partition}]: not all of {first} to {last} are in hand",
             )
         if judgement.verdict == pb.RETRY:
-            partition.call_back(first, self.ordering)
+            partition.requeue_behind(first, self.ordering)
         if judgement.verdict in (pb.ACK, pb.SKIP):
-            partition.settle(first, last)
+            partition.complete(first, last)
         elif judgement.verdict == pb.DEAD_LETTER or partition.deliveries(first) > self.retries:
-            partition.bury(first, judgement.reason)
+            partition.dead_letter(first, judgement.reason)
         else:
             wait_ms = judgement.retry_after_ms if judgement.HasField("retry_after_ms") else BACKOFF_MS
             partition.retry(first, self.now_ms + wait_ms)
@@ -348,52 +359,52 @@ class MemorySidecar:
 
     def commit_verdicts(self, partition: MemoryPartition) -> None:
         """As far as they go."""
-        if not self.commits_itself and not self.by_hand:
+        if not self.commits_itself and not self.is_manual:
             metadata = "" if partition.committed is None else partition.committed[1]
             partition.committed = (partition.position, metadata)
 
-    def _refuse(self, refusals: list[pb.DeliverResponse.Refusal]) -> None:
-        if refusals and self._voice is not None:
-            self._voice.deliver(pb.DeliverResponse(refusals=refusals))
+    def _send_refusals(self, refusals: list[pb.DeliverResponse.Refusal]) -> None:
+        if refusals and self._application is not None:
+            self._application.send_records(pb.DeliverResponse(refusals=refusals))
 
-    def pump(self) -> None:
+    def dispatch_ready(self) -> None:
         """Hand out what may be handed out."""
-        while self._voice is not None and self._credit > 0:
+        while self._application is not None and self._credit > 0:
             offers = self._offers()
             if offers:
                 self._credit -= len(offers)
-                self._voice.deliver(pb.DeliverResponse(partitions=offers))
-            elif not self._jump():
+                self._application.send_records(pb.DeliverResponse(partitions=offers))
+            elif not self._advance_clock():
                 return
 
     def _offers(self) -> list[pb.PartitionRecords]:
         found: list[pb.PartitionRecords] = []
         size = 0
-        for partition in self.held.values():
-            while len(found) < self._credit and size < MESSAGE_BYTES and self._has_lane(partition):
+        for partition in self.assigned.values():
+            while len(found) < self._credit and size < MESSAGE_BYTES and self._has_capacity(partition):
                 offset = partition.next(self.ordering, self.now_ms)
                 if offset is None:
                     break
-                found.append(partition.hand_out(offset))
+                found.append(partition.dispatch(offset))
                 size += found[-1].ByteSize()
         return found
 
-    def _has_lane(self, partition: MemoryPartition) -> bool:
+    def _has_capacity(self, partition: MemoryPartition) -> bool:
         if self.ordering == pb.ORDERING_PARTITION:
-            busy = sum(each.in_hand > 0 for each in self.held.values() if each is not partition)
+            busy = sum(each.in_flight > 0 for each in self.assigned.values() if each is not partition)
         else:
-            busy = sum(each.in_hand for each in self.held.values())
+            busy = sum(each.in_flight for each in self.assigned.values())
         return busy < self.concurrency
 
-    def _jump(self) -> bool:
+    def _advance_clock(self) -> bool:
         """To the next retry, once the application has nothing in hand; whether there was one."""
-        if any(each.in_hand for each in self.held.values()):
+        if any(each.in_flight for each in self.assigned.values()):
             return False
         later = [
             due
-            for each in self.held.values()
+            for each in self.assigned.values()
             if each.is_open and not each.is_paused
-            for due in each.dues_ms
+            for due in each.retry_times_ms
             if due > self.now_ms
         ]
         if later:
@@ -404,11 +415,15 @@ class MemorySidecar:
     def is_done(self) -> bool:
         """Whether every record of what the member is to have has its verdict."""
         with self.lock:
-            return self.held.keys() == self.wanted() and all(each.is_done for each in self.held.values())
+            return self.assigned.keys() == self.target_assignment() and all(
+                each.is_done for each in self.assigned.values()
+            )
 
     def committed(self) -> Mapping[TopicPartition, int]:
         """By partition."""
         with self.lock:
             return {
-                each.place: each.committed[0] for each in self.all_partitions() if each.committed is not None
+                each.topic_partition: each.committed[0]
+                for each in self.all_partitions()
+                if each.committed is not None
             }

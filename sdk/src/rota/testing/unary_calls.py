@@ -1,4 +1,4 @@
-"""The unary calls of `rota.sidecar.v1.Consumer`, served from a sidecar in memory. `rota.testing.link` calls `answer`."""
+"""The unary calls of `rota.sidecar.v1.Consumer`, served from a sidecar in memory. `rota.testing.transport` calls `answer`."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +18,11 @@ def answer(sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN
     """Serve one call by its name, then dispatch what it made ready. Raises one of `rota.errors`."""
     with sidecar.lock:
         response = CALLS[call](sidecar, request)
-        sidecar.pump()
+        sidecar.dispatch_ready()
         return response
 
 
-def _place(partition: pb.TopicPartition) -> TopicPartition:
+def _topic_partition(partition: pb.TopicPartition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
@@ -34,7 +34,7 @@ def subscribe(sidecar: MemorySidecar, request: pb.SubscribeRequest) -> pb.Subscr
     else:
         names = set(request.topics)
         sidecar.subscribed = lambda topic: topic in names
-    sidecar.by_hand = False
+    sidecar.is_manual = False
     sidecar.rebalance()
     return pb.SubscribeResponse()
 
@@ -42,17 +42,19 @@ def subscribe(sidecar: MemorySidecar, request: pb.SubscribeRequest) -> pb.Subscr
 def assign(sidecar: MemorySidecar, request: pb.AssignRequest) -> pb.AssignResponse:
     """Read these outside of the group."""
     sidecar.subscribed = lambda topic: False
-    sidecar.by_hand = True
-    places = [_place(each) for each in request.partitions]
+    sidecar.is_manual = True
+    topic_partitions = [_topic_partition(each) for each in request.partitions]
     try:
-        for place in places:
-            sidecar.partition(place)
+        for topic_partition in topic_partitions:
+            sidecar.partition(topic_partition)
     except errors.UnknownTopicOrPartition:
         return pb.AssignResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
-    for place in list(sidecar.held):
-        if place not in places:
-            del sidecar.held[place]
-    sidecar.take([place for place in places if place not in sidecar.held])
+    for topic_partition in list(sidecar.assigned):
+        if topic_partition not in topic_partitions:
+            del sidecar.assigned[topic_partition]
+    sidecar.assign(
+        [topic_partition for topic_partition in topic_partitions if topic_partition not in sidecar.assigned]
+    )
     return pb.AssignResponse()
 
 
@@ -61,17 +63,20 @@ def commit(sidecar: MemorySidecar, request: pb.CommitRequest) -> pb.CommitRespon
     outcome = pb.CommitResponse()
     wanted = request.offsets or [
         pb.PartitionOffset(
-            partition=pb.TopicPartition(topic=place.topic, partition=place.partition), offset=at
+            partition=pb.TopicPartition(topic=topic_partition.topic, partition=topic_partition.partition),
+            offset=at,
         )
-        for place, at in ((place, each.position) for place, each in sidecar.held.items())
+        for topic_partition, at in (
+            (topic_partition, each.position) for topic_partition, each in sidecar.assigned.items()
+        )
     ]
     for each in wanted:
-        partition = sidecar.held.get(_place(each.partition))
+        partition = sidecar.assigned.get(_topic_partition(each.partition))
         late = partition is not None and request.tenure.number not in (0, partition.tenure)
         code = codes.ILLEGAL_GENERATION if partition is None or late else codes.NONE
         if partition is not None and not late:
             partition.committed = (each.offset, each.metadata)
-            partition.settle_below(each.offset)
+            partition.complete_below(each.offset)
             if partition.error:
                 sidecar.read_from(partition, each.offset)
         outcome.offsets.add(partition=each.partition, offset=each.offset, error_code=code)
@@ -81,9 +86,9 @@ def commit(sidecar: MemorySidecar, request: pb.CommitRequest) -> pb.CommitRespon
 
 def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
     """What is in hand is void."""
-    void = sidecar.last_ledger
+    void = sidecar.last_delivery_epoch
     for each in request.offsets:
-        partition = sidecar.held.get(_place(each.partition))
+        partition = sidecar.assigned.get(_topic_partition(each.partition))
         if partition is None:
             return pb.SeekResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, message="it is not assigned")
         ends = {START: partition.start, END: len(partition.log)}
@@ -93,29 +98,33 @@ def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
 
 def pause(sidecar: MemorySidecar, request: pb.PauseRequest) -> pb.PauseResponse:
     """Hand out nothing of these."""
-    for each in _held(sidecar, request.partitions):
+    for each in _assigned(sidecar, request.partitions):
         each.is_paused = True
     return pb.PauseResponse()
 
 
 def resume(sidecar: MemorySidecar, request: pb.ResumeRequest) -> pb.ResumeResponse:
     """Go on with these."""
-    for each in _held(sidecar, request.partitions):
+    for each in _assigned(sidecar, request.partitions):
         each.is_paused = False
     return pb.ResumeResponse()
 
 
-def _held(sidecar: MemorySidecar, partitions: Iterable[pb.TopicPartition]) -> list[MemoryPartition]:
-    return [sidecar.held[_place(each)] for each in partitions if _place(each) in sidecar.held]
+def _assigned(sidecar: MemorySidecar, partitions: Iterable[pb.TopicPartition]) -> list[MemoryPartition]:
+    return [
+        sidecar.assigned[_topic_partition(each)]
+        for each in partitions
+        if _topic_partition(each) in sidecar.assigned
+    ]
 
 
 def position(sidecar: MemorySidecar, request: pb.PositionRequest) -> pb.PositionResponse:
     """The offset of the first record without a verdict: those that were dispatched may still be on their way."""
     return pb.PositionResponse(
         offsets=[
-            pb.PartitionOffset(partition=each, offset=held.position)
+            pb.PartitionOffset(partition=each, offset=assigned.position)
             for each in request.partitions
-            if (held := sidecar.held.get(_place(each))) is not None
+            if (assigned := sidecar.assigned.get(_topic_partition(each))) is not None
         ]
     )
 
@@ -124,7 +133,7 @@ def committed(sidecar: MemorySidecar, request: pb.CommittedRequest) -> pb.Commit
     """What the group has committed."""
     response = pb.CommittedResponse()
     for each in request.partitions:
-        offset, metadata = sidecar.partition(_place(each)).committed or (-1, "")
+        offset, metadata = sidecar.partition(_topic_partition(each)).committed or (-1, "")
         response.offsets.add(partition=each, offset=offset, metadata=metadata)
     return response
 
@@ -132,8 +141,8 @@ def committed(sidecar: MemorySidecar, request: pb.CommittedRequest) -> pb.Commit
 def assignment(sidecar: MemorySidecar, request: pb.AssignmentRequest) -> pb.AssignmentResponse:
     """What the member has."""
     return pb.AssignmentResponse(
-        partitions=[pb.TopicPartition(topic=each[0], partition=each[1]) for each in sidecar.held],
-        tenure=sidecar.present_tenure(),
+        partitions=[pb.TopicPartition(topic=each[0], partition=each[1]) for each in sidecar.assigned],
+        tenure=sidecar.current_tenure(),
     )
 
 
@@ -143,7 +152,7 @@ def offsets_for_times(
     """The first records at or after times."""
     response = pb.OffsetsForTimesResponse()
     for each in request.times:
-        partition = sidecar.partition(_place(each.partition))
+        partition = sidecar.partition(_topic_partition(each.partition))
         log, there = partition.log, range(partition.start, len(partition.log))
         found = next((at for at in there if log[at].timestamp_ms >= each.timestamp_ms), -1)
         time = log[found].timestamp_ms if found >= 0 else -1
@@ -157,7 +166,7 @@ def beginning_offsets(
     """The first records that were not deleted."""
     return pb.BeginningOffsetsResponse(
         offsets=[
-            pb.PartitionOffset(partition=each, offset=sidecar.partition(_place(each)).start)
+            pb.PartitionOffset(partition=each, offset=sidecar.partition(_topic_partition(each)).start)
             for each in request.partitions
         ]
     )
@@ -167,7 +176,7 @@ def end_offsets(sidecar: MemorySidecar, request: pb.EndOffsetsRequest) -> pb.End
     """Behind the last records."""
     return pb.EndOffsetsResponse(
         offsets=[
-            pb.PartitionOffset(partition=each, offset=len(sidecar.partition(_place(each)).log))
+            pb.PartitionOffset(partition=each, offset=len(sidecar.partition(_topic_partition(each)).log))
             for each in request.partitions
         ]
     )

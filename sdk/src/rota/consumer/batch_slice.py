@@ -23,7 +23,7 @@ class Columns(Protocol):
     def headers(self) -> Sequence[Headers]: ...
 
 
-class Portion:
+class BatchSlice:
     """
     Consecutive records of one partition; columns when asked for, records when iterated over.
 
@@ -36,19 +36,24 @@ class Portion:
         "_whole",
         "_whole_offset",
         "base_offset",
-        "ledger",
+        "delivery_epoch",
         "next_offset",
-        "place",
+        "topic_partition",
         "turn",
     )
 
     def __init__(
-        self, place: TopicPartition, ledger: int, whole: Columns, offsets: range, size: float = 0
+        self,
+        topic_partition: TopicPartition,
+        delivery_epoch: int,
+        whole: Columns,
+        offsets: range,
+        size: float = 0,
     ) -> None:
-        """All of `whole`, whose records have these offsets. `ledger` is what verdicts on them name."""
-        self.place = place
-        self.ledger = ledger
-        # Of the ledger: how many RETRYs the sidecar had heard when it handed these out.
+        """All of `whole`, whose records have these offsets. `delivery_epoch` is what verdicts on them name."""
+        self.topic_partition = topic_partition
+        self.delivery_epoch = delivery_epoch
+        # RETRY verdicts in this delivery epoch before the sidecar dispatched these records.
         self.turn = 0
         self._record_size = size / max(len(offsets), 1)
         self.base_offset = offsets.start
@@ -58,11 +63,11 @@ class Portion:
 
     @property
     def topic(self) -> str:
-        return self.place.topic
+        return self.topic_partition.topic
 
     @property
     def partition(self) -> int:
-        return self.place.partition
+        return self.topic_partition.partition
 
     def __len__(self) -> int:
         return self.next_offset - self.base_offset
@@ -72,9 +77,9 @@ class Portion:
         """About how many bytes it takes."""
         return self._record_size * len(self)
 
-    def between(self, first: int, end: int) -> "Portion":
+    def between(self, first: int, end: int) -> "BatchSlice":
         """Those from one offset to before another one; what was unpacked is shared."""
-        part = Portion(self.place, self.ledger, self._whole, range(first, end))
+        part = BatchSlice(self.topic_partition, self.delivery_epoch, self._whole, range(first, end))
         part.turn = self.turn
         part._record_size, part._whole_offset = self._record_size, self._whole_offset
         return part

@@ -7,7 +7,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 log = logging.getLogger("rota.consumer")
 
 
-class Refusals:
+class RejectionLog:
     """Of one consumer, or of the handlers of one process."""
 
     def __init__(self) -> None:

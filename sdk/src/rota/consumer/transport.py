@@ -1,5 +1,5 @@
 """
-How a sidecar is reached. The engines of consumers and handlers speak through a `Link`: gRPC in earnest, memory in
+How a sidecar is reached. The engines of consumers and handlers speak through a `Transport`: gRPC in earnest, memory in
 `rota.testing`.
 """
 
@@ -26,18 +26,18 @@ ATTACH_S = 10.0
 LINGER_S = 0.005
 
 
-class Hearer(Protocol):
+class SidecarListener(Protocol):
     """Whom an attachment tells what the sidecar says."""
 
-    async def hear_event(self, event: pb.AttachResponse.Event) -> None:
+    async def on_event(self, event: pb.AttachResponse.Event) -> None:
         """Something happens to partitions."""
         ...
 
-    async def hear_error(self, error: pb.AttachResponse.PartitionError) -> None:
+    async def on_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
         """No records of some partitions come."""
         ...
 
-    async def hear_records(self, delivery: pb.DeliverResponse) -> None:
+    async def on_records(self, delivery: pb.DeliverResponse) -> None:
         """Records, or refusals; nothing more is read before this returns."""
         ...
 
@@ -59,7 +59,7 @@ class Attachment(Protocol):
         """Verdicts, credit and acknowledgements arrive in the order in which they are sent. Raises Disconnected."""
         ...
 
-    async def lasting(self) -> errors.RotaError:
+    async def wait_ended(self) -> errors.RotaError:
         """Waits until it has ended; why."""
         ...
 
@@ -68,10 +68,10 @@ class Attachment(Protocol):
         ...
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """A sidecar."""
 
-    async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
+    async def attach(self, hello: pb.AttachRequest.Hello, listener: SidecarListener) -> Attachment:
         """Become its application. Raises Disconnected, or what the sidecar says against it."""
         ...
 
@@ -84,7 +84,7 @@ class Link(Protocol):
         ...
 
 
-class GrpcLink(Link):
+class GrpcTransport(Transport):
     """By gRPC; to be made and used on a running loop."""
 
     def __init__(self, address: str) -> None:
@@ -94,13 +94,13 @@ class GrpcLink(Link):
         self._stub: ConsumerAsyncStub = ConsumerStub(self._channel)
 
     @override
-    async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
-        attachment = GrpcAttachment(self._address, self._stub, hearer)
+    async def attach(self, hello: pb.AttachRequest.Hello, listener: SidecarListener) -> Attachment:
+        attachment = GrpcAttachment(self._address, self._stub, listener)
         try:
             async with asyncio.timeout(ATTACH_S):
                 await attachment.begin(hello)
         except BaseException as error:
-            await attachment.give_up()
+            await attachment.cancel()
             if isinstance(error, grpc.aio.AioRpcError):
                 raise error_of(error, self._address) from error
             if isinstance(error, TimeoutError):
@@ -126,17 +126,17 @@ class GrpcLink(Link):
 class GrpcAttachment(Attachment):
     """The two streams. When one of them ends, so does the other."""
 
-    def __init__(self, address: str, stub: "ConsumerAsyncStub", hearer: Hearer) -> None:
+    def __init__(self, address: str, stub: "ConsumerAsyncStub", listener: SidecarListener) -> None:
         self._address = address
         self._stub = stub
-        self._hearer = hearer
+        self._listener = listener
         self._attached = pb.AttachResponse.Attached()
         self._sending = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
         self._events = stub.Attach()
         self._deliveries: Any = None
         self._reading: list[asyncio.Task[None]] = []
-        self._is_leaving = False
+        self._is_detaching = False
 
     async def begin(self, hello: pb.AttachRequest.Hello) -> None:
         """Raises AioRpcError."""
@@ -166,15 +166,15 @@ class GrpcAttachment(Attachment):
         return LINGER_S
 
     async def _read_events(self) -> None:
-        async for response in _said(self._events, pb.AttachResponse):
+        async for response in _responses(self._events, pb.AttachResponse):
             if response.HasField("event"):
-                await self._hearer.hear_event(response.event)
+                await self._listener.on_event(response.event)
             elif response.HasField("error"):
-                await self._hearer.hear_error(response.error)
+                await self._listener.on_partition_error(response.error)
 
     async def _read_records(self) -> None:
-        async for response in _said(self._deliveries, pb.DeliverResponse):
-            await self._hearer.hear_records(response)
+        async for response in _responses(self._deliveries, pb.DeliverResponse):
+            await self._listener.on_records(response)
 
     @override
     async def send(self, request: pb.DeliverRequest) -> None:
@@ -194,17 +194,17 @@ class GrpcAttachment(Attachment):
     def _written(self, writing: "asyncio.Task[None]") -> None:
         self._writing.discard(writing)
         if not writing.cancelled():
-            # Whoever still waits has it raised; who does not is told by `lasting`.
+            # Whoever still waits has it raised; who does not is told by `wait_ended`.
             writing.exception()
 
     @override
-    async def lasting(self) -> errors.RotaError:
+    async def wait_ended(self) -> errors.RotaError:
         try:
             ended, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
-            if self._is_leaving:
+            if self._is_detaching:
                 ended, _ = await asyncio.wait(self._reading)
         finally:
-            await self.give_up()
+            await self.cancel()
         failed = next((task.exception() for task in ended if task.exception() is not None), None)
         if isinstance(failed, grpc.aio.AioRpcError):
             return error_of(failed, self._address)
@@ -215,7 +215,7 @@ class GrpcAttachment(Attachment):
     @override
     async def detach(self) -> None:
         # First all that was said about records, then the goodbye: the two streams could overtake each other.
-        self._is_leaving = True
+        self._is_detaching = True
         events, records = self._reading
         try:
             async with self._sending:
@@ -227,7 +227,7 @@ class GrpcAttachment(Attachment):
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
 
-    async def give_up(self) -> None:
+    async def cancel(self) -> None:
         """End both streams, whatever they do."""
         for task in self._reading:
             task.cancel()
@@ -237,7 +237,7 @@ class GrpcAttachment(Attachment):
         await asyncio.gather(*self._reading, *self._writing, return_exceptions=True)
 
 
-async def _said(call: Any, kind: type[Response]) -> AsyncIterator[Response]:  # noqa: ANN401  a call of any kind
+async def _responses(call: Any, kind: type[Response]) -> AsyncIterator[Response]:  # noqa: ANN401  a call of any kind
     """To its end; raises AioRpcError where that is not a good one."""
     while isinstance(response := await call.read(), kind):
         yield response

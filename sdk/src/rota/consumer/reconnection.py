@@ -8,19 +8,19 @@ from contextlib import suppress
 
 from rota import errors
 from rota.connection import BACKOFF_FIRST_S, BACKOFF_MAX_S
-from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.consumer.transport import Attachment, SidecarListener, Transport
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 log = logging.getLogger("rota.consumer")
 DETACH_S = 5.0
 
 
-class Attaching:
+class ReconnectingAttachment:
     """
     One application on the running loop.
 
-    `hello` is what it says of itself, `greet` is awaited with every attachment before anything is read from it, `gone`
+    `hello` is what it says of itself, `on_attached` is awaited with every attachment before anything is read from it, `on_detached`
     is told why there is none any more.
     """
 
@@ -28,24 +28,24 @@ class Attaching:
         self,
         sidecar: Sidecar,
         hello: pb.AttachRequest.Hello,
-        hearer: Hearer,
-        greet: Callable[[Attachment, Link], Awaitable[None]],
-        gone: Callable[[errors.RotaError], None],
+        listener: SidecarListener,
+        on_attached: Callable[[Attachment, Transport], Awaitable[None]],
+        on_detached: Callable[[errors.RotaError], None],
     ) -> None:
         self._sidecar = sidecar
         self._hello = hello
-        self._hearer = hearer
-        self._greet = greet
-        self._gone = gone
+        self._listener = listener
+        self._on_attached = on_attached
+        self._on_detached = on_detached
         self._attachment: Attachment | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         # Why there will be no attachment any more.
         self.failed: errors.RotaError | None = None
 
     @property
     def runs(self) -> bool:
         """Whether it has begun."""
-        return self._keeping is not None
+        return self._task is not None
 
     @property
     def is_attached(self) -> bool:
@@ -59,54 +59,54 @@ class Attaching:
 
     def begin(self, subscription: Subscription) -> None:
         """Attach, and stay so."""
-        if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keep(subscription))
-            self._keeping.add_done_callback(self._look_for_break)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(subscription))
+            self._task.add_done_callback(self._on_task_done)
 
     async def send(self, request: pb.DeliverRequest) -> None:
-        """To the sidecar, if it is there; what is said of what is gone with it would change nothing."""
+        """Send a request while attached; drop it otherwise, as the sidecar has forgotten what it is about."""
         if self._attachment is not None:
             # Whoever keeps the attachment sees the same, and says why.
             with suppress(errors.Disconnected):
                 await self._attachment.send(request)
 
-    def _look_for_break(self, keeping: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         """What nobody foresaw must not leave the application waiting for ever."""
-        broken = None if keeping.cancelled() else keeping.exception()
+        broken = None if task.cancelled() else task.exception()
         if broken is not None:
             log.error("the attachment to the sidecar broke", exc_info=broken)
             self.failed = errors.SidecarFailed(
                 f"the attachment to the sidecar broke ({broken!r}): make a new consumer, and tell who makes this one"
             )
-            self._gone(self.failed)
+            self._on_detached(self.failed)
 
-    async def _keep(self, subscription: Subscription) -> None:
+    async def _run(self, subscription: Subscription) -> None:
         backoff_s = BACKOFF_FIRST_S
         while True:
             try:
-                link = await self._sidecar.open(subscription)
-                attachment = await link.attach(self._hello, self._hearer)
+                transport = await self._sidecar.open(subscription)
+                attachment = await transport.attach(self._hello, self._listener)
                 backoff_s = BACKOFF_FIRST_S
-                error = await self._stay(attachment, link)
+                error = await self._stay(attachment, transport)
             except errors.Disconnected as unreached:
                 error = unreached
             except errors.RotaError as refused:
                 self.failed = refused
-                self._gone(refused)
+                self._on_detached(refused)
                 return
             if sentence := self._sidecar.ended():
                 self.failed = error = errors.SidecarFailed(sentence)
-            self._gone(error)
+            self._on_detached(error)
             if self.failed is not None:
                 return
             await asyncio.sleep(backoff_s * random.uniform(0.8, 1.2))
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
-    async def _stay(self, attachment: Attachment, link: Link) -> errors.RotaError:
+    async def _stay(self, attachment: Attachment, transport: Transport) -> errors.RotaError:
         self._attachment = attachment
-        staying = asyncio.create_task(attachment.lasting())
+        staying = asyncio.create_task(attachment.wait_ended())
         try:
-            await self._greet(attachment, link)
+            await self._on_attached(attachment, transport)
             return await asyncio.shield(staying)
         except BaseException:
             staying.cancel()
@@ -124,6 +124,6 @@ class Attaching:
                 log.warning(
                     "the sidecar could not be told goodbye, and will think that this crashed: %s", error
                 )
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

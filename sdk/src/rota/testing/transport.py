@@ -6,24 +6,24 @@ from typing import Any
 from typing_extensions import override
 
 from rota import errors
-from rota.consumer.link import Attachment, Hearer, Link
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.consumer.transport import Attachment, SidecarListener, Transport
 from rota.testing import unary_calls
-from rota.testing.sidecar import MemorySidecar, Voice
+from rota.testing.sidecar import ApplicationStream, MemorySidecar
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
-Said = pb.AttachResponse.Event | pb.AttachResponse.PartitionError
+AttachMessage = pb.AttachResponse.Event | pb.AttachResponse.PartitionError
 
 
-class MemoryLink(Link, Sidecar):
+class MemoryTransport(Transport, Sidecar):
     """A sidecar that is there; to be used on one running loop."""
 
     def __init__(self, sidecar: MemorySidecar) -> None:
         self._sidecar = sidecar
 
     @override
-    async def attach(self, hello: pb.AttachRequest.Hello, hearer: Hearer) -> Attachment:
-        attachment = MemoryAttachment(self._sidecar, hearer)
+    async def attach(self, hello: pb.AttachRequest.Hello, listener: SidecarListener) -> Attachment:
+        attachment = MemoryAttachment(self._sidecar, listener)
         attachment.begin(hello)
         return attachment
 
@@ -32,7 +32,7 @@ class MemoryLink(Link, Sidecar):
         return unary_calls.answer(self._sidecar, call, request)
 
     @override
-    async def open(self, subscription: Subscription) -> Link:
+    async def open(self, subscription: Subscription) -> Transport:
         return self
 
     @property
@@ -54,15 +54,15 @@ class MemoryLink(Link, Sidecar):
         """There is nothing to give up."""
 
 
-class MemoryAttachment(Attachment, Voice):
+class MemoryAttachment(Attachment, ApplicationStream):
     """What the sidecar says comes through a queue for each stream, as long as its credit and its events."""
 
-    def __init__(self, sidecar: MemorySidecar, hearer: Hearer) -> None:
+    def __init__(self, sidecar: MemorySidecar, listener: SidecarListener) -> None:
         self._sidecar = sidecar
-        self._hearer = hearer
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._attached = pb.AttachResponse.Attached()
-        self._events: asyncio.Queue[Said] = asyncio.Queue()
+        self._events: asyncio.Queue[AttachMessage] = asyncio.Queue()
         self._records: asyncio.Queue[pb.DeliverResponse] = asyncio.Queue()
         self._ended: asyncio.Future[errors.RotaError] = self._loop.create_future()
         self._reading: list[asyncio.Task[None]] = []
@@ -88,35 +88,35 @@ class MemoryAttachment(Attachment, Voice):
         return 0.0
 
     @override
-    def tell(self, event: pb.AttachResponse.Event) -> None:
+    def send_event(self, event: pb.AttachResponse.Event) -> None:
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     @override
-    def tell_error(self, error: pb.AttachResponse.PartitionError) -> None:
+    def send_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
         self._loop.call_soon_threadsafe(self._events.put_nowait, error)
 
     @override
-    def deliver(self, response: pb.DeliverResponse) -> None:
+    def send_records(self, response: pb.DeliverResponse) -> None:
         self._loop.call_soon_threadsafe(self._records.put_nowait, response)
 
     async def _read_events(self) -> None:
         while True:
             match await self._events.get():
                 case pb.AttachResponse.Event() as event:
-                    await self._hearer.hear_event(event)
+                    await self._listener.on_event(event)
                 case pb.AttachResponse.PartitionError() as error:
-                    await self._hearer.hear_error(error)
+                    await self._listener.on_partition_error(error)
 
     async def _read_records(self) -> None:
         while True:
-            await self._hearer.hear_records(await self._records.get())
+            await self._listener.on_records(await self._records.get())
 
     @override
     async def send(self, request: pb.DeliverRequest) -> None:
-        self._sidecar.hear(request)
+        self._sidecar.on_request(request)
 
     @override
-    async def lasting(self) -> errors.RotaError:
+    async def wait_ended(self) -> errors.RotaError:
         return await asyncio.shield(self._ended)
 
     @override

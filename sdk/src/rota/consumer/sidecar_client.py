@@ -1,14 +1,14 @@
 """The sidecar's unary calls, as values of this package. Each is asked again while that may help."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rota.connection import until
-from rota.consumer import words
-from rota.consumer.link import Link
+from rota.consumer import messages
 from rota.consumer.sidecars import Subscription
+from rota.consumer.transport import Transport
 from rota.errors import RotaError, UnknownTopicOrPartition
-from rota.offsets import UNKNOWN_EPOCH, OffsetAndMetadata
+from rota.offsets import UNKNOWN_EPOCH, OffsetAndMetadata, OffsetAndTimestamp
 from rota.records import TopicPartition
 from rota_proto.coordinator.v1.coordinator_pb2 import COORDINATOR_LOAD_IN_PROGRESS
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
@@ -16,19 +16,13 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 Partitions = Collection[TopicPartition]
 
 
-class OffsetAndTimestamp(NamedTuple):
-    """A record, by where and when it is."""
+class SidecarClient:
+    """`open_transport` gives the transport, and starts a sidecar where that has not been done."""
 
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int = UNKNOWN_EPOCH
-
-
-class Asking:
-    """`open_link` gives the link, and starts a sidecar where that has not been done."""
-
-    def __init__(self, open_link: Callable[[], Awaitable[Link]], clock: Callable[[], float]) -> None:
-        self._open = open_link
+    def __init__(
+        self, open_transport: Callable[[], Awaitable[Transport]], clock: Callable[[], float]
+    ) -> None:
+        self._open = open_transport
         self._clock = clock
 
     async def _ask(self, call: str, request: Any, within_s: float, *, each: bool = False) -> Any:  # noqa: ANN401  one of many calls
@@ -36,12 +30,12 @@ class Asking:
         deadline_s = self._clock() + within_s
 
         async def once() -> Any:  # noqa: ANN401  as above
-            link = await self._open()
-            response = await link.ask(call, request, deadline_s - self._clock())
+            transport = await self._open()
+            response = await transport.ask(call, request, deadline_s - self._clock())
             if "error_code" in response.DESCRIPTOR.fields_by_name:
-                words.check(response.error_code, call, getattr(response, "message", ""))
+                messages.check(response.error_code, call, getattr(response, "message", ""))
             if each:
-                words.check_each(response.offsets)
+                messages.check_each(response.offsets)
             return response
 
         return await until(once, deadline_s=deadline_s, clock=self._clock)
@@ -53,31 +47,31 @@ class Asking:
 
     async def assign(self, partitions: Partitions, within_s: float) -> None:
         """Read these outside of the group's assignment."""
-        await self._ask("Assign", pb.AssignRequest(partitions=words.partitions(partitions)), within_s)
+        await self._ask("Assign", pb.AssignRequest(partitions=messages.partitions(partitions)), within_s)
 
     async def seek(self, offsets: Mapping[TopicPartition, int], within_s: float) -> int:
-        """Read on from there; the last ledger that is void."""
+        """Seek; return the last delivery epoch that is void."""
         wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
         response: pb.SeekResponse = await self._ask(
-            "Seek", pb.SeekRequest(offsets=words.offsets(wanted)), within_s
+            "Seek", pb.SeekRequest(offsets=messages.offsets(wanted)), within_s
         )
         return response.voided_delivery_epoch
 
     async def pause(self, partitions: Partitions, within_s: float) -> None:
         """Hand out nothing of these."""
-        await self._ask("Pause", pb.PauseRequest(partitions=words.partitions(partitions)), within_s)
+        await self._ask("Pause", pb.PauseRequest(partitions=messages.partitions(partitions)), within_s)
 
     async def resume(self, partitions: Partitions, within_s: float) -> None:
         """Go on with these."""
-        await self._ask("Resume", pb.ResumeRequest(partitions=words.partitions(partitions)), within_s)
+        await self._ask("Resume", pb.ResumeRequest(partitions=messages.partitions(partitions)), within_s)
 
     async def positions(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
         """Fetch the offset of the first record of each without a verdict, where that is known yet."""
         response: pb.PositionResponse = await self._ask(
-            "Position", pb.PositionRequest(partitions=words.partitions(partitions)), within_s
+            "Position", pb.PositionRequest(partitions=messages.partitions(partitions)), within_s
         )
         return {
-            words.partition_of(each.partition): each.offset
+            messages.partition_of(each.partition): each.offset
             for each in response.offsets
             if each.offset >= 0 and not each.error_code
         }
@@ -91,13 +85,13 @@ class Asking:
         It has taken the offsets then, as the verdict on all records before them, and needs no other one. Raises when it
         has not.
         """
-        request = pb.CommitRequest(offsets=words.offsets(offsets), tenure=pb.Tenure(number=tenure))
-        link = await self._open()
-        response: pb.CommitResponse = await link.ask("Commit", request, within_s)
+        request = pb.CommitRequest(offsets=messages.offsets(offsets), tenure=pb.Tenure(number=tenure))
+        transport = await self._open()
+        response: pb.CommitResponse = await transport.ask("Commit", request, within_s)
         if not response.offsets or response.error_code == COORDINATOR_LOAD_IN_PROGRESS:
-            words.check(response.error_code, "the commit", response.message)
+            messages.check(response.error_code, "the commit", response.message)
         try:
-            words.check_each(response.offsets, response.message)
+            messages.check_each(response.offsets, response.message)
         except RotaError as refused:
             return refused
         return None
@@ -107,10 +101,10 @@ class Asking:
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is committed; partitions without a commit are left out."""
         response: pb.CommittedResponse = await self._ask(
-            "Committed", pb.CommittedRequest(partitions=words.partitions(partitions)), within_s, each=True
+            "Committed", pb.CommittedRequest(partitions=messages.partitions(partitions)), within_s, each=True
         )
         return {
-            words.partition_of(each.partition): OffsetAndMetadata(each.offset, each.metadata, _epoch(each))
+            messages.partition_of(each.partition): OffsetAndMetadata(each.offset, each.metadata, _epoch(each))
             for each in response.offsets
             if each.offset >= 0
         }
@@ -131,7 +125,7 @@ class Asking:
             "OffsetsForTimes", request, within_s, each=True
         )
         return {
-            words.partition_of(each.partition): OffsetAndTimestamp(
+            messages.partition_of(each.partition): OffsetAndTimestamp(
                 each.offset, each.timestamp_ms, _epoch(each)
             )
             for each in response.offsets
@@ -140,7 +134,7 @@ class Asking:
 
     async def beginnings(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
         """Where the first records lie."""
-        request = pb.BeginningOffsetsRequest(partitions=words.partitions(partitions))
+        request = pb.BeginningOffsetsRequest(partitions=messages.partitions(partitions))
         response: pb.BeginningOffsetsResponse = await self._ask(
             "BeginningOffsets", request, within_s, each=True
         )
@@ -148,7 +142,7 @@ class Asking:
 
     async def ends(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
         """Where the next records will lie."""
-        request = pb.EndOffsetsRequest(partitions=words.partitions(partitions))
+        request = pb.EndOffsetsRequest(partitions=messages.partitions(partitions))
         response: pb.EndOffsetsResponse = await self._ask("EndOffsets", request, within_s, each=True)
         return _bounds(response.offsets)
 
@@ -168,4 +162,4 @@ def _epoch(offset: pb.PartitionOffset) -> int:
 
 
 def _bounds(offsets: Sequence[pb.PartitionOffset]) -> Mapping[TopicPartition, int]:
-    return {words.partition_of(each.partition): each.offset for each in offsets}
+    return {messages.partition_of(each.partition): each.offset for each in offsets}

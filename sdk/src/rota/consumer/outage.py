@@ -7,14 +7,14 @@ from rota import errors
 
 log = logging.getLogger("rota.consumer")
 # A sidecar that starts beside the application needs a moment.
-PATIENCE_S = 3.0
+STARTUP_GRACE_S = 3.0
 
 
-class Absence:
+class Outage:
     """
     The time since attaching to the sidecar failed for the first time.
 
-    Invariant: an absence longer than `PATIENCE_S` is logged once, as a warning; one longer than `limit_s` is raised.
+    Invariant: an absence longer than `STARTUP_GRACE_S` is logged once, as a warning; one longer than `limit_s` is raised.
     """
 
     def __init__(self, clock: Callable[[], float], limit_s: float) -> None:
@@ -25,17 +25,17 @@ class Absence:
         # Why the last attempt failed; None while the consumer is attached or has not tried yet.
         self.error: errors.RotaError | None = None
 
-    def failed(self, error: errors.RotaError) -> None:
+    def on_failure(self, error: errors.RotaError) -> None:
         """Record that the attachment ended, or that another attempt to attach failed."""
         now_s = self._clock()
         if self.error is None:
             self._since_s = now_s
         self.error = error
-        if now_s - self._since_s >= PATIENCE_S and not self._is_logged:
+        if now_s - self._since_s >= STARTUP_GRACE_S and not self._is_logged:
             self._is_logged = True
             log.warning("%s", error)
 
-    def end(self) -> None:
+    def on_attached(self) -> None:
         """Record that the consumer is attached."""
         self.error, self._is_logged = None, False
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import rota
-from rota.consumer import words
-from rota.consumer.core import Finished
-from rota.consumer.outgoing import Outgoing
+from rota.consumer import messages
+from rota.consumer.core import FinishedRange
+from rota.consumer.verdict_batcher import VerdictBatcher
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 P0, P1 = rota.TopicPartition("orders", 0), rota.TopicPartition("orders", 1)
@@ -32,34 +32,36 @@ class Sidecar:
         self.heard_something.set()
 
 
-def said(linger_s: float, story: Callable[[Outgoing, Sidecar], Awaitable[None]]) -> list[str]:
+def said(linger_s: float, story: Callable[[VerdictBatcher, Sidecar], Awaitable[None]]) -> list[str]:
     """What the sidecar hears of it."""
 
     async def tell() -> list[str]:
         sidecar = Sidecar(linger_s)
-        await story(Outgoing(sidecar), sidecar)  # type: ignore[arg-type]
+        await story(VerdictBatcher(sidecar), sidecar)  # type: ignore[arg-type]
         return sidecar.heard
 
     return asyncio.run(tell())
 
 
-def done(first: int, last: int, partition: rota.TopicPartition = P0, ledger: int = 1) -> list[Finished]:
-    return [Finished(partition, ledger, first, last)]
+def done(
+    first: int, last: int, partition: rota.TopicPartition = P0, delivery_epoch: int = 1
+) -> list[FinishedRange]:
+    return [FinishedRange(partition, delivery_epoch, first, last)]
 
 
 def test_verdicts_that_follow_on_each_other_are_one() -> None:
-    async def story(outgoing: Outgoing, _: Sidecar) -> None:
+    async def story(outgoing: VerdictBatcher, _: Sidecar) -> None:
         await outgoing.finish(done(0, 4))
         await outgoing.finish(done(7, 7, P1))
         await outgoing.finish(done(5, 5))
-        await outgoing.finish(done(6, 8, ledger=2))
+        await outgoing.finish(done(6, 8, delivery_epoch=2))
         await outgoing.flush()
 
     assert said(LONG_S, story) == ["done [(0, 5), (7, 7), (6, 8)]"]
 
 
 def test_they_are_said_when_their_time_is_up() -> None:
-    async def story(outgoing: Outgoing, sidecar: Sidecar) -> None:
+    async def story(outgoing: VerdictBatcher, sidecar: Sidecar) -> None:
         await outgoing.finish(done(0, 0))
         assert sidecar.heard == []
         async with asyncio.timeout(5):
@@ -69,16 +71,16 @@ def test_they_are_said_when_their_time_is_up() -> None:
 
 
 def test_what_else_is_said_comes_behind_them() -> None:
-    async def story(outgoing: Outgoing, _: Sidecar) -> None:
+    async def story(outgoing: VerdictBatcher, _: Sidecar) -> None:
         await outgoing.finish(done(0, 0))
-        await outgoing.send(words.acknowledgement(7))
-        await outgoing.send(words.credit(10))
+        await outgoing.send(messages.acknowledgement(7))
+        await outgoing.send(messages.credit(10))
 
     assert said(LONG_S, story) == ["done [(0, 0)]", "acknowledge", "credit"]
 
 
 def test_a_sidecar_that_wants_them_at_once_hears_them_at_once() -> None:
-    async def story(outgoing: Outgoing, _: Sidecar) -> None:
+    async def story(outgoing: VerdictBatcher, _: Sidecar) -> None:
         await outgoing.finish(done(0, 0))
 
     assert said(0, story) == ["done [(0, 0)]"]
@@ -86,7 +88,7 @@ def test_a_sidecar_that_wants_them_at_once_hears_them_at_once() -> None:
 
 @pytest.mark.parametrize("linger_s", [0.0, LONG_S])
 def test_nothing_is_said_of_nothing(linger_s: float) -> None:
-    async def story(outgoing: Outgoing, _: Sidecar) -> None:
+    async def story(outgoing: VerdictBatcher, _: Sidecar) -> None:
         await outgoing.finish([])
         await outgoing.flush()
 
@@ -94,7 +96,7 @@ def test_nothing_is_said_of_nothing(linger_s: float) -> None:
 
 
 def test_what_a_sidecar_that_is_gone_was_to_hear_is_not_said_to_the_next() -> None:
-    async def story(outgoing: Outgoing, _: Sidecar) -> None:
+    async def story(outgoing: VerdictBatcher, _: Sidecar) -> None:
         await outgoing.finish(done(0, 0))
         outgoing.forget()
         await outgoing.flush()

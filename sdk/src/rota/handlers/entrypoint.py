@@ -8,7 +8,7 @@ from typing import Unpack
 
 from rota import errors
 from rota.clocks import system_clocks
-from rota.consumer.calls import sidecar_of
+from rota.consumer.arguments import sidecar_of
 from rota.consumer.options import Options, Settings, options_of
 from rota.handlers.handler import Handler, check_together
 from rota.handlers.runner import Runner

@@ -3,14 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rota import errors
-from rota.consumer.core import Failure, Finished, Kind, Rebalance, Tenure
-from rota.consumer.portions import Portion
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.core import FetchFailure, FinishedRange, Rebalance, RebalanceKind, Tenure
 from rota.log_reader import Records
 from rota.offsets import OffsetAndMetadata
 from rota.records import TopicPartition
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
-KINDS = {pb.ASSIGNED: Kind.ASSIGNED, pb.REVOKING: Kind.REVOKING, pb.REVOKED: Kind.REVOKED, pb.LOST: Kind.LOST}
+KINDS = {
+    pb.ASSIGNED: RebalanceKind.ASSIGNED,
+    pb.REVOKING: RebalanceKind.REVOKING,
+    pb.REVOKED: RebalanceKind.REVOKED,
+    pb.LOST: RebalanceKind.LOST,
+}
 FAILURES: Mapping[int, type[errors.RotaError]] = {
     pb.PARTITION_ERROR_KIND_NO_OFFSET: errors.NoOffsetForPartition,
     pb.PARTITION_ERROR_KIND_OFFSET_OUT_OF_RANGE: errors.OffsetOutOfRange,
@@ -47,7 +52,7 @@ def rebalance_of(event: pb.AttachResponse.Event, now_s: float) -> Rebalance:
     )
 
 
-def failure_of(error: pb.AttachResponse.PartitionError) -> Failure:
+def failure_of(error: pb.AttachResponse.PartitionError) -> FetchFailure:
     """As the core has it: an exception that names the partitions and the remedy."""
     partitions = tuple(partition_of(each) for each in error.partitions)
     shown = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:SHOWN_MAX])
@@ -55,23 +60,23 @@ def failure_of(error: pb.AttachResponse.PartitionError) -> Failure:
     kind = FAILURES.get(error.kind, errors.RotaError)
     exception = kind.with_message(f"{shown}{more}: {error.message}")
     exception.partitions = partitions
-    return Failure(exception, partitions, error.delivery_epoch)
+    return FetchFailure(exception, partitions, error.delivery_epoch)
 
 
-def portions_of(part: pb.PartitionRecords) -> Iterator[Portion]:
+def slices_of(part: pb.PartitionRecords) -> Iterator[BatchSlice]:
     """Each batch by itself."""
-    place = partition_of(part.partition)
+    topic_partition = partition_of(part.partition)
     for batch in part.batches:
-        records = Records(place.topic, place.partition, batch, part.first_offset)
-        portion = Portion(
-            place,
+        records = Records(topic_partition.topic, topic_partition.partition, batch, part.first_offset)
+        batch_slice = BatchSlice(
+            topic_partition,
             part.delivery_epoch,
             records,
             range(records.base_offset, records.next_offset),
             size=len(batch.payload),
         )
-        portion.turn = part.turn
-        yield portion
+        batch_slice.turn = part.turn
+        yield batch_slice
 
 
 def partitions(given: Iterable[tuple[str, int]]) -> Sequence[pb.TopicPartition]:
@@ -92,7 +97,7 @@ def offsets(given: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[pb.Pa
     ]
 
 
-def acknowledged(finished: Sequence[Finished]) -> pb.DeliverRequest:
+def acknowledged(finished: Sequence[FinishedRange]) -> pb.DeliverRequest:
     """The application is done with these."""
     return pb.DeliverRequest(
         judgements=pb.DeliverRequest.Judgements(
@@ -101,7 +106,7 @@ def acknowledged(finished: Sequence[Finished]) -> pb.DeliverRequest:
                     partition=pb.TopicPartition(
                         topic=each.partition.topic, partition=each.partition.partition
                     ),
-                    delivery_epoch=each.ledger,
+                    delivery_epoch=each.delivery_epoch,
                     offset=each.first,
                     last_offset=each.last,
                     verdict=pb.ACK,

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing_extensions import override
 
 from rota import errors
-from rota.consumer.link import GrpcLink, Link
 from rota.consumer.sidecar_log import entry_of
 from rota.consumer.sidecar_options import FLAGS, SidecarOptions
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.consumer.transport import GrpcTransport, Transport
 
 log = logging.getLogger("rota.sidecar")
 MODULE = "rota_sidecar"
@@ -31,7 +31,7 @@ LINES_MAX = 20
 LISTENS = "listening on "
 
 
-class ChildSidecar(Sidecar):
+class SidecarProcess(Sidecar):
     """One for one consumer; to be used on one running loop."""
 
     def __init__(self, options: SidecarOptions, address: str, module: str = MODULE) -> None:
@@ -44,7 +44,7 @@ class ChildSidecar(Sidecar):
         self._address = address
         self._module = module
         self._folder: Path | None = None
-        self._link: Link | None = None
+        self._transport: Transport | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
@@ -53,13 +53,13 @@ class ChildSidecar(Sidecar):
         self._is_subscribed = False
 
     @override
-    async def open(self, subscription: Subscription) -> Link:
+    async def open(self, subscription: Subscription) -> Transport:
         async with self._starting:
-            if self._link is None:
-                self._link = await self._start(subscription)
-        return self._link
+            if self._transport is None:
+                self._transport = await self._start(subscription)
+        return self._transport
 
-    async def _start(self, subscription: Subscription) -> Link:
+    async def _start(self, subscription: Subscription) -> Transport:
         self._folder = private_folder()
         socket = self._folder / "app.sock"
         self._is_subscribed = bool(subscription)
@@ -82,7 +82,7 @@ class ChildSidecar(Sidecar):
         self._reading = asyncio.create_task(self._read(listens))
         # Asked before, it would be asked again only after a while.
         await listens.wait()
-        return GrpcLink(f"unix:{socket}")
+        return GrpcTransport(f"unix:{socket}")
 
     async def _read(self, listens: asyncio.Event) -> None:
         """What it says of itself, until it ends."""
@@ -116,8 +116,8 @@ class ChildSidecar(Sidecar):
 
     @override
     async def close(self) -> None:
-        if self._link is not None:
-            await self._link.close()
+        if self._transport is not None:
+            await self._transport.close()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             within_s = self._options.sidecar_drain_timeout_ms / 1000 + CLOSING_S

@@ -4,30 +4,30 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.core import Core
-from rota.consumer.portions import Portion
 
-Give = Callable[[list[Portion]], object]
+OnRecords = Callable[[list[BatchSlice]], object]
 
 
-class _Waiting(NamedTuple):
+class _Waiter(NamedTuple):
     step: int
     records_max: int
-    give: Give
+    give: OnRecords
 
 
-class Taking:
-    """What is on the way counts as returned only when it has arrived: whoever waits for it may be interrupted."""
+class PollHandoff:
+    """Invariant: records count as returned only after `confirm`; the waiting thread may be interrupted before."""
 
     def __init__(self, core: Core, room: asyncio.Event) -> None:
         self._core = core
         # Set when there may be more room for records.
         self._room = room
         self._steps = 0
-        self._on_the_way: list[Portion] = []
-        self._waiting: _Waiting | None = None
+        self._unconfirmed: list[BatchSlice] = []
+        self._waiting: _Waiter | None = None
         # The last step that was given records while it waited.
-        self._given = 0
+        self._served = 0
 
     def begin(self) -> int:
         """The application asks for more: the number of that step. It hears nothing of the steps before."""
@@ -35,45 +35,45 @@ class Taking:
         self._waiting = None
         return self._steps
 
-    def is_heard(self, step: int) -> bool:
+    def is_current(self, step: int) -> bool:
         """Whether anybody still waits for it. If not, it must take nothing: what it took would count as returned."""
         return step == self._steps
 
-    def take(self, records_max: int) -> list[Portion]:
+    def take(self, records_max: int) -> list[BatchSlice]:
         """The next records; none when none are there."""
         taken = self._core.take(records_max)
         if taken:
             self._room.set()
-            self._on_the_way = taken
+            self._unconfirmed = taken
         return taken
 
-    def wait(self, records_max: int, give: Give) -> None:
+    def wait(self, records_max: int, give: OnRecords) -> None:
         """`give` is called with records in the turn of the loop in which they come, once."""
-        self._waiting = _Waiting(self._steps, records_max, give)
+        self._waiting = _Waiter(self._steps, records_max, give)
 
-    def came(self) -> None:
+    def on_records(self) -> None:
         """There may be records now."""
-        if self._waiting is None or self._core.due() is not None:
+        if self._waiting is None or self._core.next_rebalance() is not None:
             return
         if taken := self.take(self._waiting.records_max):
             give, self._waiting = self._waiting.give, None
-            self._given = self._steps
+            self._served = self._steps
             give(taken)
 
-    def stop(self, step: int) -> bool:
+    def cancel(self, step: int) -> bool:
         """Its `give` is not called any more; whether it was."""
         if self._waiting is not None and self._waiting.step == step:
             self._waiting = None
-        return self._given == step
+        return self._served == step
 
-    def arrived(self) -> None:
+    def confirm(self) -> None:
         """What the last step gave is in the application's hands. An interrupt between the two must not count as that."""
-        self._on_the_way = []
+        self._unconfirmed = []
 
-    def settle(self, portion: Portion | None = None, offset: int = 0) -> None:
-        """What has not arrived was not returned; nor was what was taken of this portion from this offset on."""
-        for each in reversed(self._on_the_way):
+    def rewind(self, batch_slice: BatchSlice | None = None, offset: int = 0) -> None:
+        """Put unconfirmed records back, and those of this slice from this offset on."""
+        for each in reversed(self._unconfirmed):
             self._core.put_back(each, each.base_offset)
-        self._on_the_way = []
-        if portion is not None and offset < portion.next_offset:
-            self._core.put_back(portion, offset)
+        self._unconfirmed = []
+        if batch_slice is not None and offset < batch_slice.next_offset:
+            self._core.put_back(batch_slice, offset)

@@ -9,35 +9,35 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rota.consumer import words
-from rota.consumer.attaching import Attaching
-from rota.consumer.core import Finished
+from rota.consumer import messages
+from rota.consumer.core import FinishedRange
+from rota.consumer.reconnection import ReconnectingAttachment
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 
-class Outgoing:
+class VerdictBatcher:
     """To be used on a running loop."""
 
-    def __init__(self, attaching: Attaching) -> None:
-        self._attaching = attaching
+    def __init__(self, attachment: ReconnectingAttachment) -> None:
+        self._attachment = attachment
         # Of each partition at most a few: what follows on each other is one.
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedRange] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: set[asyncio.Task[None]] = set()
 
-    async def finish(self, finished: Sequence[Finished]) -> None:
+    async def finish(self, finished: Sequence[FinishedRange]) -> None:
         """The application is done with these."""
         for each in finished:
             self._add(each)
-        linger_s = self._attaching.linger_s
+        linger_s = self._attachment.linger_s
         if not linger_s:
             await self.flush()
         elif self._finished and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(linger_s, self._flush_soon)
 
-    def _add(self, finished: Finished) -> None:
+    def _add(self, finished: FinishedRange) -> None:
         for at, before in enumerate(self._finished):
-            same = (before.partition, before.ledger) == (finished.partition, finished.ledger)
+            same = (before.partition, before.delivery_epoch) == (finished.partition, finished.delivery_epoch)
             if same and before.last + 1 == finished.first:
                 self._finished[at] = replace(before, last=finished.last)
                 return
@@ -55,12 +55,12 @@ class Outgoing:
             self._timer = None
         finished, self._finished = self._finished, []
         if finished:
-            await self._attaching.send(words.acknowledged(finished))
+            await self._attachment.send(messages.acknowledged(finished))
 
     async def send(self, request: pb.DeliverRequest) -> None:
         """Say this, behind all that waits."""
         await self.flush()
-        await self._attaching.send(request)
+        await self._attachment.send(request)
 
     def forget(self) -> None:
         """The sidecar is gone, and all that it wanted to hear."""

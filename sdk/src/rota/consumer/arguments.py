@@ -1,0 +1,67 @@
+"""
+Checks and conversion of what an application passes to `Consumer` and `AsyncConsumer`, before the engine is called.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rota import errors
+from rota.addresses import address_of
+from rota.consumer.core import Core
+from rota.consumer.options import Options
+from rota.consumer.sidecars import ExternalSidecar, Sidecar, Subscription
+from rota.consumer.validation import topics_fault
+from rota.offsets import OffsetAndMetadata, Offsets, completed
+from rota.records import TopicPartition
+
+PartitionLike = tuple[str, int]
+
+
+def sidecar_of(options: Options) -> Sidecar:
+    """The one that is there, or one to be started."""
+    if options.own_sidecar:
+        from rota.consumer.sidecar_process import SidecarProcess
+
+        return SidecarProcess(options, address_of(options.bootstrap_servers))
+    return ExternalSidecar(options.address)
+
+
+def subscription_of(topics: str | Iterable[str], pattern: str) -> Subscription:
+    """Refuses what is both or neither."""
+    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    if bool(names) == bool(pattern):
+        raise errors.InvalidArgument(
+            "give either topics or a pattern: one of them says what to read; to read nothing call unsubscribe()"
+        )
+    if fault := topics_fault(names, pattern):
+        raise errors.InvalidArgument(fault)
+    return Subscription(names, pattern)
+
+
+def topic_partitions(partitions: Iterable[PartitionLike]) -> list[TopicPartition]:
+    """As the engine has them: users may give plain pairs."""
+    return [TopicPartition(topic, partition) for topic, partition in partitions]
+
+
+def validated_offsets(offsets: Offsets | None) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+    """As the engine has them."""
+    if offsets is None:
+        return None
+    found = {
+        TopicPartition(topic, partition): completed(offset) for (topic, partition), offset in offsets.items()
+    }
+    for partition, offset in found.items():
+        if offset.offset < 0:
+            raise errors.InvalidArgument(
+                f"{offset.offset} for {partition.topic}[{partition.partition}] is no offset: give the next one to read"
+            )
+    return found
+
+
+def check_assigned(core: Core, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """The same, if all are assigned; none given: all that are."""
+    for each in partitions:
+        if each not in core.assigned:
+            raise errors.IllegalState(
+                f"{each.topic}[{each.partition}] is not assigned to this consumer: poll until it is, or assign() it"
+            )
+    return list(partitions) or sorted(core.assigned)

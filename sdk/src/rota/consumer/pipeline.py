@@ -1,0 +1,88 @@
+"""
+The way of polled records to the application, for `Consumer` and `AsyncConsumer`: deserializers, then interceptors.
+
+Outcomes of commits go the same way: interceptors, then the commit's own callback.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from rota import errors
+from rota.consumer.batch_slice import BatchSlice
+from rota.consumer.engine import Engine
+from rota.consumer.options import Options
+from rota.records import Record, TopicPartition
+
+log = logging.getLogger("rota.consumer")
+
+Records = dict[TopicPartition, list[Record[Any, Any]]]
+
+
+class PollPipeline:
+    """Makes the records of one poll: as objects, and as the interceptors want them."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def records(self, batch_slice: BatchSlice) -> Iterator[Record[Any, Any]]:
+        """One by one; raises what the deserializers raise."""
+        return batch_slice.records(self._options.key_deserializer, self._options.value_deserializer)
+
+    def deserialize(self, batch_slice: BatchSlice) -> tuple[list[Record[Any, Any]], Exception | None]:
+        """The records up to the first that cannot be made, and why it cannot."""
+        if self._options.key_deserializer is None and self._options.value_deserializer is None:
+            return list(batch_slice.records(None, None)), None
+        records: list[Record[Any, Any]] = []
+        try:
+            # A comprehension would keep nothing of what it has made until then.
+            records.extend(self.records(batch_slice))
+        except Exception as error:  # noqa: BLE001  the application's own code
+            return records, error
+        return records, None
+
+    def intercept(self, records: Records) -> Records:
+        """As the interceptors want them."""
+        for interceptor in self._options.interceptors:
+            try:
+                changed = interceptor.on_consume(records)
+            except Exception:
+                log.exception("an interceptor raised; the records are returned as they are")
+            else:
+                records = {partition: list(some) for partition, some in changed.items()}
+        return records
+
+    def run_commit_callbacks(self, engine: Engine) -> None:
+        """Callbacks and interceptors hear of commits, in the order in which these were asked for."""
+        while engine.commit_outcomes:
+            callback, offsets, error = engine.commit_outcomes.popleft()
+            if error is None:
+                for interceptor in self._options.interceptors:
+                    _call_guarded(interceptor.on_commit, offsets)
+            if callback is not None:
+                _call_guarded(callback, offsets, error)
+
+
+def _call_guarded(callback: Any, *given: object) -> None:  # noqa: ANN401  the application's own code
+    try:
+        callback(*given)
+    except Exception:
+        log.exception("a callback of the application raised; the commit's outcome is not changed by it")
+
+
+def deserialization_failed(
+    batch_slice: BatchSlice, offset: int, error: Exception
+) -> errors.DeserializationFailed:
+    """What poll raises when a record cannot be made."""
+    where = f"{batch_slice.topic}[{batch_slice.partition}] at offset {offset}"
+    return errors.DeserializationFailed(
+        f"{where}: a deserializer failed ({error}); seek behind the record to go on without it"
+    )
+
+
+def by_partition(slices: Collection[tuple[BatchSlice, list[Record[Any, Any]]]]) -> Records:
+    """As poll returns them."""
+    found: Records = {}
+    for batch_slice, records in slices:
+        found.setdefault(batch_slice.topic_partition, []).extend(records)
+    return found

@@ -88,7 +88,7 @@ def test_the_page_scales_to_a_hundred_replicas_and_no_further(
     answer = post(laptop[0].page, "/api/scale", {"workload": "orders", "replicas": replicas})
     assert (answer.status, json.loads(answer.page)) == (
         400,
-        {"error": f"replicas is {replicas}: give 0 to 100"},
+        {"error": f"replicas must be from 0 to 100; got {replicas}"},
     )
 
 

@@ -17,8 +17,8 @@ from rota_operator.plan.settings import ISOLATION
 from rota_operator.plan.supported import NOT_OF_PROCESSES, NOT_YET
 from rota_operator.spec import crd
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.reading import Path as FieldPath
-from rota_operator.spec.reading import dotted
+from rota_operator.spec.validation import Path as FieldPath
+from rota_operator.spec.validation import dotted
 
 ROOT = Path(__file__).parents[1]
 CRD = ROOT / "crds" / "consumergroups.yaml"

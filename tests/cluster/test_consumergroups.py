@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota_operator.manifests.documents import documents
-from rota_operator.spec.reading import read_spec
+from rota_operator.spec.validation import read_spec
 from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from rota_operator.local.board import Board
+from rota_operator.local.dashboard_state import Board
 from rota_operator.local.page import BODY_BYTES_MAX, Page, serving_page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import STABLE, DescribedMember, Description

@@ -8,7 +8,7 @@ import pytest
 from rota_operator.local.commands import Place, app_command, consuming, rules_of, sidecar_command
 from rota_operator.manifests.documents import documents
 from rota_operator.manifests.resources import Group, Manifests, Name, Workload, gather
-from rota_operator.replicas.words import Rules
+from rota_operator.replicas.events import Rules
 from tests.operator.manifests.test_resources import ALL, GROUP, SECRET, SETTINGS, WORKLOAD
 
 PLACE = Place(Path("/venv/bin/python"), "rota://127.0.0.1:7099", Path("/place/.rota"), Path("/tmp/r"))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rota_operator.local.drain_call import ask_to_drain
+from rota_operator.local.drain_client import ask_to_drain
 from rota_operator.local.processes import Command, Processes, Told
-from rota_operator.replicas.replicas import ReplicaSet
-from rota_operator.replicas.words import Gone, Part, Rules, Undrained
+from rota_operator.replicas.events import Gone, Part, Rules, Undrained
+from rota_operator.replicas.replica_set import ReplicaSet
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.process

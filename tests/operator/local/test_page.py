@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 
 from rota_operator.local import page as pages
-from rota_operator.local.board import Board
+from rota_operator.local.dashboard_state import Board
 from rota_operator.local.page import BODY_BYTES_MAX, LISTENERS_MAX, Page, serving_page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import Kind, WorkloadView
-from rota_operator.resets.due import Offsets
+from rota_operator.resets.orders import Offsets
 from tests.support.processes import free_port
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rota_operator.local.processes import Command, Processes, Told
-from rota_operator.replicas.replicas import ReplicaSet, Up
-from rota_operator.replicas.words import Again, Gone, Part, Rules
+from rota_operator.replicas.events import Again, Gone, Part, Rules
+from rota_operator.replicas.replica_set import ReplicaSet, Up
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rota_operator.__main__ import main
-from rota_operator.spec.reading import dotted
+from rota_operator.spec.validation import dotted
 from tests.operator.spec.manifests import whole
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ import yaml
 from rota_operator.plan.supported import NOT_OF_PROCESSES, NOT_YET
 from rota_operator.spec import crd
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.reading import Path as FieldPath
-from rota_operator.spec.reading import dotted
+from rota_operator.spec.validation import Path as FieldPath
+from rota_operator.spec.validation import dotted
 
 ROOT = Path(__file__).parents[3]
 EFFECTS: dict[str, str] = yaml.safe_load((ROOT / "tests" / "operator" / "effects.yaml").read_text())

@@ -8,10 +8,10 @@ import pytest
 
 from rota_operator.plan.settings import flags_of, settings_of
 from rota_operator.plan.supported import NOT_OF_PROCESSES, unsupported
-from rota_operator.spec.reading import Path, dotted, read_spec
+from rota_operator.spec.validation import Path, dotted, read_spec
 from rota_sidecar.config.settings import flags_of as flags_in
 from tests.operator.spec.manifests import Spec, small, whole
-from tests.operator.spec.test_reading import leaves
+from tests.operator.spec.test_validation import leaves
 
 # Another value than the usual one, where `whole` has the usual one.
 OTHERS: Mapping[Path, Any] = {

@@ -8,7 +8,7 @@ import yaml
 
 from rota_operator.spec import crd
 from rota_operator.spec.model import ConsumerGroupSpec
-from tests.operator.spec.test_reading import all_parts
+from tests.operator.spec.test_validation import all_parts
 from tests.support.tree import REPO
 
 WRITTEN = REPO / "crds" / "consumergroups.yaml"

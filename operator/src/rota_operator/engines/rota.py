@@ -1,7 +1,8 @@
 """Rota's coordinator and embedded log as the engine of a group, over one gRPC channel."""
 
+import asyncio
 import re
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -11,7 +12,10 @@ from typing_extensions import override
 
 from rota_operator.engines.port import Groups, Range, Records, Unavailable
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import Description, description_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.columns import CODEC, MalformedPayload, unpack
 from rota_proto.log.v1 import log_pb2
@@ -19,6 +23,8 @@ from rota_proto.log.v1.log_pb2_grpc import LogStub
 
 END, START = -1, -2
 CALL_S = 2.0
+# Pause before a watch of a group is opened again; the coordinator is on this machine.
+RETRY_WATCH_S = 0.2
 # Partitions in one request, and bytes in one answer to a fetch: each partition gives at least one batch while there is room.
 PARTITIONS_MAX = 1_000
 FETCH_BYTES_MAX = 1 << 20
@@ -42,6 +48,29 @@ class RotaGroups(Groups):
             for each in topic.partitions
             if each.offset >= 0 and not each.error_code
         }
+
+
+async def watch_group(
+    channel: grpc.aio.Channel,
+    group_id: str,
+    on_description: Callable[[Description], None],
+    on_unavailable: Callable[[str], None],
+) -> None:
+    """
+    Stream the descriptions of one group from its coordinator until cancelled, and reconnect whenever the stream ends.
+
+    `on_unavailable` is called with the group id after each end: what was described before may be outdated.
+    """
+    while True:
+        try:
+            async for response in AdminStub(channel).WatchGroup(WatchGroupRequest(group_id=group_id)):
+                if response.group.error_code == pb.NONE:
+                    on_description(description_of(response))
+        except grpc.aio.AioRpcError:
+            # The coordinator starts or restarts; the runner reports that itself.
+            pass
+        on_unavailable(group_id)
+        await asyncio.sleep(RETRY_WATCH_S)
 
 
 class RotaRecords(Records):

@@ -16,7 +16,7 @@ from rota_operator.local.processes import Command
 from rota_operator.manifests.resources import Group, Manifests, Name, Workload
 from rota_operator.manifests.workloads import Container, FieldOf, Variable
 from rota_operator.plan.settings import flags_of
-from rota_operator.replicas.words import Rules
+from rota_operator.replicas.events import Rules
 from rota_operator.spec.model import ROTA
 
 ADDRESS = re.compile(re.escape(ROTA) + r"[A-Za-z0-9.\-]+(:[0-9]+)?")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rota_operator.local.commands import Place
 from rota_operator.local.runner import CannotRun, Runner
-from rota_operator.local.running import RunningWorkload
+from rota_operator.local.workload import RunningWorkload
 from rota_operator.overview.view import GroupView, MemberView
 
 # In a checkout the example is what its tests run; an installed package carries a copy of it.

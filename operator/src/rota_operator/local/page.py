@@ -22,10 +22,10 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rota_operator.local.answers import Connection, sentence
-from rota_operator.local.board import Board
+from rota_operator.local.dashboard_state import Board
+from rota_operator.local.http_connection import Connection, sentence
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.due import Offsets
+from rota_operator.resets.orders import Offsets
 from rota_operator.spec.names import GroupId
 from rota_operator.spec.scalars import Topic
 

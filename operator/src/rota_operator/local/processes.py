@@ -12,10 +12,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota_operator.local.drain_call import ask_to_drain
+from rota_operator.local.drain_client import ask_to_drain
 from rota_operator.local.home import PRIVATE_UMASK
-from rota_operator.replicas.replicas import ReplicaSet
-from rota_operator.replicas.words import (
+from rota_operator.replicas.events import (
     Action,
     Again,
     Drain,
@@ -33,8 +32,9 @@ from rota_operator.replicas.words import (
     Undrained,
     Wanted,
 )
+from rota_operator.replicas.replica_set import ReplicaSet
 
-LEASH = "rota_operator.local.leash"
+LEASH = "rota_operator.local.supervisor"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import Any
 
 import grpc.aio
 
-from rota_operator.local.board import Board
 from rota_operator.local.commands import (
     Place,
     app_command,
@@ -28,23 +27,24 @@ from rota_operator.local.commands import (
     settings_of_group,
     sidecar_command,
 )
+from rota_operator.local.dashboard_state import Board
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
+from rota_operator.local.group_watches import GroupWatches, is_coordinated_here, missing_library
 from rota_operator.local.home import PRIVATE_FOLDER
+from rota_operator.local.offset_reset import Resetting
 from rota_operator.local.processes import Command, Processes, Told
 from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
-from rota_operator.local.resetting import Resetting
-from rota_operator.local.running import REPLICAS_MAX, RunningWorkload
-from rota_operator.local.watching import GroupWatches, is_coordinated_here, missing_library
+from rota_operator.local.workload import REPLICAS_MAX, RunningWorkload
 from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManifest, decoded, documents
 from rota_operator.manifests.resources import Group, Manifests, Workload, gather
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import Kind
 from rota_operator.plan.settings import settings_of
 from rota_operator.plan.supported import unsupported
-from rota_operator.replicas.replicas import ReplicaSet
-from rota_operator.replicas.words import Again, Gone, Part, Rules, Undrained
+from rota_operator.replicas.events import Again, Gone, Part, Rules, Undrained
+from rota_operator.replicas.replica_set import ReplicaSet
 from rota_operator.spec.model import ROTA
-from rota_operator.spec.reading import Problem
+from rota_operator.spec.validation import Problem
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0

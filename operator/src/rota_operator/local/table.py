@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rota_operator.local.board import Board
+from rota_operator.local.dashboard_state import Board
 from rota_operator.overview.view import GroupView, Kind, MemberView, Moment, View, WorkloadView
 
 EVERY_S = 0.25

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rota_operator.manifests.documents import Document, InvalidManifest, Wrong
 from rota_operator.manifests.workloads import Container, Metadata, Texts, WorkloadSpec
 from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
-from rota_operator.spec.reading import InvalidSpec, Path, dotted, read_part, read_spec
+from rota_operator.spec.validation import InvalidSpec, Path, dotted, read_part, read_spec
 
 WORKLOADS = ("Deployment", "StatefulSet")
 # Kinds whose names become values of labels; and of files and sockets, whose paths cannot be long.

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 from pydantic import Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from rota_operator.spec.declaring import Part, Rule
 from rota_operator.spec.names import (
     ContainerName,
     DataKey,
@@ -22,6 +21,7 @@ from rota_operator.spec.names import (
     VariablePrefix,
 )
 from rota_operator.spec.scalars import Count
+from rota_operator.spec.schema import Part, Rule
 
 Element = TypeVar("Element")
 # What passed a validator of ours is no JSON any more, whose lists would be taken.

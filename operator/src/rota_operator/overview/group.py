@@ -20,8 +20,7 @@ from rota_operator.overview.description import (
 )
 from rota_operator.overview.history import History
 from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, PartitionOffsets
-from rota_operator.overview.problems import problems_of
-from rota_operator.overview.reports import Reporter, key_of
+from rota_operator.overview.reports import Reporter, key_of, problems_of
 from rota_operator.overview.view import GroupView, Holding, MemberView, PartitionView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 

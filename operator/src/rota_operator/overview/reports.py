@@ -12,6 +12,8 @@ SILENT_AFTER_MS = 5_000
 RATE_OVER_MS = 5_000
 RATE_OVER_MS_MIN = 900
 SAMPLES_MAX = 100
+# Partitions that one line names; the rest is counted.
+PROBLEM_PARTITIONS_SHOWN = 20
 
 
 class Sample(NamedTuple):
@@ -58,3 +60,19 @@ class Reporter:
 def key_of(report: pb.PartitionReport) -> Partition:
     """Its name."""
     return Partition(report.topic, report.partition)
+
+
+def problems_of(report: pb.SidecarReport) -> tuple[str, ...]:
+    """One sentence each."""
+    named: dict[str, list[str]] = {}
+    for each in report.partitions:
+        if each.problem:
+            named.setdefault(each.problem, []).append(key_of(each).text)
+    return (*report.member.problems, *(f"{_shown(names)}: {says}" for says, names in named.items()))
+
+
+def _shown(names: list[str]) -> str:
+    more = (
+        f" and {len(names) - PROBLEM_PARTITIONS_SHOWN} more" if len(names) > PROBLEM_PARTITIONS_SHOWN else ""
+    )
+    return ", ".join(names[:PROBLEM_PARTITIONS_SHOWN]) + more

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.reading import Path, Problem
+from rota_operator.spec.validation import Path, Problem
 
 NOT_YET: Sequence[Path] = (
     ("auth",),

@@ -7,9 +7,9 @@ The CustomResourceDefinition of ConsumerGroup, from its declaration: what the AP
 from collections.abc import Mapping
 from typing import Any
 
-from rota_operator.spec.declaring import Part
 from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
 from rota_operator.spec.scalars import INT_OR_TEXT
+from rota_operator.spec.schema import Part
 from rota_operator.spec.status import ConsumerGroupStatus
 
 Schema = dict[str, Any]

@@ -7,11 +7,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from rota_operator.spec.consuming import Assignment, Delivery, Membership, Offsets
-from rota_operator.spec.declaring import Change, Part, Rule
+from rota_operator.spec.auth import Auth
+from rota_operator.spec.delivery import Delivery
+from rota_operator.spec.membership import Assignment, Membership
 from rota_operator.spec.names import GroupId
+from rota_operator.spec.offsets import Offsets
 from rota_operator.spec.scalars import Address, Count, Seconds, Topic
-from rota_operator.spec.servers import Auth
+from rota_operator.spec.schema import Change, Part, Rule
 from rota_operator.spec.workload import Autoscaling, PodDisruptionBudget, ScaleTargetRef, Sidecar, Spark
 
 GROUP = "rota.dev"

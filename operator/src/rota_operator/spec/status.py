@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rota_operator.spec.declaring import Part
+from rota_operator.spec.schema import Part
 
 
 class Condition(Part):

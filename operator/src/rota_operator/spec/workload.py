@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rota_operator.spec.declaring import Part, Rule
 from rota_operator.spec.names import OptionalContainerName, ResourceName
 from rota_operator.spec.scalars import Count, IntOrText, Seconds, Share
+from rota_operator.spec.schema import Part, Rule
 
 
 class ScaleTargetRef(Part):

@@ -29,7 +29,7 @@ def leash(code: str, folder: Path, *, grace_s: float = 60) -> Iterator[tuple[Lea
     command = [
         sys.executable,
         "-m",
-        "rota_operator.local.leash",
+        "rota_operator.local.supervisor",
         str(grace_s),
         str(folder / "pid"),
         "022",
@@ -110,7 +110,7 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_not_there_is_said_in_a_sentence() -> None:
-    command = [sys.executable, "-m", "rota_operator.local.leash", "1", "pid", "022", "/no/such/program"]
+    command = [sys.executable, "-m", "rota_operator.local.supervisor", "1", "pid", "022", "/no/such/program"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 127
     assert done.stderr == (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rota_operator.spec.declaring import Part
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.reading import InvalidSpec, Path, check_change, dotted, read_spec
+from rota_operator.spec.schema import Part
+from rota_operator.spec.validation import InvalidSpec, Path, check_change, dotted, read_spec
 from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
 
 # A sentence has what is wrong, and what to do.

@@ -7,8 +7,8 @@ from rota_operator.local.commands import replica_name, rules_of
 from rota_operator.local.processes import Command, Processes, Told
 from rota_operator.manifests.resources import Group, Workload
 from rota_operator.overview.view import ReplicaView, WorkloadView
-from rota_operator.replicas.replicas import Down, ReplicaSet, Up
-from rota_operator.replicas.words import Again, Part
+from rota_operator.replicas.events import Again, Part
+from rota_operator.replicas.replica_set import Down, ReplicaSet, Up
 
 # Each is two processes on this machine.
 REPLICAS_MAX = 100

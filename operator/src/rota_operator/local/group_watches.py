@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 
 from rota_operator.engines.port import Groups, Records
-from rota_operator.engines.rota import RotaGroups, RotaRecords
+from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
 from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
-from rota_operator.local.board import Board
 from rota_operator.local.commands import Place
-from rota_operator.local.group_watch import watch
+from rota_operator.local.dashboard_state import Board
 from rota_operator.manifests.resources import Group
 from rota_operator.plan.settings import ISOLATION
 
@@ -60,7 +59,7 @@ class GroupWatches:
         groups: Groups
         if is_coordinated_here(group, self._place):
             groups = RotaGroups(self._channel)
-            yield watch(self._channel, group_id, board.describe, board.coordinator_is_away)
+            yield watch_group(self._channel, group_id, board.describe, board.coordinator_is_away)
         else:
             from rota_operator.engines.kafka import KafkaGroups
 

@@ -7,11 +7,11 @@ Called by the page. What a rebalance left undone is done by the next owner; what
 import asyncio
 from collections.abc import Callable, Sequence
 
-from rota_operator.local.board import Board
+from rota_operator.local.dashboard_state import Board
 from rota_operator.local.fleet_server import LocalFleet
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import Kind
-from rota_operator.resets.due import Offsets, Share, shares
+from rota_operator.resets.orders import Offsets, Share, shares
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 # For all of it; and for what one sidecar is told.

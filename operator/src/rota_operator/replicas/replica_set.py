@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from rota_operator.replicas.words import (
+from rota_operator.replicas.events import (
     Action,
     Again,
     Drain,

@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from rota_operator.spec.declaring import Part, Rule
 from rota_operator.spec.names import DataKey, ResourceName
+from rota_operator.spec.schema import Part, Rule
 
 
 class SecretKey(Part):

@@ -1,6 +1,6 @@
 """What sidecars report to be wrong is told in one sentence each, with the partitions of which it is true."""
 
-from rota_operator.overview.problems import problems_of
+from rota_operator.overview.reports import problems_of
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 

@@ -2,7 +2,7 @@
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import Holding
-from rota_operator.resets.due import Share, shares
+from rota_operator.resets.orders import Share, shares
 
 A, B, C = (Partition("orders", number) for number in range(3))
 

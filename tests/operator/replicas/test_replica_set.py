@@ -6,19 +6,8 @@ from itertools import product
 
 import pytest
 
-from rota_operator.replicas import words as on
-from rota_operator.replicas.replicas import (
-    Down,
-    Draining,
-    Ending,
-    Finished,
-    Life,
-    ReplicaSet,
-    Starting,
-    Up,
-    Waiting,
-)
-from rota_operator.replicas.words import (
+from rota_operator.replicas import events as on
+from rota_operator.replicas.events import (
     Action,
     Again,
     Drain,
@@ -29,6 +18,17 @@ from rota_operator.replicas.words import (
     Start,
     Terminate,
     Undrained,
+)
+from rota_operator.replicas.replica_set import (
+    Down,
+    Draining,
+    Ending,
+    Finished,
+    Life,
+    ReplicaSet,
+    Starting,
+    Up,
+    Waiting,
 )
 
 RULES = Rules(

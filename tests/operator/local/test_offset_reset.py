@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rota_operator.local.resetting import Resetting
+from rota_operator.local.offset_reset import Resetting
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import Holding
 from rota_proto.fleet.v1 import fleet_pb2 as pb

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from rota_operator.spec.declaring import Part
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.names import EXPECTED
+from rota_operator.spec.schema import Part
 
 Some = TypeVar("Some", bound=Part)
 Path = tuple[str | int, ...]

@@ -1,5 +1,5 @@
 """
-Holds one process, and lets it outlive nobody: `python -m rota_operator.local.leash GRACE_S PID_FILE UMASK COMMAND …`.
+Holds one process, and lets it outlive nobody: `python -m rota_operator.local.supervisor GRACE_S PID_FILE UMASK COMMAND …`.
 
 The runner starts each process of a replica on one of these. It ends what it holds when it is asked to (SIGTERM), and when
 its standard input ends, which the kernel sees to when the runner is killed. Whatever the process has started itself is ended

@@ -1,0 +1,70 @@
+"""Fields `spec.membership` and `spec.assignment`: timeouts and identity of members, and how partitions are assigned to them."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from rota_operator.spec.names import OptionalLabelKey
+from rota_operator.spec.scalars import Name, Seconds
+from rota_operator.spec.schema import Part, Rule
+
+# As the brokers' own limits are: group.min.session.timeout.ms and group.max.session.timeout.ms.
+SESSION_MIN_S, SESSION_MAX_S = 6, 1800
+
+
+class Membership(Part):
+    """Timeouts and identity of the group's members."""
+
+    session_timeout_seconds: int = Field(
+        default=45,
+        ge=SESSION_MIN_S,
+        le=SESSION_MAX_S,
+        description="A member that sends no heartbeat for this long is removed from the group and its partitions are reassigned.",
+    )
+    heartbeat_interval_seconds: Seconds = Field(
+        default=3,
+        description="The interval between a sidecar's heartbeats. At most one third of sessionTimeoutSeconds.",
+    )
+    rebalance_timeout_seconds: Seconds = Field(
+        default=300,
+        description="The maximum time for members to rejoin once a rebalance has begun, including the time to finish records of "
+        "revoked partitions. A member that exceeds it is removed from the group.",
+    )
+    processing_timeout_seconds: Seconds = Field(
+        default=120,
+        description="An application that returns no verdict on the records it holds for this long loses its partitions; the "
+        "sidecar stays in the group.",
+    )
+    static: bool = Field(
+        default=False,
+        description="Use static membership: the replica's name is its group.instance.id, and it keeps its partitions when it "
+        "restarts within the session timeout.",
+    )
+    rack_topology_key: OptionalLabelKey = Field(
+        default="topology.kubernetes.io/zone",
+        description="The node label whose value is passed to rack-aware strategies as client.rack.",
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.heartbeatIntervalSeconds * 3 <= self.sessionTimeoutSeconds",
+            "must have a sessionTimeoutSeconds of at least three times heartbeatIntervalSeconds",
+            lambda part: part.heartbeat_interval_seconds * 3 <= part.session_timeout_seconds,
+        ),
+    )
+
+
+class Assignment(Part):
+    """How partitions are assigned to members."""
+
+    strategy: Name = Field(
+        default="cooperative-sticky",
+        description="The partition assignment strategy: range, roundrobin, sticky, cooperative-sticky, load-aware-sticky, or the "
+        "name of a rota.assignors entry point.",
+    )
+    max_moved_partitions_percent: int = Field(
+        default=100,
+        ge=1,
+        le=100,
+        description="The maximum percentage of partitions that one rebalance moves, for strategies that support it.",
+    )

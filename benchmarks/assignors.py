@@ -22,9 +22,9 @@ from rota_sidecar.core.assignors.range import Range
 from rota_sidecar.core.assignors.round_robin import RoundRobin
 from rota_sidecar.core.assignors.sticky import CooperativeSticky
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.core.consumer_protocol.offers import Offer, metadata_for, subscriber_of
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
-from rota_sidecar.core.consumer_protocol.wire import Heads
+from rota_sidecar.core.consumer_protocol.offers import JoinOffer, metadata_for, subscriber_of
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
+from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 
 REPEATS = 5
 # On the wire Java takes seconds where members have something: one warm run then.
@@ -65,12 +65,12 @@ def median_ms(work: Callable[[], object]) -> float:
     return 1000 * statistics.median(times)
 
 
-def offers(shape: Shape, plan: Plan) -> dict[str, Offer]:
+def offers(shape: Shape, plan: Plan) -> dict[str, JoinOffer]:
     """What the members say who have what a plan gave them."""
     racks = RACKS if shape.racks else ("",)
     names = [f"member-{number:05}" for number in range(shape.members)]
     return {
-        name: Offer(
+        name: JoinOffer(
             shape.subscription(number),
             plan.get(name, {}),
             GENERATION if name in plan else -1,
@@ -80,19 +80,19 @@ def offers(shape: Shape, plan: Plan) -> dict[str, Offer]:
     }
 
 
-def blobs(strategy: str, said: Mapping[str, Offer]) -> dict[str, bytes]:
+def blobs(strategy: str, said: Mapping[str, JoinOffer]) -> dict[str, bytes]:
     return {name: metadata_for(strategy, offer) for name, offer in said.items()}
 
 
 def read(strategy: str, said: Blobs) -> dict[str, Subscriber]:
-    alike = Alike()
-    return {name: subscriber_of(strategy, metadata, None, alike) for name, metadata in said.items()}
+    shared = SharedLayouts()
+    return {name: subscriber_of(strategy, metadata, None, shared) for name, metadata in said.items()}
 
 
 def wire(assignor: Assignor, said: Blobs, topics: Mapping[str, Topic]) -> Sequence[bytes]:
     """The whole way of a leader."""
     plan = assignor.assign(Group(read(assignor.name, said), topics))
-    heads = Heads()
+    heads = TopicHeaders()
     return [encode_assignment(Assignment(lists), heads) for lists in plan.values()]
 
 

@@ -261,10 +261,10 @@ class SimulatedMember:
         self.feed(on.ResponseReceived(action.call, reply))
 
     def _lead(self, order: do.ComputeAssignment) -> None:
-        members = leader.read(order)
+        members = leader.read_members(order)
         incarnation = leader.incarnation_for(order, members, self._now_ms())
         topics = {TOPIC: Topic(self.world.partitions)}
-        self.feed(leader.led(order, members, topics, STRATEGIES[order.strategy], incarnation))
+        self.feed(leader.compute_assignment(order, members, topics, STRATEGIES[order.strategy], incarnation))
 
     def _noticed(self, notice: Notice) -> None:
         """The group starts to rebalance, or is served elsewhere."""

@@ -10,7 +10,7 @@ from typing import Protocol
 from unittest.mock import patch
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.consumer_protocol.offers import Offer, metadata_for
+from rota_sidecar.core.consumer_protocol.offers import JoinOffer, metadata_for
 from rota_sidecar.core.consumer_protocol.user_data import fingerprint_of_plan
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import liveness, offsets, rounds
@@ -48,7 +48,7 @@ def joins_with_everything_in_hand(core: Core, reason: str) -> None:
 def does_not_say_what_it_keeps(
     self: Requests, strategy: str, subscription: SubscriptionState, owned: OwnedPartitions
 ) -> bytes:
-    return metadata_for(strategy, Offer(subscription.topics, generation=owned.owned_generation))
+    return metadata_for(strategy, JoinOffer(subscription.topics, generation=owned.owned_generation))
 
 
 def counts_two_sessions(self: HeartbeatTimer) -> None:
@@ -61,7 +61,7 @@ def goes_to_no_other_round(core: Core, reason: str) -> None:
 
 
 def keeps_the_newest_incarnation_it_hears_of(
-    order: do.ComputeAssignment, members: leader.Members, wall_ms: int
+    order: do.ComputeAssignment, members: leader.RoundMembers, wall_ms: int
 ) -> int:
     known = max(members.incarnations.values(), default=-1)
     return known if known >= 0 else wall_ms

@@ -8,7 +8,7 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.assignors.model import Assignor, Group, Plan, Topic
 from rota_sidecar.core.consumer_protocol.assignment import decode_assignment
-from rota_sidecar.core.consumer_protocol.offers import Offer, metadata_for
+from rota_sidecar.core.consumer_protocol.offers import JoinOffer, metadata_for
 from rota_sidecar.core.consumer_protocol.user_data import (
     decode_assignment_data,
     fingerprint_of_plan,
@@ -17,7 +17,7 @@ from rota_sidecar.core.consumer_protocol.user_data import (
 from rota_sidecar.core.member.actions import ComputeAssignment
 from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.port import Refused
-from rota_sidecar.membership.leader import Leader, Members, incarnation_for, read
+from rota_sidecar.membership.leader import Leader, RoundMembers, incarnation_for, read_members
 
 WALL_MS = 1_700_000_000_000
 LEADER = "a"
@@ -72,7 +72,7 @@ class Broken:
 def member(member_id: str, *topics: str, **known: int) -> pb.Member:
     """What one member says; `owns` partitions of the first topic, `incarnation` and `generation` as it knows them."""
     owned = {topics[0]: range(known.get("owns", 0))} if topics else {}
-    offer = Offer(topics, owned, known.get("generation", -1), known.get("incarnation", -1))
+    offer = JoinOffer(topics, owned, known.get("generation", -1), known.get("incarnation", -1))
     return pb.Member(member_id=member_id, metadata=metadata_for("half", offer))
 
 
@@ -109,7 +109,7 @@ def test_who_has_to_give_something_up_is_told_to_come_again() -> None:
     work = order(member("a", "orders"), member("b", "orders", owns=4))
     led = asyncio.run(leader({"orders": Topic(4)}, Half()).lead(work))
     told = {
-        each.member_id: decode_assignment_data(decode_assignment(each.assignment).user_data).comes_again
+        each.member_id: decode_assignment_data(decode_assignment(each.assignment).user_data).rejoins
         for each in led.assignments
     }
     assert told == {"a": False, "b": True}
@@ -161,11 +161,11 @@ def test_a_member_that_nobody_can_read_gets_nothing_and_stops_nobody() -> None:
 def test_where_the_engine_has_no_incarnation_one_is_kept_or_minted_above_all_known(
     known: Mapping[int, int], expected: int
 ) -> None:
-    assert incarnation_for(order(), Members({}, known, []), WALL_MS) == expected
+    assert incarnation_for(order(), RoundMembers({}, known, []), WALL_MS) == expected
 
 
 def test_what_members_know_is_read_by_generation() -> None:
-    found = read(
+    found = read_members(
         order(
             member("a", "orders", generation=4, incarnation=70),
             member("b", "orders", generation=3, incarnation=60),

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.assignors.built_in import NAMES
-from rota_sidecar.core.assignors.checking import problem
-from rota_sidecar.core.assignors.lists import Lists
+from rota_sidecar.core.assignors.flat_assignment import FlatAssignment
 from rota_sidecar.core.assignors.model import Assignor, Group, Plan, Subscriber, Topic
-from rota_sidecar.core.assignors.share import Share
+from rota_sidecar.core.assignors.packed_partitions import PackedPartitions
+from rota_sidecar.core.assignors.validation import plan_problem
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.core.consumer_protocol.offers import known_of, subscriber_of
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.offers import member_data_of, subscriber_of
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.user_data import (
     NO_INCARNATION,
     AssignmentData,
@@ -25,7 +25,7 @@ from rota_sidecar.core.consumer_protocol.user_data import (
     fingerprint_of_plan,
     fingerprint_of_topics,
 )
-from rota_sidecar.core.consumer_protocol.wire import Heads, Malformed
+from rota_sidecar.core.consumer_protocol.wire import Malformed, TopicHeaders
 from rota_sidecar.core.member.actions import ComputeAssignment
 from rota_sidecar.core.member.events import AssignmentComputed
 from rota_sidecar.engines.port import Coordination, Refused, Topics
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class RoundMembers:
     """What the members of a round said, in words."""
 
     subscribers: Mapping[str, Subscriber]
@@ -61,10 +61,10 @@ class Leader:
     strategies: Mapping[str, Assignor]
     wall_ms: Callable[[], int]
 
-    async def lead(self, order: ComputeAssignment) -> AssignmentComputed:
+    async def lead(self, request: ComputeAssignment) -> AssignmentComputed:
         """The outcome. Raises Unreachable when the engine does not answer, and Refused for a strategy that fails."""
-        within_s = order.within_ms / 1000
-        members = read(order)
+        within_s = request.within_ms / 1000
+        members = read_members(request)
         for member_id in members.unreadable:
             LOG.warning(
                 "member %s of group %s subscribes in bytes that cannot be read, and gets nothing: see which client it is",
@@ -73,52 +73,54 @@ class Leader:
             )
         topics = await self.topics.describe(members.topics, within_s)
         minted = await self.coordination.incarnation(within_s)
-        incarnation = minted if minted is not None else incarnation_for(order, members, self.wall_ms())
-        strategy = self.strategies.get(order.strategy)
+        incarnation = minted if minted is not None else incarnation_for(request, members, self.wall_ms())
+        strategy = self.strategies.get(request.strategy)
         if strategy is None:
             raise Refused(
-                f"group {self.group_id} chose the strategy {order.strategy}, which this member leads by no more"
+                f"group {self.group_id} chose the strategy {request.strategy}, which this member leads by no more"
             )
         # A plan for a big group takes a while, and one's own strategy as long as it likes.
-        return await asyncio.to_thread(led, order, members, topics, strategy, incarnation)
+        return await asyncio.to_thread(compute_assignment, request, members, topics, strategy, incarnation)
 
 
-def read(order: ComputeAssignment) -> Members:
+def read_members(request: ComputeAssignment) -> RoundMembers:
     """The members' words."""
     subscribers: dict[str, Subscriber] = {}
     unreadable: list[str] = []
     incarnations: dict[int, int] = {}
-    alike = Alike()
-    for member in order.members:
+    shared = SharedLayouts()
+    for member in request.members:
         instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
         try:
-            subscribers[member.member_id] = subscriber_of(order.strategy, member.metadata, instance_id, alike)
-            known = known_of(order.strategy, member.metadata, alike)
+            subscribers[member.member_id] = subscriber_of(
+                request.strategy, member.metadata, instance_id, shared
+            )
+            known = member_data_of(request.strategy, member.metadata, shared)
             incarnations[known.generation] = max(
                 incarnations.get(known.generation, NO_INCARNATION), known.incarnation
             )
         except Malformed:
             subscribers[member.member_id] = Subscriber(topics=(), instance_id=instance_id)
             unreadable.append(member.member_id)
-    return Members(subscribers, incarnations, unreadable)
+    return RoundMembers(subscribers, incarnations, unreadable)
 
 
-def incarnation_for(order: ComputeAssignment, members: Members, wall_ms: int) -> int:
+def incarnation_for(request: ComputeAssignment, members: RoundMembers, wall_ms: int) -> int:
     """
     On an engine that has none: the one of the last generation, if somebody was in it; else a new one, above all.
 
     (incarnation, generation) has to rise although a deleted group counts its generations from the beginning, and
     although whoever led the last generation may have minted a number that nobody here has heard of.
     """
-    last = members.incarnations.get(order.generation - 1, NO_INCARNATION)
+    last = members.incarnations.get(request.generation - 1, NO_INCARNATION)
     if last != NO_INCARNATION:
         return last
     return max(*members.incarnations.values(), NO_INCARNATION, wall_ms - 1) + 1
 
 
-def led(
-    order: ComputeAssignment,
-    members: Members,
+def compute_assignment(
+    request: ComputeAssignment,
+    members: RoundMembers,
     topics: Mapping[str, Topic],
     strategy: Assignor,
     incarnation: int,
@@ -126,8 +128,8 @@ def led(
     """Plan, and write it down. Raises Refused."""
     plan = plan_for(members, topics, strategy)
     planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
-    givers = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
-    heads = Heads()
+    revoking = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
+    headers = TopicHeaders()
     # Members that say the same share one list: each is read once.
     prints: dict[int, bytes] = {}
     assignments = []
@@ -135,16 +137,16 @@ def led(
         key = id(each.topics)
         data = AssignmentData(
             incarnation,
-            member_id in givers,
+            member_id in revoking,
             prints.get(key) or prints.setdefault(key, fingerprint_of_topics(each.topics)),
-            fingerprint_of_plan(planned) if member_id == order.member_id else b"",
+            fingerprint_of_plan(planned) if member_id == request.member_id else b"",
         )
-        written = encode_assignment(Assignment(plan[member_id], encode_assignment_data(data)), heads)
+        written = encode_assignment(Assignment(plan[member_id], encode_assignment_data(data)), headers)
         assignments.append(pb.Assignment(member_id=member_id, assignment=written))
-    return AssignmentComputed(order.call, assignments, planned)
+    return AssignmentComputed(request.call, assignments, planned)
 
 
-def holders_of_withheld(members: Members, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:
+def holders_of_withheld(members: RoundMembers, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:
     """Who has to give up partitions that the plan gives to nobody yet."""
     if sum(map(count, plan.values())) == sum(planned.values()):
         return frozenset()
@@ -159,15 +161,15 @@ def holders_of_withheld(members: Members, plan: Plan, planned: Mapping[str, int]
 def count(parts: Mapping[str, Sequence[int]]) -> int:
     """How many partitions; our own strategies know it without opening their lists."""
     match parts:
-        case Lists():
+        case PackedPartitions():
             return parts.layout.size
-        case Share():
+        case FlatAssignment():
             return len(parts.flats)
         case _:
             return sum(map(len, parts.values()))
 
 
-def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:
+def plan_for(members: RoundMembers, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:
     """The strategy's plan, if it is one. Raises Refused."""
     group = Group(members.subscribers, topics)
     try:
@@ -176,7 +178,7 @@ def plan_for(members: Members, topics: Mapping[str, Topic], strategy: Assignor) 
         raise Refused(
             f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): mend it, or choose another"
         ) from error
-    wrong = "" if strategy.name in NAMES else problem(group, plan, strategy.cooperative)
+    wrong = "" if strategy.name in NAMES else plan_problem(group, plan, strategy.cooperative)
     if wrong:
         raise Refused(f"the strategy {strategy.name} made no plan that can be used: {wrong}")
     return plan

@@ -36,9 +36,9 @@ class LoggingObserver(Observer):
             case member_do.Lost():
                 self._journal.warn(f"lost {format_partitions(told.partitions)}: {told.reason}")
             case _:
-                self._went_on(told)
+                self._log_progress(told)
 
-    def _went_on(self, told: MemberEvent) -> None:
+    def _log_progress(self, told: MemberEvent) -> None:
         match told:
             case member_do.Joined():
                 self._journal.tell("joined", f"is {told.member_id} in generation {told.generation}")

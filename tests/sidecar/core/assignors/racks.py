@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import strategies as st
 
 from rota_sidecar.core.assignors.model import Group, Plan, Subscriber, Topic
-from rota_sidecar.core.assignors.racks import is_near, racks_of
+from rota_sidecar.core.assignors.racks import is_rack_local, racks_of
 from tests.sidecar.core.assignors.groups import member, spread
 
 RACKS = ("a", "b", "c")
@@ -26,7 +26,7 @@ def spread_over(brokers: int, replicas: int, **sizes: int) -> dict[str, Topic]:
 def far_from(group: Group, plan: Plan) -> int:
     """How many partitions are with members in other racks."""
     return sum(
-        not is_near(rack, racks_of(group.topics[topic])[number])
+        not is_rack_local(rack, racks_of(group.topics[topic])[number])
         for name, partitions in spread(plan).items()
         for rack in [group.members[name].rack]
         for topic, number in partitions

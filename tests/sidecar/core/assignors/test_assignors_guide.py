@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rota_sidecar.core.assignors.built_in import NAMES
-from rota_sidecar.core.assignors.checking import problem
 from rota_sidecar.core.assignors.load_aware import HYSTERESIS_PERCENT, IDLE_PERCENT
 from rota_sidecar.core.assignors.model import Group, Subscriber, Topic
+from rota_sidecar.core.assignors.validation import plan_problem
 from rota_sidecar.core.consumer_protocol.user_data import RATES_MAX
 from rota_sidecar.membership.strategies import GROUP, strategy
 from tests.support.tree import REPO
@@ -42,7 +42,7 @@ def test_the_strategy_of_the_guide_gives_plans(tmp_path: Path, monkeypatch: pyte
     standby = strategy("standby", 100)
     plan = standby.assign(group)
     assert plan == {"a": {"t": range(2)}, "b": {"u": range(1)}, "c": {}}
-    assert problem(group, plan, standby.cooperative) == ""
+    assert plan_problem(group, plan, standby.cooperative) == ""
 
 
 def test_the_guide_names_every_strategy_and_the_figures_that_count() -> None:

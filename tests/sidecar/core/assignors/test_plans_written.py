@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 
 from rota_sidecar.core.assignors.built_in import built_in
+from rota_sidecar.core.assignors.flat_assignment import FlatAssignment
 from rota_sidecar.core.assignors.model import Group, Plan, Subscriber, Topic
-from rota_sidecar.core.assignors.share import Share
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, decode_assignment, encode_assignment
-from rota_sidecar.core.consumer_protocol.wire import Heads
+from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 from tests.sidecar.core.assignors.groups import groups
 
 STRATEGIES = built_in(100)
@@ -17,7 +17,7 @@ EXAMPLES = settings(max_examples=40, derandomize=True, deadline=None)
 
 
 def check(plan: Plan) -> None:
-    heads = Heads()
+    heads = TopicHeaders()
     for lists in plan.values():
         one_by_one = {topic: list(lists[topic]) for topic in lists}
         assert {topic: list(numbers) for topic, numbers in lists.items()} == one_by_one
@@ -49,6 +49,6 @@ def test_so_are_plans_in_which_members_have_one_partition_of_each_topic(strategy
 def test_members_with_one_partition_of_each_topic_share_the_names() -> None:
     members = {f"m{number}": Subscriber(["t", "u"]) for number in range(3)}
     plan = STRATEGIES["sticky"].assign(Group(members, {"t": Topic(3), "u": Topic(3)}))
-    found = [lists.one_of_each() for lists in plan.values() if isinstance(lists, Share)]
+    found = [lists.one_of_each() for lists in plan.values() if isinstance(lists, FlatAssignment)]
     assert [numbers for _, numbers in filter(None, found)] == [[0, 0], [1, 1], [2, 2]]
     assert len({id(names) for names, _ in filter(None, found)}) == 1

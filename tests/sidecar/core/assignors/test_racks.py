@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from rota_sidecar.core.assignors import exchanges
-from rota_sidecar.core.assignors.index import call_roll
+from rota_sidecar.core.assignors import min_cost_flow
+from rota_sidecar.core.assignors.index import index_group
 from rota_sidecar.core.assignors.model import Group, Subscriber, Topic
 from rota_sidecar.core.assignors.sticky import CooperativeSticky, Sticky
 from tests.sidecar.core.assignors import oracle
@@ -152,7 +152,7 @@ def test_of_all_plans_that_are_as_even_none_has_fewer_far_and_then_fewer_moves()
     chance = Random(4)
     drawn = [random_racks(chance, members=3, topics=2, partitions=3) for _ in range(250)]
     # Where all partitions have the same racks these play no part, as with Kafka.
-    for group in (group for group in drawn if call_roll(group).racks):
+    for group in (group for group in drawn if index_group(group).racks):
         claims = oracle.claims_that_count(group)
 
         def cost(found: Spread, group: Group = group, claims: Spread = claims) -> tuple[int, int, int]:
@@ -204,7 +204,7 @@ def test_the_search_is_bounded_and_what_it_leaves_is_a_plan_in_balance(
 ) -> None:
     group = fresh_random_racks(30)
     best = far_from(group, Sticky().assign(group))
-    monkeypatch.setattr(exchanges, "WORK_MAX", 0)
+    monkeypatch.setattr(min_cost_flow, "WORK_MAX", 0)
     plan = Sticky().assign(group)
     assert far_from(group, plan) > best
     assert oracle.could_be_lighter(group, spread(plan)) == []

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 
 from rota_sidecar.core.assignors.model import Group, Subscriber
-from rota_sidecar.core.assignors.order import in_order
+from rota_sidecar.core.assignors.order import member_order
 from rota_sidecar.core.assignors.round_robin import RoundRobin
 from tests.sidecar.core.assignors.groups import Spread, everything, group, groups, in_words, member, spread
 
@@ -19,7 +19,7 @@ def dealt(members: Mapping[str, Subscriber], **sizes: int) -> dict[str, str]:
 
 def one_by_one(of: Group) -> Spread:
     """The same, one partition after the other."""
-    names, cursor = in_order(of.members), 0
+    names, cursor = member_order(of.members), 0
     found: Spread = {name: set() for name in names}
     for partition in sorted(everything(of)):
         while partition[0] not in of.members[names[cursor % len(names)]].topics:

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.core.consumer_protocol.offers import subscriber_of
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.subscription import (
     Subscription,
     decode_subscription,
     encode_subscription,
 )
 from rota_sidecar.core.consumer_protocol.user_data import encode_sticky_data
-from rota_sidecar.core.consumer_protocol.wire import Heads, Malformed
+from rota_sidecar.core.consumer_protocol.wire import Malformed, TopicHeaders
 from tests.sidecar.core.consumer_protocol.messages import lists
 
 EXAMPLES = settings(max_examples=80, derandomize=True, deadline=None)
@@ -33,9 +33,9 @@ GROUP = st.lists(
 @EXAMPLES
 @given(GROUP)
 def test_members_are_read_as_if_each_were_alone(group: Sequence[Subscription]) -> None:
-    alike = Alike()
+    shared = SharedLayouts()
     for subscription in group:
-        found = decode_subscription(encode_subscription(subscription), alike)
+        found = decode_subscription(encode_subscription(subscription), shared)
         assert (found.topics, lists(found.owned)) == (subscription.topics, subscription.owned)
         assert found.generation == subscription.generation
 
@@ -43,19 +43,19 @@ def test_members_are_read_as_if_each_were_alone(group: Sequence[Subscription]) -
 @EXAMPLES
 @given(GROUP)
 def test_claims_of_sticky_are_read_as_if_each_were_alone(group: Sequence[Subscription]) -> None:
-    alike = Alike()
+    shared = SharedLayouts()
     for each in group:
         metadata = encode_subscription(Subscription(each.topics, encode_sticky_data(each.owned, 3)))
-        found = subscriber_of("sticky", metadata, None, alike)
+        found = subscriber_of("sticky", metadata, None, shared)
         assert (list(found.topics), lists(found.owned)) == (each.topics, each.owned)
 
 
 @EXAMPLES
 @given(GROUP)
 def test_what_comes_back_goes_out_as_it_came(group: Sequence[Subscription]) -> None:
-    alike, heads = Alike(), Heads()
+    shared, heads = SharedLayouts(), TopicHeaders()
     for subscription in group:
-        owned = decode_subscription(encode_subscription(subscription), alike).owned
+        owned = decode_subscription(encode_subscription(subscription), shared).owned
         assert encode_assignment(Assignment(owned), heads) == encode_assignment(
             Assignment(subscription.owned)
         )
@@ -66,7 +66,7 @@ def test_what_comes_back_goes_out_as_it_came(group: Sequence[Subscription]) -> N
 def test_what_was_damaged_is_read_as_if_it_were_alone(
     group: Sequence[Subscription], damages: Sequence[tuple[int, int]]
 ) -> None:
-    alike = Alike()
+    shared = SharedLayouts()
     for subscription in (*group, *group):
         data = bytearray(encode_subscription(subscription))
         for place, byte in damages:
@@ -76,7 +76,7 @@ def test_what_was_damaged_is_read_as_if_it_were_alone(
             with suppress(Malformed):
                 expected = decode_subscription(blob)
             with suppress(Malformed):
-                got = decode_subscription(blob, alike)
+                got = decode_subscription(blob, shared)
             assert (got is None) == (expected is None)
             if got and expected:
                 assert (got.topics, lists(got.owned)) == (expected.topics, lists(expected.owned))
@@ -84,17 +84,17 @@ def test_what_was_damaged_is_read_as_if_it_were_alone(
 
 
 def test_members_that_look_alike_are_known_by_their_shape() -> None:
-    alike = Alike()
+    shared = SharedLayouts()
     members = [Subscription(["t", "u"], owned={"t": [n], "u": [n + 1]}) for n in range(5)]
-    found = [decode_subscription(encode_subscription(each), alike) for each in members]
+    found = [decode_subscription(encode_subscription(each), shared) for each in members]
     assert {id(each.topics) for each in found} == {id(found[0].topics)}
     assert len({id(each.owned.layout) for each in found}) == 1  # type: ignore[attr-defined]
 
 
 def test_a_topic_in_two_places_is_put_together_each_time() -> None:
     once = encode_subscription(Subscription(["t"], owned={"t": [1], "u": [2]}))
-    twice, alike = once.replace(b"\0\x01u\0", b"\0\x01t\0"), Alike()
+    twice, shared = once.replace(b"\0\x01u\0", b"\0\x01t\0"), SharedLayouts()
     for _ in range(3):
-        owned = decode_subscription(twice, alike).owned
+        owned = decode_subscription(twice, shared).owned
         assert lists(owned) == {"t": [1, 2]}
         assert encode_assignment(Assignment(owned)) == encode_assignment(Assignment({"t": [1, 2]}))

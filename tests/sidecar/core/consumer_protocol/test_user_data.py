@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_sidecar.core.consumer_protocol.offers import Offer, known_of, metadata_for, subscriber_of
+from rota_sidecar.core.consumer_protocol.offers import JoinOffer, member_data_of, metadata_for, subscriber_of
 from rota_sidecar.core.consumer_protocol.subscription import (
     Subscription,
     decode_subscription,
@@ -31,7 +31,7 @@ from rota_sidecar.core.consumer_protocol.user_data import (
 from tests.sidecar.core.consumer_protocol.messages import OWNED, Lists, lists
 
 RATE = st.just(UNKNOWN_RATE) | st.just(0.0) | st.floats(0.01, 2e7)
-OWN = Offer(["t", "s"], {"t": [2, 0], "s": [1]}, 5, 77, {"t": {0: 8.0, 2: 64.0}, "s": {1: 0.0}}, "r1")
+OWN = JoinOffer(["t", "s"], {"t": [2, 0], "s": [1]}, 5, 77, {"t": {0: 8.0, 2: 64.0}, "s": {1: 0.0}}, "r1")
 
 
 def near(found: float, rate: float) -> bool:
@@ -89,7 +89,7 @@ def test_a_leader_that_says_less_or_more_is_read_as_far_as_it_is_known(said: byt
     begin = encode_assignment_data(AssignmentData(7))
     assert decode_assignment_data(begin[:-1]) == AssignmentData(7)
     assert decode_assignment_data(begin + said).incarnation == 7
-    whole = AssignmentData(7, comes_again=True, subscribed=b"12345678", planned=b"87654321")
+    whole = AssignmentData(7, rejoins=True, subscribed=b"12345678", planned=b"87654321")
     assert decode_assignment_data(encode_assignment_data(whole) + said) == whole
 
 
@@ -145,7 +145,7 @@ def test_cooperative_members_say_what_they_have_and_how_much_arrives() -> None:
     assert list(found.topics) == ["s", "t"]
     assert lists(found.owned) == {"s": [1], "t": [0, 2]}
     assert {topic: list(rates) for topic, rates in found.rates.items()} == {"s": [0.0], "t": [8.0, 64.0]}
-    assert (found.generation, found.rack, known_of("load-aware-sticky", metadata).incarnation) == (
+    assert (found.generation, found.rack, member_data_of("load-aware-sticky", metadata).incarnation) == (
         5,
         "r1",
         77,
@@ -154,21 +154,23 @@ def test_cooperative_members_say_what_they_have_and_how_much_arrives() -> None:
 
 
 def test_rates_for_which_there_was_no_room_are_unknown() -> None:
-    many = Offer(["t"], {"t": range(1_000)}, 1, 1, {"t": dict.fromkeys(range(1_000), 4.0)})
+    many = JoinOffer(["t"], {"t": range(1_000)}, 1, 1, {"t": dict.fromkeys(range(1_000), 4.0)})
     found = subscriber_of("load-aware-sticky", metadata_for("load-aware-sticky", many), None)
     assert len(found.owned["t"]) == 1_000
     assert list(found.rates["t"]) == [4.0] * RATES_MAX
 
 
 def test_members_remember_what_arrived_in_what_they_gave_up() -> None:
-    offer = Offer(["t", "s"], {"t": [2]}, 5, 77, {"t": {0: 8.0, 2: 64.0}, "s": {7: 4.0}, "gone": {0: 1.0}})
+    offer = JoinOffer(
+        ["t", "s"], {"t": [2]}, 5, 77, {"t": {0: 8.0, 2: 64.0}, "s": {7: 4.0}, "gone": {0: 1.0}}
+    )
     found = subscriber_of("load-aware-sticky", metadata_for("load-aware-sticky", offer), None)
     assert (found.rates, found.former) == ({"t": (64.0,)}, {"t": {0: 8.0}, "s": {7: 4.0}})
 
 
 def test_of_what_they_gave_up_the_heaviest_is_remembered() -> None:
     rates = {"t": {number: float(2 ** (number % 20)) for number in range(300)}}
-    offer = Offer(["t"], {"t": range(200)}, 5, 77, rates)
+    offer = JoinOffer(["t"], {"t": range(200)}, 5, 77, rates)
     metadata = metadata_for("load-aware-sticky", offer)
     assert len(decode_subscription(metadata).user_data) <= USER_DATA_BYTES_MAX
     found = subscriber_of("load-aware-sticky", metadata, None)
@@ -180,13 +182,13 @@ def test_nothing_of_ours_is_in_the_user_data_of_sticky() -> None:
     metadata = metadata_for("sticky", OWN)
     found = decode_subscription(metadata)
     assert found.user_data == encode_sticky_data({"s": [1], "t": [0, 2]}, 5)
-    assert (found.owned, known_of("sticky", metadata).incarnation) == ({}, -1)
+    assert (found.owned, member_data_of("sticky", metadata).incarnation) == ({}, -1)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_strategies_without_claims_send_none(strategy: str) -> None:
     metadata = metadata_for(strategy, OWN)
     assert decode_subscription(metadata).owned == {}
-    assert known_of(strategy, metadata).incarnation == 77
+    assert member_data_of(strategy, metadata).incarnation == 77
     found = subscriber_of(strategy, encode_subscription(Subscription(["t"], b"", {"t": [1]}, 3)), "i1")
     assert (found.owned, found.generation, found.instance_id) == ({}, -1, "i1")

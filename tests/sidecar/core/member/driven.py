@@ -166,14 +166,14 @@ class Driven:
         self,
         *numbers: int,
         error: pb.ErrorCode.ValueType = pb.NONE,
-        comes_again: bool = False,
+        rejoins: bool = False,
         subscribed: Sequence[str] = (),
     ) -> list[do.Action]:
         call, _ = self.sent(pb.SyncGroupRequest)
         data = encode_assignment_data(
             AssignmentData(
                 INCARNATION,
-                comes_again,
+                rejoins,
                 fingerprint_of_topics(subscribed) if subscribed else b"",
                 b"" if self.planned is None else fingerprint_of_plan(self.planned),
             )

@@ -1,7 +1,7 @@
 """The member core: what it does next, one rule for each test."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.consumer_protocol.offers import known_of, subscriber_of
+from rota_sidecar.core.consumer_protocol.offers import member_data_of, subscriber_of
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Strategy, Subscription
@@ -125,7 +125,7 @@ def test_who_lost_its_membership_tells_no_generation_that_a_leader_could_rely_on
     driven.pass_time(HEARTBEAT_MS / 1000)
     driven.answer_heartbeat(pb.UNKNOWN_MEMBER_ID)
     (protocol,) = driven.sent(pb.JoinGroupRequest)[1].protocols
-    known = known_of("cooperative-sticky", protocol.metadata)
+    known = member_data_of("cooperative-sticky", protocol.metadata)
     assert (known.generation, known.incarnation) == (-1, INCARNATION)
 
 
@@ -363,7 +363,7 @@ def test_who_restarts_when_it_had_to_give_something_up_comes_again() -> None:
     again.start()
     again.find()
     again.answer_join()
-    assert names(again.answer_sync(0, comes_again=True)) == [
+    assert names(again.answer_sync(0, rejoins=True)) == [
         "Joined",
         "SaveMembership",
         "Assign",
@@ -372,7 +372,7 @@ def test_who_restarts_when_it_had_to_give_something_up_comes_again() -> None:
     giving_up = Driven().join(0, 1)
     giving_up.step(on.RebalanceNoticed(MEMBER_ID, giving_up.generation))
     giving_up.answer_join()
-    assert names(giving_up.answer_sync(0, comes_again=True)) == ["Joined", "SaveMembership", "Revoke"]
+    assert names(giving_up.answer_sync(0, rejoins=True)) == ["Joined", "SaveMembership", "Revoke"]
 
 
 def test_after_a_crash_in_an_old_generation_it_joins_under_its_id() -> None:

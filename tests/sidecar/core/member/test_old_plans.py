@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.consumer_protocol.offers import Offer, metadata_for
+from rota_sidecar.core.consumer_protocol.offers import JoinOffer, metadata_for
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Subscription
@@ -52,7 +52,7 @@ def test_a_static_leader_that_returns_watches_the_topics_of_the_whole_group() ->
     driven.planned = {"orders": 6, "bills": 0}
     driven.start()
     driven.find()
-    bills = pb.Member(member_id=OTHER_ID, metadata=metadata_for("cooperative-sticky", Offer(["bills"])))
+    bills = pb.Member(member_id=OTHER_ID, metadata=metadata_for("cooperative-sticky", JoinOffer(["bills"])))
     unreadable = pb.Member(member_id="odd", metadata=b"\x00")
     driven.answer_join(leads=True, skip_assignment=True, others=[bills, unreadable])
     driven.step(on.TopicsDescribed({"orders": 6}))

@@ -9,50 +9,53 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from rota_sidecar.core.assignors.claims import Claims
-from rota_sidecar.core.assignors.dealing import Moves, deal, give_up, shortages
 from rota_sidecar.core.assignors.index import TopicClass
-from rota_sidecar.core.assignors.quotas import Cell, level
-from rota_sidecar.core.assignors.rack_balance import near_balance
+from rota_sidecar.core.assignors.moves import Moves, distribute, release_surplus, shortages
+from rota_sidecar.core.assignors.ownership import Ownership
+from rota_sidecar.core.assignors.quotas import Cell, set_quotas
+from rota_sidecar.core.assignors.rack_balance import rack_aware_balance
 
 
-def balance(claims: Claims) -> Moves:
+def balance(ownership: Ownership) -> Moves:
     """The moves from what members have by their claims."""
-    if claims.roll.racks:
-        return near_balance(claims)
-    roll = claims.roll
-    cells = cells_of(claims)
-    loads = [claims.count(member) for member in range(len(roll.ids))]
-    level(cells, list(loads))
+    if ownership.group_index.racks:
+        return rack_aware_balance(ownership)
+    group_index = ownership.group_index
+    cells = cells_of(ownership)
+    loads = [ownership.count(member) for member in range(len(group_index.ids))]
+    set_quotas(cells, list(loads))
     moves = Moves()
-    freed = [give_up(claims, cell, among, moves) for cell, among in zip(cells, roll.classes, strict=True)]
+    freed = [
+        release_surplus(ownership, cell, among, moves)
+        for cell, among in zip(cells, group_index.classes, strict=True)
+    ]
     for member, given_up in moves.given_up.items():
         loads[member] -= len(given_up)
-    for cell, among, more in zip(cells, roll.classes, freed, strict=True):
-        deal(_free(claims, among, more), shortages(cell), loads, moves)
+    for cell, among, more in zip(cells, group_index.classes, freed, strict=True):
+        distribute(_free(ownership, among, more), shortages(cell), loads, moves)
     return moves
 
 
-def cells_of(claims: Claims) -> list[Cell]:
-    roll = claims.roll
-    claimed = [[0] * len(each.members) for each in roll.classes]
-    if len(roll.classes) == 1:
-        claimed = [[claims.count(member) for member in roll.classes[0].members]]
+def cells_of(ownership: Ownership) -> list[Cell]:
+    group_index = ownership.group_index
+    claimed = [[0] * len(each.members) for each in group_index.classes]
+    if len(group_index.classes) == 1:
+        claimed = [[ownership.count(member) for member in group_index.classes[0].members]]
     else:
-        for member in range(len(roll.ids)):
-            counts = Counter(map(roll.class_of.__getitem__, claims.topics(member)))
+        for member in range(len(group_index.ids)):
+            counts = Counter(map(group_index.class_of.__getitem__, ownership.topics(member)))
             for number, count in counts.items():
-                claimed[number][roll.classes[number].places[member]] = count
+                claimed[number][group_index.classes[number].positions[member]] = count
     return [
-        Cell(each.members, has, sum(len(claims.free[topic]) for topic in each.topics))
-        for each, has in zip(roll.classes, claimed, strict=True)
+        Cell(each.members, has, sum(len(ownership.free[topic]) for topic in each.topics))
+        for each, has in zip(group_index.classes, claimed, strict=True)
     ]
 
 
-def _free(claims: Claims, among: TopicClass, freed: Sequence[int]) -> Sequence[int]:
+def _free(ownership: Ownership, among: TopicClass, freed: Sequence[int]) -> Sequence[int]:
     """What there is to deal, ascending."""
-    table = claims.roll.table
-    unowned = [claims.free[topic] for topic in among.topics if len(claims.free[topic])]
+    table = ownership.group_index.table
+    unowned = [ownership.free[topic] for topic in among.topics if len(ownership.free[topic])]
     if not freed and sum(map(len, unowned)) == table.total:
         return range(table.total)
     found = array("i", chain.from_iterable(unowned))

@@ -13,7 +13,7 @@ from itertools import accumulate, chain
 from operator import sub
 
 from rota_sidecar.core.assignors.model import Group, Subscriber
-from rota_sidecar.core.assignors.racks import Racks, matters, racks_of
+from rota_sidecar.core.assignors.racks import Racks, racks_matter, racks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class TopicClass:
     topics: Sequence[int]
     members: Sequence[int]
     # Where in `members` one stands.
-    places: Mapping[int, int]
+    positions: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class GroupIndex:
     """A group, in numbers."""
 
     table: Table
@@ -89,7 +89,7 @@ class Roll:
     racks: Sequence[Sequence[Racks]] = ()
 
 
-def call_roll(group: Group, order: Sequence[str] | None = None) -> Roll:
+def index_group(group: Group, order: Sequence[str] | None = None) -> GroupIndex:
     """Topics that nobody takes, that do not exist or that have no partitions do not take part."""
     ids = sorted(group.members) if order is None else order
     subscribers = [group.members[name] for name in ids]
@@ -99,7 +99,7 @@ def call_roll(group: Group, order: Sequence[str] | None = None) -> Roll:
     kinds = [sorted(table.index[name] for name in subscription) for subscription in subscriptions]
     classes, class_of = _classes(len(table.names), kinds, kind_of)
     racks = _racks(table, subscribers, group)
-    return Roll(table, ids, subscribers, kind_of, kinds, classes, class_of, racks)
+    return GroupIndex(table, ids, subscribers, kind_of, kinds, classes, class_of, racks)
 
 
 def _racks(table: Table, subscribers: Sequence[Subscriber], group: Group) -> Sequence[Sequence[Racks]]:
@@ -107,7 +107,7 @@ def _racks(table: Table, subscribers: Sequence[Subscriber], group: Group) -> Seq
     if not wanted:
         return ()
     racks = [racks_of(group.topics[name]) for name in table.names]
-    return racks if matters(wanted, chain.from_iterable(racks)) else ()
+    return racks if racks_matter(wanted, chain.from_iterable(racks)) else ()
 
 
 def _kinds(subscribers: Sequence[Subscriber], group: Group) -> tuple[list[int], list[frozenset[str]]]:
@@ -147,8 +147,8 @@ def _classes(
     classes, class_of = [], [0] * topics
     for number, (taking_kinds, of_class) in enumerate(by_takers.items()):
         members = sorted(member for kind in taking_kinds for member in members_of[kind])
-        places = {member: place for place, member in enumerate(members)}
-        classes.append(TopicClass(of_class, members, places))
+        positions = {member: position for position, member in enumerate(members)}
+        classes.append(TopicClass(of_class, members, positions))
         for topic in of_class:
             class_of[topic] = number
     return classes, class_of

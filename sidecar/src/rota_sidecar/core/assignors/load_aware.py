@@ -15,10 +15,10 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain
 
 from rota_sidecar.core.assignors.balance import balance
-from rota_sidecar.core.assignors.claims import Claims, resolve
-from rota_sidecar.core.assignors.dealing import Moves
-from rota_sidecar.core.assignors.index import Roll, call_roll
+from rota_sidecar.core.assignors.index import GroupIndex, index_group
 from rota_sidecar.core.assignors.model import Group, Plan, Subscriber
+from rota_sidecar.core.assignors.moves import Moves
+from rota_sidecar.core.assignors.ownership import Ownership, resolve_ownership
 from rota_sidecar.core.assignors.sticky import plan
 
 # Members whose loads differ by less than this part of the mean load are left alone: rates are never exact.
@@ -43,31 +43,31 @@ class LoadAwareSticky:
         self._max_moved_percent = max_moved_percent
 
     def assign(self, group: Group) -> Plan:
-        claims = resolve(replace(call_roll(group), racks=()))
+        ownership = resolve_ownership(replace(index_group(group), racks=()))
         # Rounded up: small groups are balanced too, unless nothing may move.
-        budget = -(-claims.roll.table.total * self._max_moved_percent // 100)
-        return plan(claims, self._moves(claims, budget), self.cooperative)
+        budget = -(-ownership.group_index.table.total * self._max_moved_percent // 100)
+        return plan(ownership, self._moves(ownership, budget), self.cooperative)
 
-    def _moves(self, claims: Claims, budget: int) -> Moves:
-        known = _known_weights(claims.roll)
+    def _moves(self, ownership: Ownership, budget: int) -> Moves:
+        known = _known_weights(ownership.group_index)
         if not known:
-            moves = balance(claims)
+            moves = balance(ownership)
             if sum(map(len, moves.given_up.values())) <= budget:
                 return moves
-        scales = _Scales(claims, known)
-        scales.give_what_is_free()
+        scales = _LoadBalancer(ownership, known)
+        scales.assign_unowned()
         scales.relieve(budget)
         return scales.moves
 
 
-def _known_weights(roll: Roll) -> dict[int, int]:
+def _known_weights(group_index: GroupIndex) -> dict[int, int]:
     """By flat number. What two members measured counts as the larger one says."""
     found: dict[int, int] = {}
-    for subscriber in roll.subscribers:
+    for subscriber in group_index.subscribers:
         for name, number, rate in _measured(subscriber):
-            topic = roll.table.index.get(name)
-            if topic is not None and rate >= 0 and 0 <= number < roll.table.sizes[topic]:
-                flat = roll.table.offsets[topic] + number
+            topic = group_index.table.index.get(name)
+            if topic is not None and rate >= 0 and 0 <= number < group_index.table.sizes[topic]:
+                flat = group_index.table.offsets[topic] + number
                 found[flat] = max(found.get(flat, 0), round(rate * _UNITS))
     return found
 
@@ -82,19 +82,19 @@ def _measured(subscriber: Subscriber) -> Iterator[tuple[str, int, float]]:
             yield name, number, rate
 
 
-class _Scales:
+class _LoadBalancer:
     """What members have to do, while partitions are given and moved."""
 
-    def __init__(self, claims: Claims, known: Mapping[int, int]) -> None:
+    def __init__(self, ownership: Ownership, known: Mapping[int, int]) -> None:
         self.moves = Moves()
-        self._claims = claims
-        self._roll = claims.roll
+        self._ownership = ownership
+        self._group_index = ownership.group_index
         self._mean = max(sum(known.values()) // len(known), 1) if known else _UNITS
         idle = max(self._mean * IDLE_PERCENT // 100, 1)
         self._weights = {flat: max(weight, idle) for flat, weight in known.items()}
-        members = range(len(self._roll.ids))
-        self._counts = [claims.count(member) for member in members]
-        self._loads = [sum(map(self._weight, claims.flat_numbers(member))) for member in members]
+        members = range(len(self._group_index.ids))
+        self._counts = [ownership.count(member) for member in members]
+        self._loads = [sum(map(self._weight, ownership.flat_numbers(member))) for member in members]
         # Of those who have too much: what could move, by class, in the order of weights.
         self._movable: dict[int, list[tuple[int, list[tuple[int, int]]]]] = {}
         # The lightest of each class, until something moves.
@@ -103,25 +103,25 @@ class _Scales:
     def _weight(self, flat: int) -> int:
         return self._weights.get(flat, self._mean)
 
-    def give_what_is_free(self) -> None:
+    def assign_unowned(self) -> None:
         """The heaviest first, each to who has least to do."""
         given: dict[int, array[int]] = {}
         rings: list[list[tuple[int, int, int]]] = []
-        for each in self._roll.classes:
+        for each in self._group_index.classes:
             ring = [(self._loads[member], self._counts[member], member) for member in each.members]
             heapify(ring)
             rings.append(ring)
-        free = list(chain.from_iterable(self._claims.free))
+        free = list(chain.from_iterable(self._ownership.free))
         free.sort(key=lambda flat: (-self._weight(flat), flat))
         for flat in free:
-            member = self._lightest(rings[self._class_of(flat)])
+            member = self._least_loaded(rings[self._class_of(flat)])
             given.setdefault(member, array("i")).append(flat)
             self._loads[member] += self._weight(flat)
             self._counts[member] += 1
         for member, flats in given.items():
             self.moves.given[member].append(sorted(flats))
 
-    def _lightest(self, ring: list[tuple[int, int, int]]) -> int:
+    def _least_loaded(self, ring: list[tuple[int, int, int]]) -> int:
         while True:
             load, count, member = ring[0]
             now = self._loads[member], self._counts[member]
@@ -130,7 +130,7 @@ class _Scales:
             heapreplace(ring, (*now, member))
 
     def _class_of(self, flat: int) -> int:
-        return self._roll.class_of[self._roll.table.topic_of(flat)]
+        return self._group_index.class_of[self._group_index.table.topic_of(flat)]
 
     def relieve(self, budget: int) -> None:
         """Move from who has most, until everybody is near enough to everybody else, or enough has moved."""
@@ -165,15 +165,15 @@ class _Scales:
             gap = self._loads[member] - self._loads[receiver]
             if gap <= least_gap:
                 continue
-            for place in _nearest(movable, gap):
-                weight = movable[place][0]
+            for position in _nearest(movable, gap):
+                weight = movable[position][0]
                 relief = min(weight, gap - weight)
                 if relief > 0 and (best is None or relief > best[0]):
-                    best = relief, movable, place, receiver
+                    best = relief, movable, position, receiver
         if best is None:
             return None
-        _, movable, place, receiver = best
-        self._move(*movable.pop(place), member, receiver)
+        _, movable, position, receiver = best
+        self._move(*movable.pop(position), member, receiver)
         return receiver
 
     def _receiver(self, number: int) -> int:
@@ -182,7 +182,7 @@ class _Scales:
         if found is None:
             # The first of them: members stand in the order of their ids.
             found = self._receivers[number] = min(
-                self._roll.classes[number].members, key=self._loads.__getitem__
+                self._group_index.classes[number].members, key=self._loads.__getitem__
             )
         return found
 
@@ -197,7 +197,7 @@ class _Scales:
         found = self._movable.get(member)
         if found is None:
             by_class: dict[int, list[tuple[int, int]]] = {}
-            for flat in self._claims.flat_numbers(member):
+            for flat in self._ownership.flat_numbers(member):
                 by_class.setdefault(self._class_of(flat), []).append((self._weight(flat), flat))
             found = self._movable[member] = sorted(
                 (number, sorted(each)) for number, each in by_class.items()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rota_sidecar.core.assignors.model import Subscriber
 
 
-def in_order(members: Mapping[str, Subscriber]) -> list[str]:
+def member_order(members: Mapping[str, Subscriber]) -> list[str]:
     """Static members by instance id, then dynamic ones by member id."""
 
     def rank(name: str) -> tuple[bool, str]:

@@ -32,15 +32,15 @@ class Cell:
         self.wanted = list(self.claimed)
 
 
-def level(cells: Sequence[Cell], loads: list[int]) -> None:
+def set_quotas(cells: Sequence[Cell], loads: list[int]) -> None:
     """Decide what each cell's members are to have. `loads` is what each member of the group has, and is kept."""
     if len(cells) == 1 and cells[0].unowned:
-        _pour_all(cells[0], loads)
+        _fill_all(cells[0], loads)
     else:
         for cell in sorted(cells, key=_share, reverse=True):
-            _pour_unowned(cell, loads)
+            _fill_unowned(cell, loads)
     for _ in range(ROUNDS_MAX):
-        relieved = [_relieve(cell, loads) for cell in cells]
+        relieved = [_rebalance_cell(cell, loads) for cell in cells]
         if not any(relieved):
             return
 
@@ -49,7 +49,7 @@ def _share(cell: Cell) -> float:
     return cell.unowned / len(cell.members)
 
 
-def _relieve(cell: Cell, loads: list[int]) -> bool:
+def _rebalance_cell(cell: Cell, loads: list[int]) -> bool:
     """Even a cell out, if somebody has two more than somebody else who could take it."""
     if len(cell.members) < 2:
         return False
@@ -57,45 +57,45 @@ def _relieve(cell: Cell, loads: list[int]) -> bool:
     heaviest = max((load for load, has in zip(standing, cell.wanted, strict=True) if has), default=0)
     if heaviest - min(standing) <= 1:
         return False
-    _pour_all(cell, loads)
+    _fill_all(cell, loads)
     return True
 
 
-def _pour_unowned(cell: Cell, loads: list[int]) -> None:
+def _fill_unowned(cell: Cell, loads: list[int]) -> None:
     if not cell.unowned:
         return
     below = [loads[member] for member in cell.members]
-    for place, more in enumerate(pour(below, cell.unowned, lambda _place, _most: False)):
-        cell.wanted[place] += more
-        loads[cell.members[place]] += more
+    for position, more in enumerate(water_fill(below, cell.unowned, lambda _position, _most: False)):
+        cell.wanted[position] += more
+        loads[cell.members[position]] += more
 
 
-def _pour_all(cell: Cell, loads: list[int]) -> None:
+def _fill_all(cell: Cell, loads: list[int]) -> None:
     below = [loads[member] - has for member, has in zip(cell.members, cell.wanted, strict=True)]
     amount = sum(cell.claimed) + cell.unowned
-    cell.wanted = pour(below, amount, lambda place, most: cell.claimed[place] > most)
+    cell.wanted = water_fill(below, amount, lambda position, most: cell.claimed[position] > most)
     for member, load, has in zip(cell.members, below, cell.wanted, strict=True):
         loads[member] = load + has
 
 
-def pour(below: Sequence[int], amount: int, loses: Callable[[int, int], bool]) -> list[int]:
+def water_fill(below: Sequence[int], amount: int, loses: Callable[[int, int], bool]) -> list[int]:
     """
     What each gets when an amount is poured onto what they have.
 
     What is left over for some of those at the water's level goes first to those who would lose one otherwise.
     """
-    height, left = _level(below, amount)
+    height, left = _water_level(below, amount)
     got = [height - load if load <= height else 0 for load in below]
     if left:
-        wet = [place for place, load in enumerate(below) if load <= height]
+        submerged = [position for position, load in enumerate(below) if load <= height]
         # Stable: among equals the first.
-        wet.sort(key=lambda place: not loses(place, got[place]))
-        for place in wet[:left]:
-            got[place] += 1
+        submerged.sort(key=lambda position: not loses(position, got[position]))
+        for position in submerged[:left]:
+            got[position] += 1
     return got
 
 
-def _level(below: Sequence[int], amount: int) -> tuple[int, int]:
+def _water_level(below: Sequence[int], amount: int) -> tuple[int, int]:
     """How high the water stands, and how much of it is left over."""
     ordered = sorted(below)
     sums = list(accumulate(ordered))

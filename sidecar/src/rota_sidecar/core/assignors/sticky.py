@@ -9,11 +9,11 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 from rota_sidecar.core.assignors.balance import balance
-from rota_sidecar.core.assignors.claims import Claims, resolve
-from rota_sidecar.core.assignors.dealing import Moves, in_order
-from rota_sidecar.core.assignors.index import call_roll
+from rota_sidecar.core.assignors.flat_assignment import FlatAssignment
+from rota_sidecar.core.assignors.index import index_group
 from rota_sidecar.core.assignors.model import Group, Plan
-from rota_sidecar.core.assignors.share import Share
+from rota_sidecar.core.assignors.moves import Moves, merged
+from rota_sidecar.core.assignors.ownership import Ownership, resolve_ownership
 
 
 class Sticky:
@@ -23,8 +23,8 @@ class Sticky:
     cooperative = False
 
     def assign(self, group: Group) -> Plan:
-        claims = resolve(call_roll(group))
-        return plan(claims, balance(claims), self.cooperative)
+        ownership = resolve_ownership(index_group(group))
+        return plan(ownership, balance(ownership), self.cooperative)
 
 
 class CooperativeSticky(Sticky):
@@ -34,24 +34,26 @@ class CooperativeSticky(Sticky):
     cooperative = True
 
 
-def plan(claims: Claims, moves: Moves, cooperative: bool) -> Plan:
+def plan(ownership: Ownership, moves: Moves, cooperative: bool) -> Plan:
     """Everybody's partitions after the moves; what somebody still has is held back if it is cooperative."""
-    roll = claims.roll
-    held = dict(claims.held)
+    group_index = ownership.group_index
+    held = dict(ownership.held)
     for member, given_up in moves.given_up.items():
         held.update(dict.fromkeys(given_up, member))
     found: dict[str, Mapping[str, Sequence[int]]] = {}
-    for member, name in enumerate(roll.ids):
-        if claims.lists[member] is not None and member not in moves.given and member not in moves.given_up:
-            found[name] = roll.subscribers[member].owned
+    for member, name in enumerate(group_index.ids):
+        if ownership.lists[member] is not None and member not in moves.given and member not in moves.given_up:
+            found[name] = group_index.subscribers[member].owned
             continue
         given = moves.given.get(member, [])
         if cooperative and held:
             given = [[flat for flat in part if held.get(flat, member) == member] for part in given]
-        kept: Sequence[int] = claims.flat_numbers(member)
+        kept: Sequence[int] = ownership.flat_numbers(member)
         lost = moves.given_up.get(member)
         if lost:
             kept = [flat for flat in kept if flat not in lost]
-        flats = in_order([kept, *given])
-        found[name] = Share(roll.table, flats if isinstance(flats, range) else array("i", flats))
+        flats = merged([kept, *given])
+        found[name] = FlatAssignment(
+            group_index.table, flats if isinstance(flats, range) else array("i", flats)
+        )
     return found

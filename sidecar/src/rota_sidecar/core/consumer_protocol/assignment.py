@@ -16,13 +16,13 @@ class Assignment:
     user_data: bytes = b""
 
 
-def encode_assignment(assignment: Assignment, heads: wire.Heads | None = None) -> bytes:
+def encode_assignment(assignment: Assignment, headers: wire.TopicHeaders | None = None) -> bytes:
     """
     Version 3, which looks like version 0: those between added nothing to assignments.
 
     Who encodes many gives them all the same `heads`, a new one at first: names are written once then.
     """
-    listed = wire.partitions(assignment.partitions, heads)
+    listed = wire.partitions(assignment.partitions, headers)
     return b"".join((wire.int16(VERSION), listed, wire.blob(assignment.user_data)))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota_sidecar.core.assignors.model import NO_GENERATION, Subscriber
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.subscription import (
     Subscription,
     decode_subscription,
@@ -34,7 +34,7 @@ Owned = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class JoinOffer:
     """What a member knows about itself when it joins."""
 
     topics: Sequence[str]
@@ -46,12 +46,12 @@ class Offer:
     rack: str = ""
 
 
-def metadata_for(strategy: str, offer: Offer) -> bytes:
+def metadata_for(strategy: str, offer: JoinOffer) -> bytes:
     """The subscription that goes into JoinGroup beside the strategy's name."""
     topics = sorted(offer.topics)
     if strategy == STICKY:
-        claims = encode_sticky_data(_in_order(offer.owned), offer.generation)
-        return encode_subscription(Subscription(topics, claims, rack=offer.rack))
+        claimed = encode_sticky_data(_in_order(offer.owned), offer.generation)
+        return encode_subscription(Subscription(topics, claimed, rack=offer.rack))
     if strategy in WITHOUT_CLAIMS:
         data = encode_member_data(MemberData(offer.generation, offer.incarnation))
         return encode_subscription(Subscription(topics, data, {}, offer.generation, offer.rack))
@@ -62,16 +62,16 @@ def metadata_for(strategy: str, offer: Offer) -> bytes:
 
 
 def subscriber_of(
-    strategy: str, metadata: bytes, instance_id: str | None, alike: Alike | None = None
+    strategy: str, metadata: bytes, instance_id: str | None, shared: SharedLayouts | None = None
 ) -> Subscriber:
     """
     The leader's reading of one member. Raises Malformed.
 
     Who reads many gives them all the same `alike`, a new one at first: what they have in common is read once then.
     """
-    found = decode_subscription(metadata, alike)
+    found = decode_subscription(metadata, shared)
     if strategy == STICKY:
-        owned, generation = decode_sticky_data(found.user_data, alike)
+        owned, generation = decode_sticky_data(found.user_data, shared)
         return Subscriber(found.topics, owned, generation, instance_id, found.rack)
     if strategy in WITHOUT_CLAIMS:
         return Subscriber(found.topics, instance_id=instance_id, rack=found.rack)
@@ -89,19 +89,19 @@ def subscriber_of(
     )
 
 
-def known_of(strategy: str, metadata: bytes, alike: Alike | None = None) -> MemberData:
+def member_data_of(strategy: str, metadata: bytes, shared: SharedLayouts | None = None) -> MemberData:
     """What a member of ours says about the generation that it was in last. Raises Malformed."""
     if strategy == STICKY:
         return MemberData()
-    return decode_member_data(decode_subscription(metadata, alike).user_data)
+    return decode_member_data(decode_subscription(metadata, shared).user_data)
 
 
 def topics_of(metadata: Iterable[bytes]) -> frozenset[str]:
     """The topics that these members subscribe to; a member that cannot be read subscribes to none."""
-    alike, found = Alike(), dict[int, Sequence[str]]()
+    shared, found = SharedLayouts(), dict[int, Sequence[str]]()
     for each in metadata:
         try:
-            topics = decode_subscription(each, alike).topics
+            topics = decode_subscription(each, shared).topics
         except Malformed:
             continue
         # Members that subscribe to the same topics share one list.
@@ -121,10 +121,10 @@ def _rates(owned: Owned, rates: Mapping[str, Mapping[int, float]]) -> Sequence[f
     ]
 
 
-def _former(topics: Sequence[str], offer: Offer) -> Sequence[tuple[int, int, float]]:
+def _former(topics: Sequence[str], offer: JoinOffer) -> Sequence[tuple[int, int, float]]:
     return [
-        (place, number, rate)
-        for place, topic in enumerate(topics)
+        (position, number, rate)
+        for position, topic in enumerate(topics)
         for number, rate in offer.rates.get(topic, {}).items()
         if number not in offer.owned.get(topic, ())
     ]
@@ -134,9 +134,9 @@ def _by_topic(
     topics: Sequence[str], former: Sequence[tuple[int, int, float]]
 ) -> Mapping[str, Mapping[int, float]]:
     found: dict[str, dict[int, float]] = {}
-    for place, number, rate in former:
-        if place < len(topics):
-            found.setdefault(topics[place], {})[number] = rate
+    for position, number, rate in former:
+        if position < len(topics):
+            found.setdefault(topics[position], {})[number] = rate
     return found
 
 

@@ -9,7 +9,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 
-from rota_sidecar.core.assignors.lists import Layout, Layouts, Lists
+from rota_sidecar.core.assignors.packed_partitions import Layout, Layouts, PackedPartitions
 
 # How many shapes are tried before a blob is read topic by topic.
 _SHAPES_MAX = 4
@@ -31,15 +31,15 @@ class _Shape:
         self._fixed = int.from_bytes(fixed, "big")
         self._looks = int.from_bytes(section, "big") & self._fixed
 
-    def read(self, data: bytes, begin: int) -> Lists | None:
+    def read(self, data: bytes, begin: int) -> PackedPartitions | None:
         """The lists, if they look like this."""
         section = data[begin : begin + self.size]
         if len(section) < self.size or int.from_bytes(section, "big") & self._fixed != self._looks:
             return None
-        return Lists(self.layout, array("i", self._numbers.unpack(section)), section)
+        return PackedPartitions(self.layout, array("i", self._numbers.unpack(section)), section)
 
 
-class Alike:
+class SharedLayouts:
     """What is known from the members that were read before."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Alike:
     def remember_texts(self, section: bytes, texts: list[str]) -> None:
         self._texts = [(section, texts), *self._texts[: _TEXTS_MAX - 1]]
 
-    def lists(self, data: bytes, begin: int) -> tuple[int, Lists] | None:
+    def lists(self, data: bytes, begin: int) -> tuple[int, PackedPartitions] | None:
         """Lists that look like those of another member, and how many bytes they have."""
         for shape in self._shapes.get(data[begin : begin + 4], ()):
             found = shape.read(data, begin)
@@ -63,7 +63,9 @@ class Alike:
                 return shape.size, found
         return None
 
-    def remember_lists(self, section: bytes, names: Sequence[str], lists: "Sequence[array[int]]") -> Lists:
+    def remember_lists(
+        self, section: bytes, names: Sequence[str], lists: "Sequence[array[int]]"
+    ) -> PackedPartitions:
         """What was read topic by topic, as lists."""
         layout = self._layouts.of(tuple(names), tuple(map(len, lists)))
         if layout in self._seen and layout.size:
@@ -74,4 +76,4 @@ class Alike:
         numbers = array("i")
         for each in lists:
             numbers += each
-        return Lists(layout, numbers, section)
+        return PackedPartitions(layout, numbers, section)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota_sidecar.core.consumer_protocol import wire
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 
 VERSION = 3
 NO_GENERATION = -1
@@ -35,9 +35,9 @@ def encode_subscription(subscription: Subscription) -> bytes:
     )
 
 
-def decode_subscription(data: bytes, alike: Alike | None = None) -> Subscription:
+def decode_subscription(data: bytes, shared: SharedLayouts | None = None) -> Subscription:
     """Any version: of one that is newer what is known. `alike` remembers what others said. Raises Malformed."""
-    reader = wire.Reader(data, "a subscription", alike)
+    reader = wire.Reader(data, "a subscription", shared)
     version = reader.int16()
     if version < 0:
         raise reader.malformed(f"there is no version {version}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from rota_sidecar.core.consumer_protocol import wire
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.subscription import NO_GENERATION
 
 USER_DATA_BYTES_MAX = 256
@@ -25,12 +25,12 @@ _MARK = b"rota"
 _VERSION = 1
 _GENERATION = struct.Struct(">i")
 _OURS = struct.Struct(">4sBq")
-_STAYS, _COMES_AGAIN = b"\x00", b"\x01"
+_STAYS, _REJOINS = b"\x00", b"\x01"
 _FINGERPRINT_BYTES = 8
 _NO_FINGERPRINT = bytes(_FINGERPRINT_BYTES)
 # Of a partition that is not owned any more: the place of its topic among those subscribed to, its number, its rate.
 _FORMER = struct.Struct(">HiB")
-_PLACES_MAX = 2**16
+_POSITIONS_MAX = 2**16
 # After a byte that counts them.
 RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size - 1
 
@@ -57,8 +57,8 @@ def encode_member_data(data: MemberData) -> bytes:
     """At most 256 bytes: rates for which there is no room are left out, those of former partitions first."""
     rates = bytes(map(_byte_of, data.rates[:RATES_MAX])).rstrip(bytes((_UNKNOWN,)))
     room = (RATES_MAX - len(rates)) // _FORMER.size
-    heaviest = sorted((each for each in data.former if each[0] < _PLACES_MAX), key=lambda each: -each[2])
-    former = [_FORMER.pack(place, number, _byte_of(rate)) for place, number, rate in heaviest[:room]]
+    heaviest = sorted((each for each in data.former if each[0] < _POSITIONS_MAX), key=lambda each: -each[2])
+    former = [_FORMER.pack(position, number, _byte_of(rate)) for position, number, rate in heaviest[:room]]
     said = bytes((len(rates),)) + rates + b"".join(former) if rates or former else b""
     return _GENERATION.pack(data.generation) + _OURS.pack(_MARK, _VERSION, data.incarnation) + said
 
@@ -80,7 +80,7 @@ def decode_member_data(data: bytes) -> MemberData:
         generation,
         incarnation,
         tuple(map(_rate_of, said[1:end])),
-        tuple((place, number, _rate_of(rate)) for place, number, rate in former),
+        tuple((position, number, _rate_of(rate)) for position, number, rate in former),
     )
 
 
@@ -95,7 +95,7 @@ class AssignmentData:
     incarnation: int = NO_INCARNATION
     # The member has to give something up and come again. A member that restarts just then holds nothing that it could
     # give up, and what it held before would stay with nobody.
-    comes_again: bool = False
+    rejoins: bool = False
     # Fingerprint of the topics that the member subscribed to when the plan was made.
     subscribed: bytes = b""
     # In the leader's own assignment: fingerprint of the group's topics with their numbers of partitions.
@@ -106,7 +106,7 @@ def encode_assignment_data(data: AssignmentData) -> bytes:
     """At most 256 bytes."""
     begin = _OURS.pack(_MARK, _VERSION, data.incarnation)
     subscribed = data.subscribed or _NO_FINGERPRINT
-    return begin + (_COMES_AGAIN if data.comes_again else _STAYS) + subscribed + data.planned
+    return begin + (_REJOINS if data.rejoins else _STAYS) + subscribed + data.planned
 
 
 def decode_assignment_data(data: bytes) -> AssignmentData:
@@ -119,7 +119,7 @@ def decode_assignment_data(data: bytes) -> AssignmentData:
     subscribed, planned = (
         each if len(each) == _FINGERPRINT_BYTES and each != _NO_FINGERPRINT else b"" for each in prints
     )
-    return AssignmentData(incarnation, said[:1] == _COMES_AGAIN, subscribed, planned)
+    return AssignmentData(incarnation, said[:1] == _REJOINS, subscribed, planned)
 
 
 def _incarnation_in(data: bytes) -> int:
@@ -146,9 +146,11 @@ def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> b
     return wire.partitions(owned) + _GENERATION.pack(generation)
 
 
-def decode_sticky_data(data: bytes, alike: Alike | None = None) -> tuple[Mapping[str, Sequence[int]], int]:
+def decode_sticky_data(
+    data: bytes, shared: SharedLayouts | None = None
+) -> tuple[Mapping[str, Sequence[int]], int]:
     """Claims and their generation, of version 1 or 0; nothing is claimed by bytes that are neither."""
-    reader = wire.Reader(data, "user data", alike)
+    reader = wire.Reader(data, "user data", shared)
     try:
         owned = reader.partitions()
         generation = reader.int32() if reader.left else NO_GENERATION

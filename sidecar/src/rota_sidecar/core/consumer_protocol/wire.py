@@ -10,10 +10,10 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 
-from rota_sidecar.core.assignors.lists import Lists
-from rota_sidecar.core.assignors.range import Pieces
-from rota_sidecar.core.assignors.share import Share
-from rota_sidecar.core.consumer_protocol.shared_layouts import Alike
+from rota_sidecar.core.assignors.flat_assignment import FlatAssignment
+from rota_sidecar.core.assignors.packed_partitions import PackedPartitions
+from rota_sidecar.core.assignors.range import RangeAssignment
+from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 
 TEXT_BYTES_MAX = 32_767
 INT32_MAX = 2**31 - 1
@@ -32,10 +32,10 @@ class Malformed(ValueError):
 class Reader:
     """Takes one element after the other from bytes that somebody else wrote."""
 
-    def __init__(self, data: bytes, what: str, alike: Alike | None = None) -> None:
+    def __init__(self, data: bytes, what: str, shared: SharedLayouts | None = None) -> None:
         self._data = data
         self._what = what
-        self._alike = alike
+        self._shared = shared
         self._at = 0
 
     @property
@@ -82,14 +82,14 @@ class Reader:
         return found
 
     def texts(self) -> list[str]:
-        known = self._alike.texts(self._data, self._at) if self._alike else None
+        known = self._shared.texts(self._data, self._at) if self._shared else None
         if known is not None:
             self._at += len(known[0])
             return known[1]
         begin = self._at
         found = [self.text() for _ in range(self.count())]
-        if self._alike:
-            self._alike.remember_texts(self._data[begin : self._at], found)
+        if self._shared:
+            self._shared.remember_texts(self._data[begin : self._at], found)
         return found
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
@@ -97,15 +97,15 @@ class Reader:
         if self._data.startswith(_NO_TOPICS, self._at):
             self._at += len(_NO_TOPICS)
             return {}
-        known = self._alike.lists(self._data, self._at) if self._alike else None
+        known = self._shared.lists(self._data, self._at) if self._shared else None
         if known is not None:
             self._at += known[0]
             return known[1]
         begin, found = self._at, self._partitions_one_by_one()
         section = self._data[begin : self._at]
         # What came in several places, or without numbers, is not written as it was read.
-        if self._alike and _INT32.unpack_from(section)[0] == len(found) and all(found.values()):
-            return self._alike.remember_lists(section, list(found), list(found.values()))
+        if self._shared and _INT32.unpack_from(section)[0] == len(found) and all(found.values()):
+            return self._shared.remember_lists(section, list(found), list(found.values()))
         return found
 
     def _partitions_one_by_one(self) -> "dict[str, array[int]]":
@@ -159,7 +159,7 @@ def texts(values: Sequence[str]) -> bytes:
     return _INT32.pack(len(values)) + b"".join(map(text, values))
 
 
-class Heads:
+class TopicHeaders:
     """Names as they stand before the partitions of a topic: written once for all members of a round."""
 
     def __init__(self) -> None:
@@ -184,42 +184,42 @@ class Heads:
         return self._singles
 
 
-def partitions(by_topic: Mapping[str, Sequence[int]], heads: Heads | None = None) -> bytes:
+def partitions(by_topic: Mapping[str, Sequence[int]], headers: TopicHeaders | None = None) -> bytes:
     """Numbers by topic; a topic without any is left out. `heads` remembers names that are written often."""
-    heads = Heads() if heads is None else heads
+    headers = TopicHeaders() if headers is None else headers
     match by_topic:
-        case Lists() if by_topic.written:
+        case PackedPartitions() if by_topic.written:
             return by_topic.written
-        case Pieces():
-            return _pieces(by_topic, heads)
-        case Share() if (single := by_topic.one_of_each()) is not None:
+        case RangeAssignment():
+            return _pieces(by_topic, headers)
+        case FlatAssignment() if (single := by_topic.one_of_each()) is not None:
             names, numbers = single
             parts = [_INT32.pack(len(names))] * (2 * len(names) + 1)
-            parts[1::2] = heads.all_of(names)
-            parts[2::2] = map(heads.singles(max(numbers)).__getitem__, numbers)
+            parts[1::2] = headers.all_of(names)
+            parts[2::2] = map(headers.singles(max(numbers)).__getitem__, numbers)
             return b"".join(parts)
         case _:
-            return _one_by_one(by_topic, heads)
+            return _one_by_one(by_topic, headers)
 
 
-def _pieces(pieces: Pieces, heads: Heads) -> bytes:
+def _pieces(pieces: RangeAssignment, headers: TopicHeaders) -> bytes:
     parts, count = [b""], 0
-    for names, numbers in pieces.alike():
+    for names, numbers in pieces.by_shape():
         # What a member has of these topics is the same: it stands between their names, and behind the last.
         body = _body(numbers)
-        parts += [body.join(heads.all_of(names)), body]
+        parts += [body.join(headers.all_of(names)), body]
         count += len(names)
     parts[0] = _INT32.pack(count)
     return b"".join(parts)
 
 
-def _one_by_one(by_topic: Mapping[str, Sequence[int]], heads: Heads) -> bytes:
+def _one_by_one(by_topic: Mapping[str, Sequence[int]], headers: TopicHeaders) -> bytes:
     parts, topic = [b""], ""
     try:
         for topic, numbers in by_topic.items():
             body = _body(numbers)
             if body:
-                parts.append(heads.of(topic) + body)
+                parts.append(headers.of(topic) + body)
     except (OverflowError, struct.error):
         raise Malformed(f"{topic} has a partition above {INT32_MAX}, which Kafka cannot name") from None
     parts[0] = _INT32.pack(len(parts) - 1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.consumer_protocol.offers import STICKY, Offer, metadata_for
+from rota_sidecar.core.consumer_protocol.offers import STICKY, JoinOffer, metadata_for
 from rota_sidecar.core.member.config import MemberConfig
 from rota_sidecar.core.member.identity import Identity
 from rota_sidecar.core.member.owned_partitions import OwnedPartitions
@@ -43,7 +43,7 @@ class Requests:
     def _metadata(self, strategy: str, subscription: SubscriptionState, owned: OwnedPartitions) -> bytes:
         # `sticky` claims what it was given last, whatever happened since; Kafka's leaders judge that by its age.
         sticky = strategy == STICKY
-        offer = Offer(
+        offer = JoinOffer(
             topics=subscription.topics,
             owned=by_topic(owned.last_assigned if sticky else owned.held.keys()),
             generation=owned.last_assigned_generation if sticky else owned.owned_generation,

@@ -133,7 +133,7 @@ def _on_assignment(core: Core, state: st.Syncing, response: pb.SyncGroupResponse
 
 def _rejoin_reason(core: Core, data: AssignmentData) -> str:
     """Why a member that was handed this assignment has to come to another round; empty if it has not."""
-    if data.comes_again:
+    if data.rejoins:
         # What it is to give up it held before it restarted: nobody has that until it comes again.
         return "gave up what others get, when it restarted"
     if data.subscribed and data.subscribed != fingerprint_of_topics(core.joined_with.topics):

@@ -13,7 +13,7 @@ from rota_sidecar.core.assignors.index import Table, Topics
 Flats = Sequence[int]
 
 
-class Share(Mapping[str, Sequence[int]]):
+class FlatAssignment(Mapping[str, Sequence[int]]):
     """Flat numbers in ascending order as partitions by topic."""
 
     __slots__ = ("_table", "flats")
@@ -40,8 +40,8 @@ class Share(Mapping[str, Sequence[int]]):
         return sum(1 for _ in self.opened())
 
     @override
-    def items(self) -> "Items":
-        return Items(self)
+    def items(self) -> "FlatAssignmentItems":
+        return FlatAssignmentItems(self)
 
     def one_of_each(self) -> tuple[tuple[str, ...], list[int]] | None:
         """Topics and a partition of each, if the member has no two partitions of one topic. Looks at no topic singly."""
@@ -104,13 +104,13 @@ class Share(Mapping[str, Sequence[int]]):
 
     @override
     def __repr__(self) -> str:
-        return f"Share({ {topic: list(numbers) for topic, numbers in self.items()} })"
+        return f"FlatAssignment({ {topic: list(numbers) for topic, numbers in self.items()} })"
 
 
-class Items(ItemsView[str, Sequence[int]]):
+class FlatAssignmentItems(ItemsView[str, Sequence[int]]):
     """What `items` of a mapping gives."""
 
-    _mapping: Share
+    _mapping: FlatAssignment
 
     @override
     def __iter__(self) -> Iterator[tuple[str, Sequence[int]]]:

@@ -28,7 +28,7 @@ class Layout:
         self.size = sum(counts)
 
 
-class Lists(Mapping[str, Sequence[int]]):
+class PackedPartitions(Mapping[str, Sequence[int]]):
     """The partitions of one member."""
 
     __slots__ = ("_by_topic", "layout", "numbers", "written")
@@ -59,7 +59,7 @@ class Lists(Mapping[str, Sequence[int]]):
 
     @override
     def __repr__(self) -> str:
-        return f"Lists({ {topic: list(numbers) for topic, numbers in self.items()} })"
+        return f"PackedPartitions({ {topic: list(numbers) for topic, numbers in self.items()} })"
 
     def _opened(self) -> "dict[str, array[int]]":
         if self._by_topic is None:
@@ -84,9 +84,9 @@ class Layouts:
             found = self._known[key] = Layout(names, counts)
         return found
 
-    def lists(self, owned: Mapping[str, Sequence[int]]) -> Lists:
+    def lists(self, owned: Mapping[str, Sequence[int]]) -> PackedPartitions:
         """The same as lists of ours; a number that is beyond what Kafka knows becomes one that no topic has."""
-        if isinstance(owned, Lists):
+        if isinstance(owned, PackedPartitions):
             return owned
         try:
             numbers = array("i", chain.from_iterable(owned.values()))
@@ -97,4 +97,4 @@ class Layouts:
         counts = tuple(map(len, owned.values()))
         if 0 in counts:
             return self.lists({name: of_topic for name, of_topic in owned.items() if len(of_topic)})
-        return Lists(self.of(tuple(owned), counts), numbers)
+        return PackedPartitions(self.of(tuple(owned), counts), numbers)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import chain
 
-from rota_sidecar.core.assignors.claims import Claims
 from rota_sidecar.core.assignors.index import TopicClass
+from rota_sidecar.core.assignors.ownership import Ownership
 from rota_sidecar.core.assignors.quotas import Cell
 
 
@@ -24,21 +24,21 @@ class Moves:
     given: dict[int, list[Sequence[int]]] = field(default_factory=lambda: defaultdict(list))
 
 
-def give_up(claims: Claims, cell: Cell, among: TopicClass, moves: Moves) -> list[int]:
+def release_surplus(ownership: Ownership, cell: Cell, among: TopicClass, moves: Moves) -> list[int]:
     """Let those who have too many give some up; returns them all."""
     freed: list[int] = []
     for member, has, wants in zip(cell.members, cell.claimed, cell.wanted, strict=True):
         if has > wants:
-            highest = _highest(claims, member, has - wants, among)
+            highest = _highest(ownership, member, has - wants, among)
             moves.given_up[member].update(highest)
             freed += highest
     return freed
 
 
-def _highest(claims: Claims, member: int, count: int, among: TopicClass) -> list[int]:
+def _highest(ownership: Ownership, member: int, count: int, among: TopicClass) -> list[int]:
     """The last that it has of a class, in the order of (partition, topic)."""
-    table, width = claims.roll.table, len(claims.roll.table.names)
-    keys = claims.keys(member)
+    table, width = ownership.group_index.table, len(ownership.group_index.table.names)
+    keys = ownership.keys(member)
     if len(among.topics) < width:
         topics = frozenset(among.topics)
         keys = [key for key in keys if key % width in topics]
@@ -55,26 +55,26 @@ def shortages(cell: Cell) -> dict[int, int]:
     }
 
 
-def deal(free: Sequence[int], short: dict[int, int], loads: list[int], moves: Moves) -> None:
+def distribute(free: Sequence[int], short: dict[int, int], loads: list[int], moves: Moves) -> None:
     """Deal what is free to those who are short. `short` and `loads` become what they are afterwards."""
     waiting = sorted(short, key=lambda member: (loads[member], member), reverse=True)
     dealt, active, height = 0, list[int](), 0
     while dealt < len(free) and (active or waiting):
         if not active:
             height = loads[waiting[-1]]
-        active = _with_those_at(height, active, waiting, loads)
+        active = _activate_at(height, active, waiting, loads)
         rounds = min(short[member] for member in active)
         if waiting:
             rounds = min(rounds, loads[waiting[-1]] - height)
         width = len(active)
         end = dealt + rounds * width
-        for place, member in enumerate(active):
-            give(free[dealt + place : end : width], member, short, loads, moves)
+        for position, member in enumerate(active):
+            allot(free[dealt + position : end : width], member, short, loads, moves)
         dealt, height = end, height + rounds
         active = [member for member in active if member in short]
 
 
-def give(part: Sequence[int], member: int, short: dict[int, int], loads: list[int], moves: Moves) -> None:
+def allot(part: Sequence[int], member: int, short: dict[int, int], loads: list[int], moves: Moves) -> None:
     """Give one member some of what it is short of."""
     moves.given[member].append(part)
     loads[member] += len(part)
@@ -83,7 +83,7 @@ def give(part: Sequence[int], member: int, short: dict[int, int], loads: list[in
         del short[member]
 
 
-def _with_those_at(height: int, active: list[int], waiting: list[int], loads: Sequence[int]) -> list[int]:
+def _activate_at(height: int, active: list[int], waiting: list[int], loads: Sequence[int]) -> list[int]:
     joined = False
     while waiting and loads[waiting[-1]] <= height:
         active.append(waiting.pop())
@@ -91,7 +91,7 @@ def _with_those_at(height: int, active: list[int], waiting: list[int], loads: Se
     return sorted(active) if joined else active
 
 
-def in_order(parts: Iterable[Sequence[int]]) -> Sequence[int]:
+def merged(parts: Iterable[Sequence[int]]) -> Sequence[int]:
     """Sorted flat numbers; one that is all there is stays what it is, a range for example."""
     several = [part for part in parts if len(part)]
     return several[0] if len(several) == 1 else sorted(chain.from_iterable(several))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 
 from rota_sidecar.core.assignors.built_in import NAMES, built_in
-from rota_sidecar.core.assignors.checking import problem
 from rota_sidecar.core.assignors.model import Group, Plan
+from rota_sidecar.core.assignors.validation import plan_problem
 from tests.sidecar.core.assignors.groups import group, groups, member, sizes_of
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
@@ -27,18 +27,18 @@ GROUP = group({"a": member("t", "t-0", 1), "b": member("t u"), "c": member("t", 
 )
 def test_what_is_wrong_is_said(plan: Plan, sentence: str) -> None:
     for cooperative in (True, False):
-        assert sentence in problem(GROUP, plan, cooperative)
+        assert sentence in plan_problem(GROUP, plan, cooperative)
 
 
 @pytest.mark.parametrize("plan", [{"a": {}, "b": {"t": [0]}, "c": {}}, {"a": {}, "b": {"u": [0]}, "c": {}}])
 def test_what_somebody_still_has_is_given_by_eager_strategies_only(plan: Plan) -> None:
-    assert problem(GROUP, plan, cooperative=False) == ""
-    assert "still has: leave it out for a round" in problem(GROUP, plan, cooperative=True)
+    assert plan_problem(GROUP, plan, cooperative=False) == ""
+    assert "still has: leave it out for a round" in plan_problem(GROUP, plan, cooperative=True)
 
 
 def test_what_two_claim_equally_is_given_to_nobody() -> None:
     torn = group({"a": member("t", "t-0", 1), "b": member("t", "t-0", 1)}, t=1)
-    assert "two members claim" in problem(torn, {"a": {"t": [0]}, "b": {}}, cooperative=True)
+    assert "two members claim" in plan_problem(torn, {"a": {"t": [0]}, "b": {}}, cooperative=True)
 
 
 @EXAMPLES
@@ -46,7 +46,7 @@ def test_what_two_claim_equally_is_given_to_nobody() -> None:
 def test_nothing_is_wrong_with_the_plans_of_ours(of: Group) -> None:
     for name, strategy in built_in(100).items():
         assert strategy.name == name
-        assert problem(of, strategy.assign(of), strategy.cooperative) == ""
+        assert plan_problem(of, strategy.assign(of), strategy.cooperative) == ""
 
 
 def test_they_have_the_names_that_kafka_shows() -> None:

@@ -21,7 +21,7 @@ WORK_MAX = 20_000_000
 
 
 @dataclass(slots=True)
-class Lot:
+class CellFlow:
     """A cell's partitions, by cohort; cohorts that may take it have an entry. Sum of `wanted` = the cell's size."""
 
     claimed: Counter[int]
@@ -30,31 +30,31 @@ class Lot:
     far: frozenset[int]
 
 
-class Exchanges:
+class MinCostFlow:
     """
     Improves `wanted` of some lots. Invariant: `loads` changes as the sum of `wanted` by cohort does.
 
     Nodes of the residual graph are cohorts, then lots, then levels: loads at which extra partitions are passed on.
     """
 
-    def __init__(self, sizes: Sequence[int], loads: list[int], lots: Sequence[Lot]) -> None:
+    def __init__(self, sizes: Sequence[int], loads: list[int], flows: Sequence[CellFlow]) -> None:
         """`sizes` and `loads` are the number of members and of partitions of each cohort, also of other lots."""
         self._sizes = sizes
         self._loads = loads
-        self._lots = lots
-        self._lots_of: dict[int, list[int]] = defaultdict(list)
-        for number, lot in enumerate(lots):
-            for cohort in lot.wanted:
-                self._lots_of[cohort].append(number)
-        self._first_lot = len(sizes)
-        self._first_level = len(sizes) + len(lots)
+        self._flows = flows
+        self._flows_of: dict[int, list[int]] = defaultdict(list)
+        for number, flow in enumerate(flows):
+            for cohort in flow.wanted:
+                self._flows_of[cohort].append(number)
+        self._first_flow = len(sizes)
+        self._first_level = len(sizes) + len(flows)
         # One far partition outweighs all moves of a cycle, which enters and leaves each cohort once at most.
         self._far_cost = 4 * len(sizes) + 1
         self._work = 0
 
-    def perform(self) -> None:
+    def solve(self) -> None:
         """Exchange until nothing improves, or WORK_MAX is spent."""
-        while self._relieve(range(len(self._lots))) or self._exchange():
+        while self._balance_loads(range(len(self._flows))) or self._cancel_cycles():
             if self._work > WORK_MAX:
                 return
 
@@ -65,27 +65,27 @@ class Exchanges:
     def _most(self, cohort: int) -> int:
         return -(-self._loads[cohort] // self._sizes[cohort])
 
-    def _relieve(self, lots: Iterable[int]) -> bool:
+    def _balance_loads(self, flows: Iterable[int]) -> bool:
         """Move partitions from members who have two more to others who could take them; says whether any moved."""
         relieved = False
-        for lot in map(self._lots.__getitem__, lots):
-            self._work += len(lot.wanted)
-            holders = [cohort for cohort, count in lot.wanted.items() if count]
+        for flow in map(self._flows.__getitem__, flows):
+            self._work += len(flow.wanted)
+            holders = [cohort for cohort, count in flow.wanted.items() if count]
             if not holders:
                 continue
-            heaviest = max(holders, key=lambda cohort: (self._most(cohort), cohort in lot.far))
-            lightest = min(lot.wanted, key=lambda cohort: (self._least(cohort), cohort in lot.far))
+            heaviest = max(holders, key=lambda cohort: (self._most(cohort), cohort in flow.far))
+            lightest = min(flow.wanted, key=lambda cohort: (self._least(cohort), cohort in flow.far))
             if self._most(heaviest) - self._least(lightest) > 1:
-                self._move(lot, heaviest, -1)
-                self._move(lot, lightest, 1)
+                self._move(flow, heaviest, -1)
+                self._move(flow, lightest, 1)
                 relieved = True
         return relieved
 
-    def _move(self, lot: Lot, cohort: int, count: int) -> None:
-        lot.wanted[cohort] += count
+    def _move(self, flow: CellFlow, cohort: int, count: int) -> None:
+        flow.wanted[cohort] += count
         self._loads[cohort] += count
 
-    def _exchange(self) -> bool:
+    def _cancel_cycles(self) -> bool:
         """
         Perform exchanges; says whether there were any. Ends early when members are out of balance.
 
@@ -95,7 +95,7 @@ class Exchanges:
         costs: Counter[int] = Counter()
         before: dict[int, int] = {}
         performed = False
-        waiting = dict.fromkeys((*self._lots_of, *range(self._first_lot, self._first_level)))
+        waiting = dict.fromkeys((*self._flows_of, *range(self._first_flow, self._first_level)))
         while waiting and self._work <= WORK_MAX:
             node = next(iter(waiting))
             del waiting[node]
@@ -106,11 +106,11 @@ class Exchanges:
                 cycle = _cycle(before, node, end)
                 if cycle:
                     performed = True
-                    changed = self._perform(cycle)
-                    if self._relieve(changed):
+                    changed = self._push_flow(cycle)
+                    if self._balance_loads(changed):
                         return True
                     before = {}
-                    waiting.update(dict.fromkeys((*cycle, *(self._first_lot + lot for lot in changed))))
+                    waiting.update(dict.fromkeys((*cycle, *(self._first_flow + flow for flow in changed))))
                     break
                 costs[end] = costs[node] + cost
                 before[end] = node
@@ -119,59 +119,59 @@ class Exchanges:
 
     def _arcs(self, node: int) -> Iterator[tuple[int, int]]:
         """Where arcs of the residual graph lead from a node, and their costs."""
-        if node < self._first_lot:
+        if node < self._first_flow:
             yield from self._arcs_of_cohort(node)
         elif node < self._first_level:
-            yield from self._arcs_of_lot(self._lots[node - self._first_lot])
+            yield from self._arcs_of_flow(self._flows[node - self._first_flow])
         else:
-            for cohort in self._lots_of:
+            for cohort in self._flows_of:
                 if self._loads[cohort] and self._first_level + self._most(cohort) == node:
                     yield cohort, 0
 
     def _arcs_of_cohort(self, cohort: int) -> Iterator[tuple[int, int]]:
         """One partition less: of a lot, or of those at the level above its members' least load."""
-        for number in self._lots_of[cohort]:
-            lot = self._lots[number]
-            if lot.wanted[cohort]:
-                far = self._far_cost if cohort in lot.far else 0
-                yield self._first_lot + number, (lot.wanted[cohort] <= lot.claimed[cohort]) - far
+        for number in self._flows_of[cohort]:
+            flow = self._flows[number]
+            if flow.wanted[cohort]:
+                far = self._far_cost if cohort in flow.far else 0
+                yield self._first_flow + number, (flow.wanted[cohort] <= flow.claimed[cohort]) - far
         yield self._first_level + self._least(cohort) + 1, 0
 
-    def _arcs_of_lot(self, lot: Lot) -> Iterator[tuple[int, int]]:
+    def _arcs_of_flow(self, flow: CellFlow) -> Iterator[tuple[int, int]]:
         """One partition more for each cohort whose members stay in balance with all who may take it."""
-        highest = 1 + min(map(self._least, lot.wanted))
-        for cohort, count in lot.wanted.items():
+        highest = 1 + min(map(self._least, flow.wanted))
+        for cohort, count in flow.wanted.items():
             if self._most(cohort) <= highest:
-                far = self._far_cost if cohort in lot.far else 0
-                yield cohort, far - (count < lot.claimed[cohort])
+                far = self._far_cost if cohort in flow.far else 0
+                yield cohort, far - (count < flow.claimed[cohort])
 
-    def _perform(self, cycle: Sequence[int]) -> list[int]:
+    def _push_flow(self, cycle: Sequence[int]) -> list[int]:
         """Exchange as much as the cycle takes; the lots of the cohorts whose load it changed."""
         steps = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-        count = min(self._room(begin, end) for begin, end in steps)
+        count = min(self._capacity(begin, end) for begin, end in steps)
         changed = []
         for begin, end in steps:
-            if self._first_lot <= begin < self._first_level:
-                self._move(self._lots[begin - self._first_lot], end, count)
-            elif self._first_lot <= end < self._first_level:
-                self._move(self._lots[end - self._first_lot], begin, -count)
+            if self._first_flow <= begin < self._first_level:
+                self._move(self._flows[begin - self._first_flow], end, count)
+            elif self._first_flow <= end < self._first_level:
+                self._move(self._flows[end - self._first_flow], begin, -count)
             else:
-                changed += self._lots_of[min(begin, end)]
+                changed += self._flows_of[min(begin, end)]
         return changed
 
-    def _room(self, begin: int, end: int) -> int:
+    def _capacity(self, begin: int, end: int) -> int:
         """How many partitions an arc takes before its cost changes."""
         if end >= self._first_level:
             return self._sizes[begin] - self._loads[begin] % self._sizes[begin]
         if begin >= self._first_level:
             return self._loads[end] % self._sizes[end] or self._sizes[end]
-        if begin < self._first_lot:
-            lot = self._lots[end - self._first_lot]
-            more = lot.wanted[begin] - lot.claimed[begin]
-            return more if more > 0 else lot.wanted[begin]
-        lot = self._lots[begin - self._first_lot]
-        less = lot.claimed[end] - lot.wanted[end]
-        return less if less > 0 else sum(lot.wanted.values())
+        if begin < self._first_flow:
+            flow = self._flows[end - self._first_flow]
+            more = flow.wanted[begin] - flow.claimed[begin]
+            return more if more > 0 else flow.wanted[begin]
+        flow = self._flows[begin - self._first_flow]
+        less = flow.claimed[end] - flow.wanted[end]
+        return less if less > 0 else sum(flow.wanted.values())
 
 
 def _cycle(before: Mapping[int, int], node: int, end: int) -> list[int]:

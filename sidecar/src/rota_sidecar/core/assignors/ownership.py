@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from operator import add, mul
 
-from rota_sidecar.core.assignors.index import Roll, Table
-from rota_sidecar.core.assignors.lists import Layout, Layouts, Lists
+from rota_sidecar.core.assignors.index import GroupIndex, Table
 from rota_sidecar.core.assignors.model import NO_GENERATION
+from rota_sidecar.core.assignors.packed_partitions import Layout, Layouts, PackedPartitions
 
-NOBODY = -1
+NO_OWNER = -1
 _FLIP = bytes((1, 0)) + bytes(254)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LayoutIndex:
     """What a layout means in this group, for each of its numbers. Nothing, if some of its topics take no part."""
 
     marks: Sequence[bytearray]
@@ -30,13 +30,13 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Claims:
+class Ownership:
     """What counts, by member; and what nobody has, by topic."""
 
-    roll: Roll
+    group_index: GroupIndex
     # Those who have exactly what they say. Everybody else stands in `flats`, with what counts of it.
-    lists: list[Lists | None]
-    readings: Mapping[Layout, Reading]
+    lists: list[PackedPartitions | None]
+    readings: Mapping[Layout, LayoutIndex]
     flats: dict[int, list[int]] = field(default_factory=dict)
     free: list[Sequence[int]] = field(default_factory=list)
     # By flat number: who has a partition that is free to be given, but not before they give it up.
@@ -52,19 +52,19 @@ class Claims:
         lists = self.lists[member]
         if lists is not None:
             return self.readings[lists.layout].topics
-        return map(self.roll.table.topic_of, self.flats.get(member, ()))
+        return map(self.group_index.table.topic_of, self.flats.get(member, ()))
 
     def flat_numbers(self, member: int) -> list[int]:
         """What it has, ascending."""
         lists = self.lists[member]
         if lists is None:
             return self.flats.get(member, [])
-        offsets = map(self.roll.table.offsets.__getitem__, self.readings[lists.layout].topics)
+        offsets = map(self.group_index.table.offsets.__getitem__, self.readings[lists.layout].topics)
         return sorted(map(add, lists.numbers, offsets))
 
     def keys(self, member: int) -> Iterable[int]:
         """What it has as partition * (number of topics) + topic, which is the order in which partitions are kept."""
-        table, width = self.roll.table, len(self.roll.table.names)
+        table, width = self.group_index.table, len(self.group_index.table.names)
         lists = self.lists[member]
         if lists is not None:
             return map(add, map(mul, lists.numbers, repeat(width)), self.readings[lists.layout].topics)
@@ -75,48 +75,48 @@ class Claims:
         )
 
 
-def resolve(roll: Roll) -> Claims:
+def resolve_ownership(group_index: GroupIndex) -> Ownership:
     """Read what all members say."""
-    return _Resolver(roll).resolve()
+    return _Resolver(group_index).resolve()
 
 
 class _Resolver:
-    def __init__(self, roll: Roll) -> None:
-        self._roll = roll
+    def __init__(self, group_index: GroupIndex) -> None:
+        self._group_index = group_index
         self._layouts = Layouts()
-        self._marks = [bytearray(size) for size in roll.table.sizes]
-        self._readings: dict[Layout, Reading] = {}
+        self._marks = [bytearray(size) for size in group_index.table.sizes]
+        self._readings: dict[Layout, LayoutIndex] = {}
         # The layouts whose topics a kind takes all.
-        self._sound: dict[tuple[int, Layout], bool] = {}
-        self._kinds = [frozenset(kind) for kind in roll.kinds]
+        self._covered_by_kind: dict[tuple[int, Layout], bool] = {}
+        self._kinds = [frozenset(kind) for kind in group_index.kinds]
 
-    def resolve(self) -> Claims:
-        lists, odd = self._mark()
-        claims = Claims(self._roll, lists, self._readings)
-        said = sum(len(each.numbers) for each in lists if each is not None) + sum(map(len, odd.values()))
-        if said + sum(mark.count(0) for mark in self._marks) != self._roll.table.total:
-            self._settle(claims, odd)
-        for member, flats in odd.items():
-            self._keep_what_it_takes(claims, member, flats)
-        for flat in claims.held:
-            topic = self._roll.table.topic_of(flat)
-            self._marks[topic][flat - self._roll.table.offsets[topic]] = 0
-        claims.free = list(map(_free, self._roll.table.offsets, self._marks))
-        return claims
+    def resolve(self) -> Ownership:
+        lists, inexact = self._mark()
+        ownership = Ownership(self._group_index, lists, self._readings)
+        said = sum(len(each.numbers) for each in lists if each is not None) + sum(map(len, inexact.values()))
+        if said + sum(mark.count(0) for mark in self._marks) != self._group_index.table.total:
+            self._settle(ownership, inexact)
+        for member, flats in inexact.items():
+            self._keep_what_it_takes(ownership, member, flats)
+        for flat in ownership.held:
+            topic = self._group_index.table.topic_of(flat)
+            self._marks[topic][flat - self._group_index.table.offsets[topic]] = 0
+        ownership.free = list(map(_free, self._group_index.table.offsets, self._marks))
+        return ownership
 
-    def _mark(self) -> tuple[list[Lists | None], dict[int, list[int]]]:
+    def _mark(self) -> tuple[list[PackedPartitions | None], dict[int, list[int]]]:
         """Set a mark for everything that is claimed. Those of whom not everything counts come back apart."""
-        found: list[Lists | None] = []
-        odd = {}
-        for member, subscriber in enumerate(self._roll.subscribers):
+        found: list[PackedPartitions | None] = []
+        inexact = {}
+        for member, subscriber in enumerate(self._group_index.subscribers):
             lists = self._layouts.lists(subscriber.owned) if subscriber.owned else None
             if lists is not None and not self._marked(member, lists):
-                odd[member] = self._mark_what_exists(lists)
+                inexact[member] = self._mark_what_exists(lists)
                 lists = None
             found.append(lists)
-        return found, odd
+        return found, inexact
 
-    def _marked(self, member: int, lists: Lists) -> bool:
+    def _marked(self, member: int, lists: PackedPartitions) -> bool:
         reading = self._reading(lists.layout)
         if not (reading.known and lists.non_negative and self._takes_all(member, lists.layout, reading)):
             return False
@@ -128,22 +128,22 @@ class _Resolver:
             return False
         return True
 
-    def _takes_all(self, member: int, layout: Layout, reading: Reading) -> bool:
-        kind = self._roll.kind_of[member]
+    def _takes_all(self, member: int, layout: Layout, reading: LayoutIndex) -> bool:
+        kind = self._group_index.kind_of[member]
         if len(self._kinds[kind]) == len(self._marks):
             return True
-        if (kind, layout) not in self._sound:
-            self._sound[kind, layout] = self._kinds[kind].issuperset(reading.topics)
-        return self._sound[kind, layout]
+        if (kind, layout) not in self._covered_by_kind:
+            self._covered_by_kind[kind, layout] = self._kinds[kind].issuperset(reading.topics)
+        return self._covered_by_kind[kind, layout]
 
-    def _reading(self, layout: Layout) -> Reading:
+    def _reading(self, layout: Layout) -> LayoutIndex:
         found = self._readings.get(layout)
         if found is None:
-            found = self._readings[layout] = _read(layout, self._roll.table, self._marks)
+            found = self._readings[layout] = _read(layout, self._group_index.table, self._marks)
         return found
 
-    def _mark_what_exists(self, lists: Lists) -> list[int]:
-        table, flats, begin = self._roll.table, set[int](), 0
+    def _mark_what_exists(self, lists: PackedPartitions) -> list[int]:
+        table, flats, begin = self._group_index.table, set[int](), 0
         for name, count in zip(lists.layout.names, lists.layout.counts, strict=True):
             topic = table.index.get(name)
             if topic is not None:
@@ -154,66 +154,66 @@ class _Resolver:
             begin += count
         return sorted(flats)
 
-    def _keep_what_it_takes(self, claims: Claims, member: int, flats: Sequence[int]) -> None:
-        takes, topic_of = self._kinds[self._roll.kind_of[member]], self._roll.table.topic_of
-        claims.flats[member] = []
+    def _keep_what_it_takes(self, ownership: Ownership, member: int, flats: Sequence[int]) -> None:
+        takes, topic_of = self._kinds[self._group_index.kind_of[member]], self._group_index.table.topic_of
+        ownership.flats[member] = []
         for flat in flats:
             if topic_of(flat) in takes:
-                claims.flats[member].append(flat)
+                ownership.flats[member].append(flat)
             else:
-                claims.held[flat] = member
+                ownership.held[flat] = member
 
-    def _settle(self, claims: Claims, odd: dict[int, list[int]]) -> None:
+    def _settle(self, ownership: Ownership, inexact: dict[int, list[int]]) -> None:
         """Find what several claim, and say who has it."""
 
         def said(member: int) -> list[int]:
-            return odd[member] if member in odd else claims.flat_numbers(member)
+            return inexact[member] if member in inexact else ownership.flat_numbers(member)
 
-        members = range(len(self._roll.ids))
+        members = range(len(self._group_index.ids))
         for member in members:
             once = set(said(member))
             if len(once) != len(said(member)):
-                odd[member], claims.lists[member] = sorted(once), None
-        disputed = _disputed(map(said, members), self._roll.table.total)
+                inexact[member], ownership.lists[member] = sorted(once), None
+        disputed = _disputed(map(said, members), self._group_index.table.total)
         claimants: dict[int, list[int]] = {flat: [] for flat in disputed}
         for member in members:
             for flat in disputed.intersection(said(member)):
                 claimants[flat].append(member)
-        for member, lost in self._losses(claims, claimants).items():
-            odd[member] = [flat for flat in said(member) if flat not in lost]
-            claims.lists[member] = None
+        for member, lost in self._losses(ownership, claimants).items():
+            inexact[member] = [flat for flat in said(member) if flat not in lost]
+            ownership.lists[member] = None
 
-    def _losses(self, claims: Claims, claimants: Mapping[int, Sequence[int]]) -> Mapping[int, set[int]]:
+    def _losses(self, ownership: Ownership, claimants: Mapping[int, Sequence[int]]) -> Mapping[int, set[int]]:
         """What each claims and has not; what nobody has because of that is held back."""
         losses: dict[int, set[int]] = defaultdict(set)
         for flat, several in claimants.items():
             holder = self._newest(several)
-            if holder == NOBODY:
-                claims.held[flat] = NOBODY
+            if holder == NO_OWNER:
+                ownership.held[flat] = NO_OWNER
             for member in several:
                 if member != holder:
                     losses[member].add(flat)
         return losses
 
     def _newest(self, members: Sequence[int]) -> int:
-        ages = [max(self._roll.subscribers[member].generation, NO_GENERATION) for member in members]
+        ages = [max(self._group_index.subscribers[member].generation, NO_GENERATION) for member in members]
         newest = max(ages)
-        return members[ages.index(newest)] if ages.count(newest) == 1 else NOBODY
+        return members[ages.index(newest)] if ages.count(newest) == 1 else NO_OWNER
 
 
-def _read(layout: Layout, table: Table, marks: Sequence[bytearray]) -> Reading:
-    topics: Sequence[int] = list(map(table.index.get, layout.names, repeat(NOBODY)))
-    if NOBODY in topics:
-        return Reading((), (), known=False)
+def _read(layout: Layout, table: Table, marks: Sequence[bytearray]) -> LayoutIndex:
+    topics: Sequence[int] = list(map(table.index.get, layout.names, repeat(NO_OWNER)))
+    if NO_OWNER in topics:
+        return LayoutIndex((), (), known=False)
     if len(topics) != layout.size:
         topics = list(chain.from_iterable(map(repeat, topics, layout.counts)))
-    return Reading(tuple(map(marks.__getitem__, topics)), array("i", topics), known=True)
+    return LayoutIndex(tuple(map(marks.__getitem__, topics)), array("i", topics), known=True)
 
 
-def _disputed(claims: Iterable[Iterable[int]], total: int) -> set[int]:
+def _disputed(ownership: Iterable[Iterable[int]], total: int) -> set[int]:
     """What is in more than one of them."""
     seen, found = bytearray(total), set()
-    for flats in claims:
+    for flats in ownership:
         for flat in flats:
             if seen[flat]:
                 found.add(flat)

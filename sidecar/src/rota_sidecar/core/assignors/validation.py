@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from rota_sidecar.core.assignors.claims import NOBODY, resolve
-from rota_sidecar.core.assignors.index import call_roll
+from rota_sidecar.core.assignors.index import index_group
 from rota_sidecar.core.assignors.model import Group, Plan
+from rota_sidecar.core.assignors.ownership import NO_OWNER, resolve_ownership
 
 
-def problem(group: Group, plan: Plan, cooperative: bool) -> str:
+def plan_problem(group: Group, plan: Plan, cooperative: bool) -> str:
     """What is wrong with a plan, in one sentence; empty when nothing is."""
     missing = group.members.keys() - plan.keys()
     if missing:
@@ -45,20 +45,22 @@ def _lists_problem(group: Group, member: str, plan: Plan, owners: dict[tuple[str
 
 
 def _held_problem(group: Group, owners: Mapping[tuple[str, int], str]) -> str:
-    roll = call_roll(group)
-    claims = resolve(roll)
-    holders = {flat: member for member in range(len(roll.ids)) for flat in claims.flat_numbers(member)}
-    holders.update(claims.held)
+    group_index = index_group(group)
+    ownership = resolve_ownership(group_index)
+    holders = {
+        flat: member for member in range(len(group_index.ids)) for flat in ownership.flat_numbers(member)
+    }
+    holders.update(ownership.held)
     for (topic, number), member in owners.items():
-        holder = holders.get(roll.table.offsets[roll.table.index[topic]] + number)
-        if holder == NOBODY:
+        holder = holders.get(group_index.table.offsets[group_index.table.index[topic]] + number)
+        if holder == NO_OWNER:
             return (
                 f"the plan gives {member} {topic}-{number}, which two members claim for the same generation: "
                 "leave it out for a round"
             )
-        if holder is not None and roll.ids[holder] != member:
+        if holder is not None and group_index.ids[holder] != member:
             return (
-                f"the plan gives {member} {topic}-{number}, which {roll.ids[holder]} still has: leave it out for a "
+                f"the plan gives {member} {topic}-{number}, which {group_index.ids[holder]} still has: leave it out for a "
                 "round, or say cooperative = False"
             )
     return ""

@@ -114,7 +114,7 @@ class FakeDeliveries(Deliveries):
             self._news.set()
 
     @override
-    def hear(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
+    def on_application_event(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
         self.heard.append(event)
         self._news.set()
 

@@ -10,7 +10,7 @@ from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.endpoint import Endpoint, listening
 from tests.sidecar.application.fakes import FakeDeliveries, batch, handed, piece
 
@@ -45,7 +45,7 @@ def delivery(
 ) -> HttpDelivery:
     settings = HttpSettings(url, timeout_s, redial_s=0.01)
     return HttpDelivery(
-        deliveries, Repacking(), settings, lambda event, sentence: said.append((event, sentence))
+        deliveries, BatchSlicer(), settings, lambda event, sentence: said.append((event, sentence))
     )
 
 

@@ -16,7 +16,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from rota_sidecar.application.listening import listen_on_socket
 from rota_sidecar.application.service import ConsumerService, make_server
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.fakes import FakeDeliveries
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def talking(folder: Path, deliveries: FakeDeliveries | None = None) -> Asy
     """A service that runs."""
     said: list[tuple[str, str]] = []
     heard = deliveries or FakeDeliveries()
-    service = ConsumerService(heard, Repacking(), lambda event, sentence: said.append((event, sentence)))
+    service = ConsumerService(heard, BatchSlicer(), lambda event, sentence: said.append((event, sentence)))
     server = make_server(service)
     target = listen_on_socket(server, folder / SOCKET)
     await server.start()

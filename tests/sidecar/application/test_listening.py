@@ -21,7 +21,7 @@ from rota_sidecar.application.listening import (
 )
 from rota_sidecar.application.service import ConsumerService, make_server
 from rota_sidecar.config.private_socket import owner_problem
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.fakes import FakeDeliveries
 
 pytestmark = pytest.mark.process
@@ -30,7 +30,7 @@ Listen = Callable[[grpc.aio.Server], str]
 
 
 async def serving(listen: Listen) -> tuple[grpc.aio.Server, str]:
-    server = make_server(ConsumerService(FakeDeliveries(), Repacking(), lambda event, sentence: None))
+    server = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, sentence: None))
     target = listen(server)
     await server.start()
     return server, target
@@ -43,7 +43,7 @@ async def answers(target: str) -> bool:
 
 def refused(listen: Listen) -> str:
     async def run() -> str:
-        server = make_server(ConsumerService(FakeDeliveries(), Repacking(), lambda event, sentence: None))
+        server = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, sentence: None))
         with pytest.raises(CannotListen) as refusal:
             listen(server)
         return str(refusal.value)
@@ -111,7 +111,7 @@ def test_a_socket_that_answers_is_left_alone(tmp_path: Path) -> None:
 
     async def run() -> None:
         server, target = await serving(lambda server: listen_on_socket(server, path))
-        second = make_server(ConsumerService(FakeDeliveries(), Repacking(), lambda event, sentence: None))
+        second = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, sentence: None))
         with pytest.raises(CannotListen, match="another sidecar listens there: give each its own path"):
             listen_on_socket(second, path)
         assert await answers(target)

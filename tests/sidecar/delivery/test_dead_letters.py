@@ -10,7 +10,7 @@ from rota_sidecar.core.delivery.actions import WriteLetter
 from rota_sidecar.core.ledger.batches import Batch, Piece
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.dead_letters import letter_of
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.engines.records import Letter
 
 BASE_MS = 1_700_000_000_000
@@ -32,7 +32,7 @@ def written(columns: Columns, *, count: int = 2) -> Letter:
     piece = Piece(Batch(40, count, len(payload), content), 41, 42)
     reason = "not a number: \N{GREEK SMALL LETTER PI}"
     due = WriteLetter(1, "dead", Partition("orders", 3), piece, reason, deliveries=6)
-    return letter_of(due, "shop", Repacking())
+    return letter_of(due, "shop", BatchSlicer())
 
 
 def test_a_letter_is_the_record_with_its_origin_behind_its_own_headers() -> None:

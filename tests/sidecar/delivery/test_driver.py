@@ -15,7 +15,7 @@ from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from rota_sidecar.application.port import Application, AttachedAlready
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery.config import DeliveryConfig
-from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.delivery.driver import DeliveryDriver
 from tests.support.coordinator import Coordinator
 from tests.support.coordinator import serving as coordinating
 from tests.support.records import committed, fill
@@ -55,21 +55,21 @@ class Somebody(Application):
         raise AssertionError("nobody ends it")
 
 
-def alone(story: Callable[[Delivering], Coroutine[Any, Any, None]]) -> None:
+def alone(story: Callable[[DeliveryDriver], Coroutine[Any, Any, None]]) -> None:
     """Deliveries without anything beside them."""
 
     async def run() -> None:
-        await story(Delivering(DeliveryConfig("g"), (), 100))
+        await story(DeliveryDriver(DeliveryConfig("g"), (), 100))
 
     asyncio.run(run())
 
 
-def attach(deliveries: Delivering, application: Application) -> int:
+def attach(deliveries: DeliveryDriver, application: Application) -> int:
     return deliveries.attach(application, commits_itself=False, reads_itself=False, takes_many=True)
 
 
 def test_one_application_is_attached_at_a_time() -> None:
-    async def story(deliveries: Delivering) -> None:
+    async def story(deliveries: DeliveryDriver) -> None:
         session = attach(deliveries, Somebody())
         with pytest.raises(AttachedAlready, match="an application is attached already"):
             attach(deliveries, Somebody())
@@ -83,8 +83,8 @@ def test_one_application_is_attached_at_a_time() -> None:
 
 
 def test_what_nobody_expected_ends_it() -> None:
-    async def story(deliveries: Delivering) -> None:
-        deliveries.broke(ValueError("who would have thought"))
+    async def story(deliveries: DeliveryDriver) -> None:
+        deliveries.fail(ValueError("who would have thought"))
         with pytest.raises(ValueError, match="who would have thought"):
             await deliveries.run()
 

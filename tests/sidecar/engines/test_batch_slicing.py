@@ -7,7 +7,7 @@ import pytest
 from rota_proto.log.columns import Columns, MalformedPayload, pack, unpack
 from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.ledger.batches import Batch, Piece
-from rota_sidecar.engines.batch_slicing import Repacking, columns_in
+from rota_sidecar.engines.batch_slicing import BatchSlicer, columns_in
 
 BASE_MS = 1_000
 COLUMNS = Columns(
@@ -44,22 +44,22 @@ def rows(content: log_pb2.RecordBatch) -> Sequence[tuple[object, ...]]:
 
 def test_a_whole_batch_is_sent_as_it_is() -> None:
     whole = batch()
-    assert Repacking().batch_for(Piece(whole, 10, 16)) is whole.payload
+    assert BatchSlicer().batch_for(Piece(whole, 10, 16)) is whole.payload
 
 
 def test_the_second_half_of_a_batch_is_sent_with_the_first() -> None:
     whole = batch()
-    assert Repacking().batch_for(Piece(whole, 13, 16)) is whole.payload
+    assert BatchSlicer().batch_for(Piece(whole, 13, 16)) is whole.payload
 
 
 def test_the_last_record_of_a_large_batch_is_sent_alone() -> None:
-    sent = Repacking().batch_for(Piece(batch(), 15, 16))
+    sent = BatchSlicer().batch_for(Piece(batch(), 15, 16))
     assert rows(sent) == [(15, b"f", b"6", 1_005, ())]
 
 
 @pytest.mark.parametrize(("first", "end"), [(10, 11), (11, 12), (10, 15), (12, 14), (13, 15)])
 def test_a_part_has_its_records_with_all_that_belongs_to_them(first: int, end: int) -> None:
-    sent = Repacking().batch_for(Piece(batch(), first, end))
+    sent = BatchSlicer().batch_for(Piece(batch(), first, end))
     whole = batch().payload
     assert isinstance(whole, log_pb2.RecordBatch)
     assert rows(sent) == rows(whole)[first - 10 : end - 10]
@@ -68,12 +68,12 @@ def test_a_part_has_its_records_with_all_that_belongs_to_them(first: int, end: i
 
 
 def test_offsets_count_from_the_payload_where_a_batch_was_read_from_its_middle() -> None:
-    sent = Repacking().batch_for(Piece(batch(first=12), 12, 13))
+    sent = BatchSlicer().batch_for(Piece(batch(first=12), 12, 13))
     assert rows(sent) == [(12, b"c", None, 1_002, ())]
 
 
 def test_columns_that_all_records_share_stay_shared() -> None:
-    sent = Repacking().batch_for(Piece(batch(Columns(values=COLUMNS.values)), 10, 12))
+    sent = BatchSlicer().batch_for(Piece(batch(Columns(values=COLUMNS.values)), 10, 12))
     assert rows(sent) == [(10, b"a", None, BASE_MS, ()), (11, None, None, BASE_MS, ())]
 
 
@@ -85,27 +85,27 @@ def test_a_batch_is_unpacked_once_for_all_its_records(monkeypatch: pytest.Monkey
         return unpack(payload, count, base_timestamp_ms)
 
     monkeypatch.setattr("rota_sidecar.engines.batch_slicing.unpack", counted)
-    repacking, whole = Repacking(), batch()
+    slicer, whole = BatchSlicer(), batch()
     for offset in range(10, 15):
-        repacking.batch_for(Piece(whole, offset, offset + 1))
+        slicer.batch_for(Piece(whole, offset, offset + 1))
     assert len(unpacked) == 1
 
 
 def test_what_was_unpacked_is_forgotten_beyond_its_limit_and_made_again() -> None:
     batches = [batch() for _ in range(4)]
-    repacking = Repacking(bytes_max=2 * batches[0].size)
-    first = repacking.columns_of(batches[0])
+    slicer = BatchSlicer(bytes_max=2 * batches[0].size)
+    first = slicer.columns_of(batches[0])
     for each in batches[1:]:
-        repacking.columns_of(each)
-    again = repacking.columns_of(batches[0])
+        slicer.columns_of(each)
+    again = slicer.columns_of(batches[0])
     assert again == first
     assert again is not first
-    assert repacking.columns_of(batches[3]) is repacking.columns_of(batches[3])
+    assert slicer.columns_of(batches[3]) is slicer.columns_of(batches[3])
 
 
 def test_a_batch_above_the_limit_is_unpacked_all_the_same() -> None:
-    repacking, large = Repacking(bytes_max=1), batch()
-    assert repacking.columns_of(large) is repacking.columns_of(large)
+    slicer, large = BatchSlicer(bytes_max=1), batch()
+    assert slicer.columns_of(large) is slicer.columns_of(large)
 
 
 def test_records_of_a_later_version_are_named() -> None:
@@ -113,12 +113,12 @@ def test_records_of_a_later_version_are_named() -> None:
     with pytest.raises(
         MalformedPayload, match="at offset 10 are of kind 7, unknown here: update the sidecar"
     ):
-        Repacking().batch_for(Piece(Batch(10, 6, 1, content), 10, 11))
+        BatchSlicer().batch_for(Piece(Batch(10, 6, 1, content), 10, 11))
 
 
 def test_damaged_records_are_named_and_not_kept() -> None:
     damaged = Batch(10, 6, 1, log_pb2.RecordBatch(base_offset=10, count=6, payload=b"\x04b"))
-    repacking = Repacking()
+    slicer = BatchSlicer()
     for _ in range(2):
         with pytest.raises(MalformedPayload):
-            repacking.columns_of(damaged)
+            slicer.columns_of(damaged)

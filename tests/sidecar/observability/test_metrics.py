@@ -16,7 +16,7 @@ from rota_sidecar.core.ledger.batches import Batch, Handover, Piece
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.membership.driver import StateChanged
 from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.end_offsets import WEIGHT, EndOffset, EndOffsets, updated
@@ -77,8 +77,8 @@ def test_lag_in_seconds_is_the_age_of_the_first_uncommitted_record() -> None:
 
 def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are() -> None:
     uncommitted = UncommittedTimestamps()
-    uncommitted.decided([timed(0, 10, 1_000), timed(10, 20, 2_000)], 0, 0)
-    uncommitted.decided([timed(0, 10, 1_000)], 0, 0)
+    uncommitted.on_actions([timed(0, 10, 1_000), timed(10, 20, 2_000)], 0, 0)
+    uncommitted.on_actions([timed(0, 10, 1_000)], 0, 0)
     assert [uncommitted.first_ms(ORDERS_0, offset) for offset in (0, 9, 10, 19)] == [
         1_000,
         1_000,
@@ -86,7 +86,7 @@ def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are(
         2_000,
     ]
     assert uncommitted.first_ms(ORDERS_0, 20) is None, "nothing was delivered behind it"
-    uncommitted.decided([timed(3, 6, 500, ledger=2)], 0, 0)
+    uncommitted.on_actions([timed(3, 6, 500, ledger=2)], 0, 0)
     assert uncommitted.first_ms(ORDERS_0, 3) == 500, "after a seek it begins anew"
     uncommitted.keep([])
     assert uncommitted.first_ms(ORDERS_0, 3) is None
@@ -94,7 +94,7 @@ def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are(
 
 def test_of_too_many_uncommitted_batches_the_last_that_is_remembered_stands_for_later_ones() -> None:
     uncommitted = UncommittedTimestamps()
-    uncommitted.decided([timed(each, each + 1, each) for each in range(BATCHES_MAX + 5)], 0, 0)
+    uncommitted.on_actions([timed(each, each + 1, each) for each in range(BATCHES_MAX + 5)], 0, 0)
     assert uncommitted.first_ms(ORDERS_0, 7) == 7
     assert uncommitted.first_ms(ORDERS_0, BATCHES_MAX + 3) == BATCHES_MAX - 1
 
@@ -116,9 +116,9 @@ def test_the_first_uncommitted_record_is_seldom_the_first_that_is_not_done(
     first = None if unresolved is None else (batch, unresolved)
     seen = view(position=10, committed=committed, first_unresolved=first, bounds=Bounds(0, 10))
     uncommitted = UncommittedTimestamps()
-    uncommitted.decided([timed(0, 10, 1_000)], 0, 0)
+    uncommitted.on_actions([timed(0, 10, 1_000)], 0, 0)
     ((_, found),) = partition_statuses(
-        {ORDERS_0: seen}, cast("EndOffsets", NeverLooked()), Repacking(), uncommitted
+        {ORDERS_0: seen}, cast("EndOffsets", NeverLooked()), BatchSlicer(), uncommitted
     )
     assert found.uncommitted_ms == shown_ms
 
@@ -169,7 +169,7 @@ def test_the_time_of_a_record_is_its_own() -> None:
         base_offset=7, base_timestamp_ms=1_000, max_timestamp_ms=3_000, count=3, payload=payload
     )
     batch = Batch(7, 3, len(payload), content)
-    assert [timestamp_ms(batch, offset, Repacking()) for offset in (7, 8, 9)] == [1_000, 2_000, 3_000]
+    assert [timestamp_ms(batch, offset, BatchSlicer()) for offset in (7, 8, 9)] == [1_000, 2_000, 3_000]
 
 
 def delivery(first: int, end: int, ledger: int = 1) -> do.Deliver:
@@ -207,29 +207,31 @@ def test_the_application_is_busy_while_it_has_anything() -> None:
 
 def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
     counters = Counters(lambda: 0.0)
-    counters.decided([do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is done already")], 0, 0)
+    counters.on_actions(
+        [do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is done already")], 0, 0
+    )
     assert page(NOTHING, counters)['rota_records_total{group="g",topic="orders",verdict="refused"}'] == 1
     assert counters.records_done == 3
 
 
 def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
     counters = Counters(lambda: 50.0)
-    counters.told(StateChanged("Stable"), 0)
-    counters.told(member_do.Joined("m", 1, 1, "range", leads=True, leader="m"), 0)
-    counters.told(member_do.Assign(TENURE, frozenset({ORDERS_0})), 0)
-    counters.happened(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
-    counters.decided([do.Settled(ORDERS_0, "ack", 3)], 0, 0)
-    counters.happened(on.Committed(1, {ORDERS_0: codes.NONE}), 0)
-    counters.happened(on.Committed(2, {ORDERS_0: codes.ILLEGAL_GENERATION}), 0)
+    counters.on_member_event(StateChanged("Stable"), 0)
+    counters.on_member_event(member_do.Joined("m", 1, 1, "range", leads=True, leader="m"), 0)
+    counters.on_member_event(member_do.Assign(TENURE, frozenset({ORDERS_0})), 0)
+    counters.on_event(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
+    counters.on_actions([do.Settled(ORDERS_0, "ack", 3)], 0, 0)
+    counters.on_event(on.Committed(1, {ORDERS_0: codes.NONE}), 0)
+    counters.on_event(on.Committed(2, {ORDERS_0: codes.ILLEGAL_GENERATION}), 0)
     shown = page(NOTHING, counters)
     assert shown[f"rota_last_progress_timestamp_seconds{LABELS}"] == 50
     assert shown['rota_records_total{group="g",topic="orders",verdict="ack"}'] == 3
     assert shown['rota_commits_total{group="g",outcome="ok"}'] == 1
     assert shown['rota_commits_total{group="g",outcome="ILLEGAL_GENERATION"}'] == 1
     assert shown['rota_member_state{group="g",state="Stable"}'] == 1
-    counters.told(member_do.Revoke(1, frozenset({ORDERS_0}), 9_000), 1_000)
-    counters.told(member_do.Revoked(frozenset({ORDERS_0})), 1_250)
-    counters.happened(on.Revoked(frozenset({ORDERS_0})), 1_250)
+    counters.on_member_event(member_do.Revoke(1, frozenset({ORDERS_0}), 9_000), 1_000)
+    counters.on_member_event(member_do.Revoked(frozenset({ORDERS_0})), 1_250)
+    counters.on_event(on.Revoked(frozenset({ORDERS_0})), 1_250)
     after_it = page(NOTHING, counters)
     assert f"rota_last_progress_timestamp_seconds{LABELS}" not in after_it
     assert after_it['rota_revoke_seconds_sum{group="g"}'] == 0.25
@@ -240,9 +242,9 @@ def test_other_partitions_and_other_states_are_news() -> None:
     counters = Counters(lambda: 0.0)
     news: list[int] = []
     counters.on_change = lambda: news.append(1)
-    counters.told(StateChanged("Stable"), 0)
-    counters.happened(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
-    counters.happened(on.Lost(frozenset({ORDERS_0}), "gone"), 0)
+    counters.on_member_event(StateChanged("Stable"), 0)
+    counters.on_event(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
+    counters.on_event(on.Lost(frozenset({ORDERS_0}), "gone"), 0)
     assert len(news) == 3
 
 

@@ -23,7 +23,7 @@ from rota_sidecar.application.wellformed import CREDIT_MAX
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 
 # That were not read yet. An application that is wrong so often, and does not look, is not held up for long.
 REFUSALS_MAX = 10_000
@@ -34,7 +34,7 @@ class Attachment(Application):
     """To be made on a running loop."""
 
     def __init__(
-        self, deliveries: Deliveries, repacking: Repacking, *, reads_itself: bool, takes_errors: bool
+        self, deliveries: Deliveries, slicer: BatchSlicer, *, reads_itself: bool, takes_errors: bool
     ) -> None:
         self.reads_itself = reads_itself
         self._takes_errors = takes_errors
@@ -46,7 +46,7 @@ class Attachment(Application):
         # Of the last ASSIGNED: that of the present generation.
         self.tenure: Tenure | None = None
         self._deliveries = deliveries
-        self._outgoing = Outgoing(repacking)
+        self._outgoing = Outgoing(slicer)
         self._allowance = Allowance()
         self._refusals: deque[do.Refuse] = deque()
         self._news = asyncio.Event()
@@ -100,7 +100,7 @@ class Attachment(Application):
         """It has done what an event asked for. Raises a Refusal."""
         event = self.telling.acknowledged(event_id)
         if event is not None:
-            self._deliveries.hear(on.Acknowledged(event))
+            self._deliveries.on_application_event(on.Acknowledged(event))
 
     def grant(self, records: int) -> None:
         """It takes so many more. Raises a Refusal."""
@@ -113,7 +113,7 @@ class Attachment(Application):
 
     def judge(self, judgements: Sequence[pb.DeliverRequest.Judgement]) -> None:
         """Its verdicts."""
-        self._deliveries.hear(judged_of(judgements))
+        self._deliveries.on_application_event(judged_of(judgements))
 
     def void(self, partitions: frozenset[Partition], ledger: int) -> None:
         """It has sought elsewhere: what was handed out up to this ledger, and has not left yet, never does."""
@@ -180,7 +180,7 @@ class Attachment(Application):
             taken = self._outgoing.take(records_max)
             self._allowance.sent(taken.size)
             if taken.judgements:
-                self._deliveries.hear(on.Judged(taken.judgements))
+                self._deliveries.on_application_event(on.Judged(taken.judgements))
                 self._allowance.grant(len(taken.judgements))
             self._pass_on()
             if taken.partitions or not taken.judgements:
@@ -197,7 +197,7 @@ class Attachment(Application):
     def _pass_on(self) -> None:
         records = self._allowance.next()
         if records:
-            self._deliveries.hear(on.Credit(records))
+            self._deliveries.on_application_event(on.Credit(records))
 
 
 def _is_void(part: Part, partitions: frozenset[Partition], ledger: int) -> bool:

@@ -23,7 +23,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.batch_slicing import Repacking, content_of
+from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of
 
 # An event for the journal: its name, and one sentence.
 Say = Callable[[str, str], None]
@@ -53,11 +53,9 @@ class Post:
 class HttpDelivery(Application):
     """To be made and run on a running loop, with a URL that has no problem."""
 
-    def __init__(
-        self, deliveries: Deliveries, repacking: Repacking, settings: HttpSettings, say: Say
-    ) -> None:
+    def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, settings: HttpSettings, say: Say) -> None:
         self._deliveries = deliveries
-        self._repacking = repacking
+        self._slicer = slicer
         self._settings = settings
         self._say = say
         self._client = HttpClient(url_of(settings.url))
@@ -97,7 +95,7 @@ class HttpDelivery(Application):
                 self._revoking.append(event)
                 self._let_go()
             case do.Kind.ASSIGNED:
-                self._deliveries.hear(on.Acknowledged(event.event_id))
+                self._deliveries.on_application_event(on.Acknowledged(event.event_id))
             case do.Kind.REVOKED:
                 # At its deadline, with posts under way.
                 self._revoking = [each for each in self._revoking if each.partitions - event.partitions]
@@ -148,7 +146,7 @@ class HttpDelivery(Application):
             outcome.retry_after_ms,
             outcome.reason,
         )
-        self._deliveries.hear(on.Judged([judgement]))
+        self._deliveries.on_application_event(on.Judged([judgement]))
         self._let_go()
 
     def _done(self, task: "asyncio.Task[None]") -> None:
@@ -163,7 +161,7 @@ class HttpDelivery(Application):
 
     async def _outcome(self, post: Post) -> Outcome:
         try:
-            columns, content = self._repacking.columns_of(post.batch), content_of(post.batch)
+            columns, content = self._slicer.columns_of(post.batch), content_of(post.batch)
             record = record_at(columns, post.offset - content.base_offset, content.base_timestamp_ms)
             event = event_of(post.partition, post.offset, record, post.deliveries)
         except (MalformedPayload, TooLarge) as unfit:
@@ -204,14 +202,14 @@ class HttpDelivery(Application):
         records = self._deliveries.config.concurrency - len(self._posts) - self._credit
         if records > 0:
             self._credit += records
-            self._deliveries.hear(on.Credit(records))
+            self._deliveries.on_application_event(on.Credit(records))
 
     def _let_go(self) -> None:
         """Say which revoked partitions have nothing under way any more."""
         free = [event for event in self._revoking if not any(map(self._busy.__getitem__, event.partitions))]
         for event in free:
             self._revoking.remove(event)
-            self._deliveries.hear(on.Acknowledged(event.event_id))
+            self._deliveries.on_application_event(on.Acknowledged(event.event_id))
 
     async def _stop(self) -> None:
         posts = list(self._posts)

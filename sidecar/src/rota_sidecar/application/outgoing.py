@@ -17,7 +17,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.batches import Piece
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.engines.records import RecordBatch
 
 MESSAGE_BYTES_MAX = 4 << 20
@@ -65,8 +65,8 @@ class Taken(NamedTuple):
 class Outgoing:
     """In the order in which they were handed out."""
 
-    def __init__(self, repacking: Repacking) -> None:
-        self._repacking = repacking
+    def __init__(self, slicer: BatchSlicer) -> None:
+        self._slicer = slicer
         self._parts: deque[Part] = deque()
 
     def __bool__(self) -> bool:
@@ -104,7 +104,7 @@ class Outgoing:
                 part, rest = part.cut(room)
                 self._parts.appendleft(rest)
             try:
-                batch = self._repacking.batch_for(part.piece)
+                batch = self._slicer.batch_for(part.piece)
             except MalformedPayload as damage:
                 found.leave_out(part, str(damage))
                 continue

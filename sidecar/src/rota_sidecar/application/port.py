@@ -39,7 +39,7 @@ class AttachedAlready(Exception):
 
 
 class Deliveries(Protocol):
-    """What applications can do; `rota_sidecar.delivery.driver.Delivering` is it."""
+    """What applications can do; `rota_sidecar.delivery.driver.DeliveryDriver` is it."""
 
     @property
     def config(self) -> DeliveryConfig:
@@ -65,7 +65,7 @@ class Deliveries(Protocol):
         """It is gone; a second time changes nothing."""
         ...
 
-    def hear(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
+    def on_application_event(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
         """What the attached application says."""
         ...
 

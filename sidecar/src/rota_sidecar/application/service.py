@@ -22,7 +22,7 @@ from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.port import AttachedAlready, Deliveries
 from rota_sidecar.application.refusals import Refusal, out_of_turn
 from rota_sidecar.application.validation_interceptor import Gate, Unreadable
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 
 # Calls at the same time; one application needs a few.
 CALLS_MAX = 256
@@ -49,9 +49,9 @@ Say = Callable[[str, str], None]
 class ConsumerService(pb_grpc.ConsumerServicer):
     """One application at a time."""
 
-    def __init__(self, deliveries: Deliveries, repacking: Repacking, say: Say) -> None:
+    def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, say: Say) -> None:
         self._deliveries = deliveries
-        self._repacking = repacking
+        self._slicer = slicer
         self._say = say
         self._calls = Calls(deliveries)
         self._attachment: Attachment | None = None
@@ -64,7 +64,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
         hello = (await streams.hello(requests, "Attach")).hello
         attachment = Attachment(
             self._deliveries,
-            self._repacking,
+            self._slicer,
             reads_itself=hello.reads_itself,
             takes_errors=hello.takes_errors,
         )

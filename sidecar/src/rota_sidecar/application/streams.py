@@ -65,7 +65,7 @@ async def listen(
             case "acknowledge":
                 attachment.acknowledge(request.acknowledge.event_id)
             case "report" if attachment.reads_itself:
-                deliveries.hear(reported_of(request.report))
+                deliveries.on_application_event(reported_of(request.report))
             case "report":
                 raise out_of_turn(
                     "a report is for applications that read by themselves: attach with reads_itself"

@@ -11,7 +11,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 
 
-class Attachment:
+class AttachedApplication:
     """None to begin with."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Attachment:
         """Whether there is one."""
         return self._there is not None
 
-    def hear_of(self, event: on.Event) -> None:
+    def on_event(self, event: on.Event) -> None:
         """Deliveries are about to."""
         match event:
             case on.Attached():

@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from typing_extensions import override
 
 from rota_sidecar.core.delivery.actions import WriteLetter
-from rota_sidecar.engines.batch_slicing import Repacking, content_of, part_of
+from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of, part_of
 from rota_sidecar.engines.records import Headers, Letter, Letters
 
 PREFIX = "rota-dlq-"
 
 
-def letter_of(due: WriteLetter, group_id: str, repacking: Repacking) -> Letter:
+def letter_of(due: WriteLetter, group_id: str, slicer: BatchSlicer) -> Letter:
     """The letter for a record. Raises MalformedPayload."""
     content = content_of(due.piece.batch)
     # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
     place = min(due.piece.first - content.base_offset, content.count - 1)
-    record = part_of(repacking.columns_of(due.piece.batch), place, place + 1)
+    record = part_of(slicer.columns_of(due.piece.batch), place, place + 1)
     values, keys, times, headers = record
     timestamp_ms = content.base_timestamp_ms if times is None else times[0]
     return Letter(
@@ -50,7 +50,7 @@ def _origin(due: WriteLetter, group_id: str, timestamp_ms: int) -> Headers:
     return [(PREFIX + name, str(value).encode()) for name, value in told.items()]
 
 
-class LateLetters(Letters):
+class LazyDeadLetterWriter(Letters):
     """Nothing is loaded or connected before the first letter."""
 
     def __init__(self, connect: Callable[[], Letters]) -> None:

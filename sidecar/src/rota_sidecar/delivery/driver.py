@@ -25,12 +25,12 @@ from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member import events as member_on
 from rota_sidecar.core.member.config import Subscription
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.delivery.attached_application import Attachment
-from rota_sidecar.delivery.effects import Errands, Means
-from rota_sidecar.delivery.group_offsets import Fetched, MemberOffsets
-from rota_sidecar.delivery.manual_assignment import HandPicked
+from rota_sidecar.delivery.attached_application import AttachedApplication
+from rota_sidecar.delivery.effects import EffectPorts, EffectRunner
+from rota_sidecar.delivery.group_offsets import Fetched, GroupOffsets
+from rota_sidecar.delivery.manual_assignment import ManualAssignment
 from rota_sidecar.delivery.observer import Observer
-from rota_sidecar.delivery.participation import Presence
+from rota_sidecar.delivery.participation import Participation
 from rota_sidecar.engines.port import Heard, Unreachable
 from rota_sidecar.engines.records import Records, Wanted
 from rota_sidecar.membership.driver import MemberEvent, Membership, StateChanged, wait_until_set
@@ -38,13 +38,13 @@ from rota_sidecar.membership.driver import MemberEvent, Membership, StateChanged
 # Far more than happens between two turns of the loop.
 EVENTS_MAX = 10_000
 # Answers that are waited for at a time.
-ASKED_MAX = 1_000
+REQUESTS_MAX = 1_000
 OFFSETS_RETRY_S = 0.2
 OFFSETS_LATER = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE, pb.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-class Delivering(Deliveries):
-    """To be made and used on a running loop; `connect` and `speak_for` come before `run`."""
+class DeliveryDriver(Deliveries):
+    """To be made and used on a running loop; `connect` and `attach_member` come before `run`."""
 
     def __init__(self, config: DeliveryConfig, observers: Sequence[Observer], leave_timeout_ms: int) -> None:
         self._delivery = Delivery(config)
@@ -52,77 +52,77 @@ class Delivering(Deliveries):
         self._observers = observers
         self._leave_timeout_ms = leave_timeout_ms
         self._loop = asyncio.get_running_loop()
-        self._began_s = self._loop.time()
+        self._started_s = self._loop.time()
         # Looked at in order; not before `run`.
         self._events: deque[on.Event] = deque()
-        self._runs = self._looks = False
-        self._look_soon: asyncio.Handle | None = None
-        self._broken: asyncio.Future[None] = self._loop.create_future()
+        self._is_running = self._is_handling = False
+        self._scheduled: asyncio.Handle | None = None
+        self._failure: asyncio.Future[None] = self._loop.create_future()
         self._alarm: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._requests = 0
-        self._asked: dict[int, asyncio.Future[do.Answer]] = {}
+        self._answers: dict[int, asyncio.Future[do.Answer]] = {}
         self._drains: list[asyncio.Future[int]] = []
-        self._attachment = Attachment()
-        self._offsets = MemberOffsets(self.tell)
-        self._hand_picked = HandPicked(self.tell, self.now_ms)
+        self._application = AttachedApplication()
+        self._offsets = GroupOffsets(self.post)
+        self._manual_assignment = ManualAssignment(self.post, self.now_ms)
         # Others wait while it changes who decides what is assigned.
         self._changing = asyncio.Lock()
         self._member_moved = asyncio.Event()
         self._membership: Membership | None = None
-        self._means: Means | None = None
-        self._errands: Errands | None = None
-        self._presence = Presence(self._begin, lambda: self.tell(on.Stood()), leave_timeout_ms)
+        self._ports: EffectPorts | None = None
+        self._runner: EffectRunner | None = None
+        self._participation = Participation(self._spawn, lambda: self.post(on.Stood()), leave_timeout_ms)
 
-    def connect(self, means: Means) -> None:
+    def connect(self, ports: EffectPorts) -> None:
         """What there is outside. The records' reader is made with `tell`."""
-        self._means = means
-        self._errands = Errands(means, self.tell, self.broke)
+        self._ports = ports
+        self._runner = EffectRunner(ports, self.post, self.fail)
 
-    def speak_for(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
+    def attach_member(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
         """This is the member from now on; whether it is to be started."""
         self._membership = membership
-        self._offsets.speak_for(membership)
-        return self._presence.speak_for(membership, is_wanted=is_wanted, is_held=is_held)
+        self._offsets.attach_member(membership)
+        return self._participation.attach_member(membership, is_wanted=is_wanted, is_held=is_held)
 
     async def run(self) -> None:
         """For ever; raises what nobody expected."""
-        self._runs = True
-        self._look()
+        self._is_running = True
+        self._handle_events()
         try:
-            await self._broken
+            await self._failure
         finally:
-            self._runs = False
+            self._is_running = False
             if self._timer is not None:
                 self._timer.cancel()
-            if self._errands is not None:
-                await self._errands.close()
+            if self._runner is not None:
+                await self._runner.close()
 
     @override
     def now_ms(self) -> int:
-        return int((self._loop.time() - self._began_s) * 1000)
+        return int((self._loop.time() - self._started_s) * 1000)
 
-    def tell(self, event: on.Event) -> None:
+    def post(self, event: on.Event) -> None:
         """Something happened; it is looked at soon, after all that happened before."""
-        self._put(event)
-        if self._look_soon is None and not self._looks:
-            self._look_soon = self._loop.call_soon(self._look)
+        self._enqueue(event)
+        if self._scheduled is None and not self._is_handling:
+            self._scheduled = self._loop.call_soon(self._handle_events)
 
-    def tell_now(self, event: on.Event) -> None:
+    def post_now(self, event: on.Event) -> None:
         """As `tell`, and looked at in this turn of the loop: where records come one by one, turns are what they cost."""
-        self._put(event)
-        self._look()
+        self._enqueue(event)
+        self._handle_events()
 
-    def _put(self, event: on.Event) -> None:
+    def _enqueue(self, event: on.Event) -> None:
         if len(self._events) < EVENTS_MAX:
             self._events.append(event)
         else:
-            self.broke(RuntimeError(f"{EVENTS_MAX} events wait for deliveries: the loop stands still"))
+            self.fail(RuntimeError(f"{EVENTS_MAX} events wait for deliveries: the loop stands still"))
 
-    def broke(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """What nobody expected: it ends."""
-        if not self._broken.done():
-            self._broken.set_exception(error)
+        if not self._failure.done():
+            self._failure.set_exception(error)
 
     @property
     def delivery(self) -> Delivery:
@@ -130,97 +130,97 @@ class Delivering(Deliveries):
         return self._delivery
 
     @property
-    def presence(self) -> Presence:
+    def participation(self) -> Participation:
         """Whether there is to be a member."""
-        return self._presence
+        return self._participation
 
     @property
     def is_attached(self) -> bool:
         """Whether there is an application."""
-        return self._attachment.is_there
+        return self._application.is_there
 
     @property
     def picked(self) -> frozenset[Partition]:
         """What is assigned by hand."""
-        return self._hand_picked.partitions
+        return self._manual_assignment.partitions
 
     async def put_back(self, within_ms: int) -> None:
         """Revoke the partitions that were assigned by hand."""
         async with self._changing:
-            await self._hand_picked.pick(frozenset(), self._offsets.own_tenure, within_ms)
+            await self._manual_assignment.pick(frozenset(), self._offsets.own_tenure, within_ms)
 
     async def drain(self, within_ms: int) -> int:
         """Hand out nothing more; how many records are still in hand when none is, or when time is up."""
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
-        self.tell(on.Drain(self.now_ms() + within_ms))
+        self.post(on.Drain(self.now_ms() + within_ms))
         return await drained
 
     def undrain(self) -> None:
         """Go on."""
-        self.tell(on.Undrain())
+        self.post(on.Undrain())
 
     def configure(self, config: DeliveryConfig) -> None:
         """Other settings."""
         self._config = config
-        self.tell(on.Configure(config))
+        self.post(on.Configure(config))
 
     def end_attachment(self, reason: str) -> None:
         """The sidecar ends."""
-        self._attachment.close(reason)
+        self._application.close(reason)
 
-    def listen(self, told: MemberEvent) -> None:
+    def on_member_event(self, event: MemberEvent) -> None:
         """The member says something."""
         for observer in self._observers:
-            observer.told(told, self.now_ms())
-        match told:
+            observer.on_member_event(event, self.now_ms())
+        match event:
             case StateChanged():
-                self._presence.hear_of(told.state)
+                self._participation.on_member_state(event.state)
                 self._member_moved.set()
             case member_do.Committed() | member_do.Fetched():
-                self._offsets.listen(told)
+                self._offsets.on_member_event(event)
             case member_do.Assign():
-                self.tell(on.Assigned(self._offsets.tenure(told.tenure), told.partitions))
+                self.post(on.Assigned(self._offsets.tenure(event.tenure), event.partitions))
             case member_do.Revoke():
-                left_ms = told.deadline_ms - self._running.now_ms()
-                self.tell(on.Revoke(told.revocation, told.partitions, self.now_ms() + left_ms))
+                left_ms = event.deadline_ms - self._member.now_ms()
+                self.post(on.Revoke(event.revocation, event.partitions, self.now_ms() + left_ms))
             case member_do.Revoked():
-                self.tell(on.Revoked(told.partitions))
+                self.post(on.Revoked(event.partitions))
             case member_do.Lost():
-                self.tell(on.Lost(told.partitions, told.reason))
+                self.post(on.Lost(event.partitions, event.reason))
             case _:
                 # Of how it fares; the observer has been told.
                 pass
 
-    def heard(self, heard: Heard) -> None:
+    def on_coordinator_event(self, event: Heard) -> None:
         """What the coordinator's connection says by itself."""
-        self._running.on_coordinator_event(heard)
+        self._member.on_coordinator_event(event)
 
-    def _look(self) -> None:
+    def _handle_events(self) -> None:
         """At all that has happened. What a step makes happen comes behind it."""
-        if self._looks or not self._runs:
+        if self._is_handling or not self._is_running:
             return
-        self._looks = True
+        self._is_handling = True
         try:
-            while self._events and self._runs:
+            while self._events and self._is_running:
                 self._step(self._events.popleft())
         except Exception as error:  # noqa: BLE001  whoever told of the event has no part in it
-            self.broke(error)
-            self._runs = False
+            self.fail(error)
+            self._is_running = False
         finally:
-            self._looks = False
-            if self._look_soon is not None:
-                self._look_soon.cancel()
-                self._look_soon = None
+            self._is_handling = False
+            if self._scheduled is not None:
+                self._scheduled.cancel()
+                self._scheduled = None
 
     def _step(self, event: on.Event) -> None:
         now_ms = self.now_ms()
         for observer in self._observers:
-            observer.happened(event, now_ms)
-        self._attachment.hear_of(event)
+            observer.on_event(event, now_ms)
+        self._application.on_event(event)
         actions = self._delivery.step(event, now_ms)
         for observer in self._observers:
-            observer.decided(actions, self._delivery.in_hand, now_ms)
+            observer.on_actions(actions, self._delivery.in_hand, now_ms)
         for kind, together in groupby(actions, type):
             self._perform(kind, list(together))
         self._set_timer()
@@ -228,11 +228,11 @@ class Delivering(Deliveries):
     def _perform(self, kind: type[do.Action], actions: Sequence[do.Action]) -> None:
         """All of one kind, in order."""
         if kind is do.Deliver:
-            self._attachment.deliver(cast("Sequence[do.Deliver]", actions))
+            self._application.deliver(cast("Sequence[do.Deliver]", actions))
         elif kind is do.Refuse:
-            self._attachment.refuse(cast("Sequence[do.Refuse]", actions))
+            self._application.refuse(cast("Sequence[do.Refuse]", actions))
         elif kind is do.WriteLetter:
-            self._doing.write(cast("Sequence[do.WriteLetter]", actions))
+            self._effects.write(cast("Sequence[do.WriteLetter]", actions))
         else:
             for action in actions:
                 self._perform_one(action)
@@ -245,39 +245,39 @@ class Delivering(Deliveries):
             case do.StopFetching():
                 self.records.stop(action.ledger)
             case do.LookUp():
-                self._doing.look_up(action)
+                self._effects.look_up(action)
             case do.Find() | do.Commit():
                 self._ask_coordinator(action)
             case do.Tell():
-                self._attachment.tell(action)
+                self._application.tell(action)
             case do.PartitionError():
-                self._attachment.report(action)
+                self._application.report(action)
             case do.GiveUp() | do.Leave() | do.Rejoin():
-                self._tell_member(action)
+                self._direct_member(action)
             case _:
                 self._answer(action)
 
     def _ask_coordinator(self, action: do.Find | do.Commit) -> None:
-        whom = self._doing if action.by_hand else self._offsets
+        whom = self._effects if action.by_hand else self._offsets
         if isinstance(action, do.Find):
             whom.find(action)
         else:
             whom.commit(action)
 
-    def _tell_member(self, action: do.GiveUp | do.Leave | do.Rejoin) -> None:
+    def _direct_member(self, action: do.GiveUp | do.Leave | do.Rejoin) -> None:
         match action:
             case do.GiveUp():
-                if not self._hand_picked.is_given_up(action.revocation):
-                    self._running.post(member_on.PartitionsReleased(action.revocation))
+                if not self._manual_assignment.is_given_up(action.revocation):
+                    self._member.post(member_on.PartitionsReleased(action.revocation))
             case do.Leave():
-                self._presence.stand_by(action.reason)
+                self._participation.stand_by(action.reason)
             case do.Rejoin():
-                self._presence.come_back()
+                self._participation.come_back()
 
     def _answer(self, action: do.Action) -> None:
         match action:
             case do.Answer():
-                waiting = self._asked.pop(action.request, None)
+                waiting = self._answers.pop(action.request, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(action)
             case do.Drained():
@@ -297,22 +297,22 @@ class Delivering(Deliveries):
             self._timer.cancel()
         self._alarm, self._timer = alarm, None
         if alarm is not None:
-            self._timer = self._loop.call_at(self._began_s + alarm / 1000, self._tick)
+            self._timer = self._loop.call_at(self._started_s + alarm / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.tell(on.Tick())
+        self.post(on.Tick())
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._doing.begin(work)
-
-    @property
-    def _doing(self) -> Errands:
-        assert self._errands is not None
-        return self._errands
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._effects.begin(work)
 
     @property
-    def _running(self) -> Membership:
+    def _effects(self) -> EffectRunner:
+        assert self._runner is not None
+        return self._runner
+
+    @property
+    def _member(self) -> Membership:
         assert self._membership is not None
         return self._membership
 
@@ -345,48 +345,48 @@ class Delivering(Deliveries):
     def attach(
         self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
     ) -> int:
-        session = self._attachment.attach(application)
-        self.tell(on.Attached(session, commits_itself, reads_itself, takes_many))
+        session = self._application.attach(application)
+        self.post(on.Attached(session, commits_itself, reads_itself, takes_many))
         return session
 
     @override
     def detach(self, session: int, *, clean: bool) -> None:
-        if self._attachment.detach(session):
-            self.tell(on.Detached(session, clean))
+        if self._application.detach(session):
+            self.post(on.Detached(session, clean))
 
     @override
-    def hear(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
-        self.tell(event)
+    def on_application_event(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
+        self.post(event)
 
     @override
     async def ask(self, asked: on.Asked | on.ResetOffsets) -> do.Answer:
-        if len(self._asked) >= ASKED_MAX:
-            sentence = f"{ASKED_MAX} answers are waited for: ask again when some of them have come"
+        if len(self._answers) >= REQUESTS_MAX:
+            sentence = f"{REQUESTS_MAX} answers are waited for: ask again when some of them have come"
             return do.Answer(0, pb.COORDINATOR_LOAD_IN_PROGRESS, sentence=sentence)
         self._requests += 1
         number = self._requests
         answer: asyncio.Future[do.Answer] = self._loop.create_future()
-        self._asked[number] = answer
-        self.tell(replace(asked, request=number))
+        self._answers[number] = answer
+        self.post(replace(asked, request=number))
         try:
             return await answer
         finally:
-            self._asked.pop(number, None)
+            self._answers.pop(number, None)
 
     @override
     async def subscribe(self, topics: Sequence[str], pattern: str) -> None:
         await self.put_back(self._leave_timeout_ms)
         async with self._changing:
             if topics or pattern:
-                self._presence.subscribe(Subscription(tuple(topics), pattern))
+                self._participation.subscribe(Subscription(tuple(topics), pattern))
             else:
-                await self._presence.unsubscribe("the application unsubscribed")
+                await self._participation.unsubscribe("the application unsubscribed")
 
     @override
     async def assign(self, partitions: frozenset[Partition]) -> None:
         async with self._changing:
-            await self._presence.unsubscribe("the application picks partitions by hand")
-            await self._hand_picked.pick(partitions, self._offsets.own_tenure, self._leave_timeout_ms)
+            await self._participation.unsubscribe("the application picks partitions by hand")
+            await self._manual_assignment.pick(partitions, self._offsets.own_tenure, self._leave_timeout_ms)
 
     @override
     async def committed(
@@ -417,11 +417,11 @@ class Delivering(Deliveries):
         return found[topic].partitions if topic in found else None
 
     async def _fetch_offsets(self, partitions: Sequence[Partition], within_s: float) -> Fetched:
-        if self._presence.is_wanted and not self._presence.stands_by:
+        if self._participation.is_wanted and not self._participation.stands_by:
             return await self._offsets.fetch(partitions)
         return await self._outside.by_hand.fetch(partitions, within_s)
 
     @property
-    def _outside(self) -> Means:
-        assert self._means is not None
-        return self._means
+    def _outside(self) -> EffectPorts:
+        assert self._ports is not None
+        return self._ports

@@ -12,7 +12,7 @@ from typing import Any
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.delivery.standalone_offsets import ByHand
+from rota_sidecar.delivery.standalone_offsets import StandaloneOffsets
 from rota_sidecar.engines.port import Refused, Topics, Unreachable
 from rota_sidecar.engines.records import Letter, Letters, Records
 
@@ -22,7 +22,7 @@ OFFSETS_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class EffectPorts:
     """All that deliveries need of the outside."""
 
     records: Records
@@ -30,16 +30,16 @@ class Means:
     # The record with its origin, as it goes to the dead-letter topic. Raises ValueError when it cannot be read.
     letter_of: Callable[[do.WriteLetter], Letter]
     topics: Topics
-    by_hand: ByHand
+    by_hand: StandaloneOffsets
 
 
-class Errands:
+class EffectRunner:
     """To be made and used on a running loop."""
 
     def __init__(
-        self, means: Means, tell: Callable[[on.Event], None], broken: Callable[[BaseException], None]
+        self, ports: EffectPorts, tell: Callable[[on.Event], None], broken: Callable[[BaseException], None]
     ) -> None:
-        self._means = means
+        self._ports = ports
         self._tell = tell
         self._broken = broken
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +86,7 @@ class Errands:
 
     async def _look_up(self, action: do.LookUp) -> None:
         try:
-            bounds = await self._means.records.bounds(action.partitions, LOOK_UP_TIMEOUT_S)
+            bounds = await self._ports.records.bounds(action.partitions, LOOK_UP_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             refused = isinstance(failure, Refused)
             self._tell(on.LookedUp(action.request, {}, str(failure), refused))
@@ -95,14 +95,14 @@ class Errands:
 
     async def _find(self, action: do.Find) -> None:
         try:
-            found = await self._means.by_hand.fetch(sorted(action.partitions), OFFSETS_TIMEOUT_S)
+            found = await self._ports.by_hand.fetch(sorted(action.partitions), OFFSETS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             found = error_of(failure), {}
         self._tell(on.Found(action.request, *found))
 
     async def _commit(self, action: do.Commit) -> None:
         try:
-            errors = await self._means.by_hand.commit(action.offsets, OFFSETS_TIMEOUT_S)
+            errors = await self._ports.by_hand.commit(action.offsets, OFFSETS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             errors = dict.fromkeys(action.offsets, error_of(failure))
         self._tell(on.Committed(action.request, errors))
@@ -113,7 +113,7 @@ class Errands:
             ready: list[tuple[do.WriteLetter, Letter]] = []
             for action in due:
                 try:
-                    ready.append((action, self._means.letter_of(action)))
+                    ready.append((action, self._ports.letter_of(action)))
                 except ValueError as error:
                     self._tell(on.LetterWritten(action.letter, str(error)))
             problem = await self._written([letter for _, letter in ready])
@@ -128,7 +128,7 @@ class Errands:
         if not letters:
             return ""
         try:
-            await self._means.letters.write(letters, LETTERS_TIMEOUT_S)
+            await self._ports.letters.write(letters, LETTERS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             return str(failure)
         return ""

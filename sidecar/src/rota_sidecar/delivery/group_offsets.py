@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.core.member import actions as told_of
+from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member import events as member_on
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.core.member.reactions import Error
@@ -20,8 +20,8 @@ from rota_sidecar.membership.driver import Membership
 Fetched = tuple[Error, Mapping[Partition, on.Stored]]
 
 
-class MemberOffsets:
-    """Of one member after the other; each is named by `speak_for`."""
+class GroupOffsets:
+    """Of one member after the other; each is named by `attach_member`."""
 
     def __init__(self, tell: Callable[[on.Event], None]) -> None:
         self._tell = tell
@@ -33,7 +33,7 @@ class MemberOffsets:
         self._tenures_before = 0
         self._last_tenure = 0
 
-    def speak_for(self, membership: Membership) -> None:
+    def attach_member(self, membership: Membership) -> None:
         """Ask this one; what was asked of another one has no answer any more."""
         self._membership = membership
         self._tenures_before = self._last_tenure
@@ -74,13 +74,13 @@ class MemberOffsets:
         self._fetch(answer, partitions)
         return await answer
 
-    def listen(self, told: told_of.Committed | told_of.Fetched) -> None:
+    def on_member_event(self, event: member_do.Committed | member_do.Fetched) -> None:
         """The member has an answer."""
-        match told:
-            case told_of.Committed():
-                self._committed(told.request, told.errors)
-            case told_of.Fetched():
-                self._fetched(told.request, told.error, stored(told.topics))
+        match event:
+            case member_do.Committed():
+                self._committed(event.request, event.errors)
+            case member_do.Fetched():
+                self._fetched(event.request, event.error, stored(event.topics))
 
     @property
     def _running(self) -> Membership:

@@ -17,7 +17,7 @@ from rota_sidecar.membership.driver import wait_until_set
 SLACK_S = 1
 
 
-class HandPicked:
+class ManualAssignment:
     """None to begin with."""
 
     def __init__(self, tell: Callable[[on.Event], None], now_ms: Callable[[], int]) -> None:

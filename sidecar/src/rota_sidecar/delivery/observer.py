@@ -11,14 +11,14 @@ from rota_sidecar.membership.driver import MemberEvent
 class Observer(Protocol):
     """Somebody who wants to know."""
 
-    def told(self, told: MemberEvent, now_ms: int) -> None:
+    def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
         """What the member says."""
         ...
 
-    def happened(self, event: on.Event, now_ms: int) -> None:
+    def on_event(self, event: on.Event, now_ms: int) -> None:
         """What deliveries are told, before they are."""
         ...
 
-    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
         """What they want done, before it is; and how many records the application has then."""
         ...

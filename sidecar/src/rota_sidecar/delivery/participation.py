@@ -17,8 +17,8 @@ STANDING_TIMEOUT_MS = 3_000
 DOWN = "Down"
 
 
-class Presence:
-    """Of one member after the other; each is named by `speak_for`."""
+class Participation:
+    """Of one member after the other; each is named by `attach_member`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Presence:
         self._is_down = True
         self._went_down = asyncio.Event()
 
-    def speak_for(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
+    def attach_member(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
         """This is the member from now on; whether it is to be started."""
         self._membership = membership
         self._is_wanted, self._is_held = is_wanted, is_held
@@ -50,7 +50,7 @@ class Presence:
             self._stood()
         return begins
 
-    def hear_of(self, state: str) -> None:
+    def on_member_state(self, state: str) -> None:
         """The member is in another state."""
         if state == DOWN:
             self._begin(self._rest(self._running))

@@ -20,7 +20,7 @@ from rota_sidecar.engines.port import Coordination, Hear, Heard, Unreachable
 ELSEWHERE = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE}
 
 
-class ByHand:
+class StandaloneOffsets:
     """To be made and used on a running loop."""
 
     def __init__(self, group_id: str, connect: Callable[[Hear], Coordination]) -> None:

@@ -19,7 +19,7 @@ Cell = TypeVar("Cell")
 UNPACKED_BYTES_MAX = 16 << 20
 
 
-class Repacking:
+class BatchSlicer:
     """One for all that is delivered."""
 
     def __init__(self, bytes_max: int = UNPACKED_BYTES_MAX) -> None:

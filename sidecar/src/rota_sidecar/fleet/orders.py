@@ -13,7 +13,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.fleet.reconfigure import Reconfigurer
 from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.drain_orders import Source
@@ -34,13 +34,13 @@ class OrderExecutor:
 
     def __init__(
         self,
-        delivering: Delivering,
+        driver: DeliveryDriver,
         members: MemberLifecycle,
         draining: DrainController,
         reconfiguring: Reconfigurer,
         wall_ms: Callable[[], int],
     ) -> None:
-        self._delivering = delivering
+        self._driver = driver
         self._members = members
         self._draining = draining
         self._reconfiguring = reconfiguring
@@ -142,7 +142,7 @@ class OrderExecutor:
         }
         try:
             async with asyncio.timeout(RESET_TIMEOUT_S):
-                answer = await self._delivering.ask(on.ResetOffsets(0, reset.generation_id, offsets))
+                answer = await self._driver.ask(on.ResetOffsets(0, reset.generation_id, offsets))
         except TimeoutError:
             raise OrderError(
                 f"the coordinator did not answer within {RESET_TIMEOUT_S} s: order it again"

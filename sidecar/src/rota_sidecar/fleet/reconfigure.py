@@ -13,7 +13,7 @@ from rota_sidecar.config.delivery_flags import delivery_config
 from rota_sidecar.config.parsing import listed
 from rota_sidecar.config.settings import SETTINGS, SettingsError, flags_of
 from rota_sidecar.config.validation import problem
-from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.lifecycle.member import MemberLifecycle
 from rota_sidecar.wiring import Strategies, offers_of, subscription
 
@@ -39,19 +39,19 @@ class Reconfigurer:
         options: argparse.Namespace,
         arguments: Sequence[str],
         strategies: Strategies,
-        delivering: Delivering,
+        driver: DeliveryDriver,
         members: MemberLifecycle,
     ) -> None:
         self._options = options
         self._arguments = arguments
         self._strategies = strategies
-        self._delivering = delivering
+        self._driver = driver
         self._members = members
 
     def suspend(self, *, suspended: bool) -> None:
         """Read nothing; or go on."""
         self._options.suspend = suspended
-        self._delivering.configure(replace(self._delivering.config, suspended=suspended))
+        self._driver.configure(replace(self._driver.config, suspended=suspended))
 
     def configure(self, settings: bytes) -> str:
         """Why that cannot be done, in one sentence; nothing when it is done."""
@@ -66,12 +66,12 @@ class Reconfigurer:
         if wrong:
             return wrong
         before, self._options = self._options, wanted
-        self._delivering.configure(delivery_config(wanted))
+        self._driver.configure(delivery_config(wanted))
         if listed(wanted.assignors) != listed(before.assignors):
             offers = offers_of(self._strategies)
             self._members.offer(tuple(offers[name] for name in listed(wanted.assignors)))
         if subscription(wanted) != subscription(before) and (wanted.topics or wanted.topic_pattern):
-            self._delivering.presence.subscribe(subscription(wanted))
+            self._driver.participation.subscribe(subscription(wanted))
         return ""
 
     def _fixed_problem(self, wanted: argparse.Namespace, flags: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.lifecycle.member import MemberLifecycle
 from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.partition_status import PartitionStatus
@@ -18,7 +18,7 @@ class ReportBuilder:
     def __init__(
         self,
         sidecar: str,
-        delivering: Delivering,
+        driver: DeliveryDriver,
         members: MemberLifecycle,
         counters: Counters,
         problems: Callable[[], Sequence[str]],
@@ -26,7 +26,7 @@ class ReportBuilder:
     ) -> None:
         """`draining` gives state, reason and end of a drain; empty: the sidecar does not drain."""
         self._sidecar = sidecar
-        self._delivering = delivering
+        self._driver = driver
         self._members = members
         self._counters = counters
         self._problems = problems
@@ -37,7 +37,7 @@ class ReportBuilder:
     ) -> pb.SidecarReport:
         """One, as things are now."""
         return pb.SidecarReport(
-            group_id=self._delivering.config.group_id,
+            group_id=self._driver.config.group_id,
             member=self._member(),
             partitions=[partition_report(partition, each) for partition, each in statuses],
             answers=answers,
@@ -54,10 +54,10 @@ class ReportBuilder:
             state=STATES[counters.state],
             generation_id=identity.generation,
             incarnation=identity.incarnation,
-            busy_seconds=counters.in_flight.busy_s(self._delivering.now_ms()),
+            busy_seconds=counters.in_flight.busy_s(self._driver.now_ms()),
             records_done=counters.records_done,
             last_revoke_seconds=counters.last_revoke_s,
-            suspended=self._delivering.config.suspended,
+            suspended=self._driver.config.suspended,
             last_error=counters.last_problem,
             problems=[*([draining] if draining else []), *self._problems()],
             draining=bool(draining),

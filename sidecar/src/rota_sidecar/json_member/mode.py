@@ -65,7 +65,7 @@ class MembershipOnly:
         # The generation that it was in last: what it gives up or loses belongs to that, whatever comes next.
         self._last = Identity()
 
-    def speak_for(self, membership: Membership) -> None:
+    def attach_member(self, membership: Membership) -> None:
         """To be called once, before the membership runs."""
         self._membership = membership
 

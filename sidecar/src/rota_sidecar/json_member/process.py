@@ -26,7 +26,7 @@ async def serve_member(options: argparse.Namespace, strategies: Strategies, jour
     listener = written_down(journal, mode.listen)
     engine = engine_for(options, strategies, mode.hear, state_file)
     membership = Membership(member_for(options, offers), engine, listener)
-    mode.speak_for(membership)
+    mode.attach_member(membership)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, mode.end, number.name)
     writer.start()

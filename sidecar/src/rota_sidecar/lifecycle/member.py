@@ -13,7 +13,7 @@ from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.actions import Ended, Problem
 from rota_sidecar.core.member.config import Strategy
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.delivery.driver import Delivering
+from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.membership.driver import Membership
 from rota_sidecar.observability.counters import CountedCoordination, Counters
 from rota_sidecar.wiring import Strategies
@@ -23,11 +23,11 @@ class MemberLifecycle:
     """To be made and used on a running loop."""
 
     def __init__(
-        self, options: argparse.Namespace, strategies: Strategies, delivering: Delivering, counters: Counters
+        self, options: argparse.Namespace, strategies: Strategies, driver: DeliveryDriver, counters: Counters
     ) -> None:
         self._options = options
         self._strategies = strategies
-        self._delivering = delivering
+        self._driver = driver
         self._counters = counters
         self._membership: Membership | None = None
         self._is_wanted = bool(options.topics or options.topic_pattern)
@@ -85,25 +85,25 @@ class MemberLifecycle:
         self.current.post(on.RatesMeasured(by_topic))
 
     async def _be(self) -> Ended:
-        options, delivering = self._options, self._delivering
+        options, driver = self._options, self._driver
         state_file = wiring.open_state(options)
         try:
             saved, forgotten = (None, "") if state_file is None else state_file.read()
             offers = wiring.offers_of(self._strategies)
-            engine = wiring.engine_for(options, self._strategies, delivering.heard, state_file)
+            engine = wiring.engine_for(options, self._strategies, driver.on_coordinator_event, state_file)
             counted = replace(engine, coordination=CountedCoordination(engine.coordination, self._counters))
-            subscription = delivering.presence.subscription
+            subscription = driver.participation.subscription
             membership = Membership(
-                wiring.member_for(options, offers, subscription), counted, delivering.listen
+                wiring.member_for(options, offers, subscription), counted, driver.on_member_event
             )
             first = self._membership is None
             self._membership = membership
-            is_wanted = self._is_wanted if first else delivering.presence.is_wanted
-            starts_now = delivering.speak_for(
+            is_wanted = self._is_wanted if first else driver.participation.is_wanted
+            starts_now = driver.attach_member(
                 membership, is_wanted=is_wanted, is_held=self.awaits_instance_name
             )
             if forgotten:
-                delivering.listen(Problem(forgotten))
+                driver.on_member_event(Problem(forgotten))
             if self._ending is not None:
                 membership.post(self._ending)
             return await membership.run(saved, starts_now=starts_now)

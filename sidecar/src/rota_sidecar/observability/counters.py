@@ -95,10 +95,10 @@ class Counters(Observer):
         self._revoking_since_ms: int | None = None
 
     @override
-    def told(self, told: MemberEvent, now_ms: int) -> None:
-        match told:
+    def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
+        match event:
             case StateChanged():
-                self.state = told.state
+                self.state = event.state
                 self.on_change()
             case member_do.Joined():
                 self.rebalances["joined"] += 1
@@ -110,14 +110,14 @@ class Counters(Observer):
                 self._count_loss("revoked", now_ms)
             case member_do.Lost():
                 self._count_loss("lost", now_ms)
-                self.last_problem = told.reason
+                self.last_problem = event.reason
             case member_do.Problem():
-                self.last_problem = told.sentence
+                self.last_problem = event.sentence
             case _:
                 pass
 
     @override
-    def happened(self, event: on.Event, now_ms: int) -> None:
+    def on_event(self, event: on.Event, now_ms: int) -> None:
         match event:
             case on.Judged():
                 self.in_flight.completed(event.judgements, now_ms)
@@ -137,7 +137,7 @@ class Counters(Observer):
                 pass
 
     @override
-    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
         for action in actions:
             match action:
                 case do.Deliver():

@@ -27,39 +27,39 @@ class LoggingObserver(Observer):
         self._journal = journal
 
     @override
-    def told(self, told: MemberEvent, now_ms: int) -> None:
-        match told:
+    def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
+        match event:
             case member_do.Problem():
-                self._journal.warn(told.sentence)
+                self._journal.warn(event.sentence)
             case ForeignProtocol():
-                self._journal.warn(f"a consumer of the {told.type} protocol runs the group now: end it")
+                self._journal.warn(f"a consumer of the {event.type} protocol runs the group now: end it")
             case member_do.Lost():
-                self._journal.warn(f"lost {format_partitions(told.partitions)}: {told.reason}")
+                self._journal.warn(f"lost {format_partitions(event.partitions)}: {event.reason}")
             case _:
-                self._log_progress(told)
+                self._log_progress(event)
 
-    def _log_progress(self, told: MemberEvent) -> None:
-        match told:
+    def _log_progress(self, event: MemberEvent) -> None:
+        match event:
             case member_do.Joined():
-                self._journal.tell("joined", f"is {told.member_id} in generation {told.generation}")
+                self._journal.tell("joined", f"is {event.member_id} in generation {event.generation}")
             case member_do.Assign(partitions=partitions) if partitions:
                 self._journal.tell("assigned", f"was given {format_partitions(partitions)}")
             case member_do.Revoked():
-                self._journal.tell("revoked", f"gave up {format_partitions(told.partitions)}")
+                self._journal.tell("revoked", f"gave up {format_partitions(event.partitions)}")
             case member_do.Ended():
-                self._journal.tell("stopped", f"the member has stopped: {told.reason}")
+                self._journal.tell("stopped", f"the member has stopped: {event.reason}")
             case StateFileRecovered():
                 self._journal.tell("kept", STATE_FILE_RECOVERED)
             case _:
                 pass
 
     @override
-    def happened(self, event: on.Event, now_ms: int) -> None:
+    def on_event(self, event: on.Event, now_ms: int) -> None:
         if isinstance(event, on.Stood):
             self._journal.tell("stood", "has left the group until its application goes on")
 
     @override
-    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
         for action in actions:
             match action:
                 case do.Problem():

@@ -8,7 +8,7 @@ from rota_sidecar.core.delivery.events import Bounds
 from rota_sidecar.core.delivery.views import PartitionView
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.batch_slicing import Repacking, content_of
+from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of
 from rota_sidecar.observability.end_offsets import EndOffset, EndOffsets
 from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 
@@ -51,7 +51,7 @@ class PartitionStatus(NamedTuple):
 def partition_statuses(
     views: Mapping[Partition, PartitionView],
     ends: EndOffsets,
-    repacking: Repacking,
+    slicer: BatchSlicer,
     uncommitted: UncommittedTimestamps,
 ) -> Iterator[tuple[Partition, PartitionStatus]]:
     """One after the other, in order."""
@@ -61,7 +61,7 @@ def partition_statuses(
         bounds = merged_bounds(view, seen)
         unresolved_ms = view.reported_ms
         if view.first_unresolved is not None:
-            unresolved_ms = timestamp_ms(*view.first_unresolved, repacking)
+            unresolved_ms = timestamp_ms(*view.first_unresolved, slicer)
         yield (
             partition,
             PartitionStatus(
@@ -105,13 +105,13 @@ def is_done(view: PartitionView, bounds: Bounds | None) -> bool:
     return view.position >= bounds.end and not view.in_hand and not view.waiting
 
 
-def timestamp_ms(batch: Batch, offset: int, repacking: Repacking) -> int | None:
+def timestamp_ms(batch: Batch, offset: int, slicer: BatchSlicer) -> int | None:
     """Of one record; None when its batch cannot be read."""
     content = content_of(batch)
     if content.max_timestamp_ms == content.base_timestamp_ms:
         return content.base_timestamp_ms
     try:
-        times = repacking.columns_of(batch).timestamps_ms
+        times = slicer.columns_of(batch).timestamps_ms
     except MalformedPayload:
         return None
     return content.base_timestamp_ms if times is None else times[offset - content.base_offset]

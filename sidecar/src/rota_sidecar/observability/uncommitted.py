@@ -70,15 +70,15 @@ class UncommittedTimestamps(Observer):
             del self._tracks[partition]
 
     @override
-    def told(self, told: MemberEvent, now_ms: int) -> None:
+    def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
         """Nothing that the member tells matters here."""
 
     @override
-    def happened(self, event: on.Event, now_ms: int) -> None:
+    def on_event(self, event: on.Event, now_ms: int) -> None:
         """Nothing that deliveries are told matters here."""
 
     @override
-    def decided(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
         for action in actions:
             if isinstance(action, do.Deliver):
                 track = self._tracks.get(action.partition)

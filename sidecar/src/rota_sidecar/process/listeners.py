@@ -8,8 +8,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota_sidecar.delivery.driver import Delivering
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.delivery.driver import DeliveryDriver
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.observability.event_log import Journal
 from rota_sidecar.process.http_server import CannotListen, HealthServer, Paths
 
@@ -23,15 +23,15 @@ GRACE_S = 1
 class Doors:
     """Closed to begin with."""
 
-    def __init__(self, options: argparse.Namespace, delivering: Delivering, journal: Journal) -> None:
+    def __init__(self, options: argparse.Namespace, driver: DeliveryDriver, journal: Journal) -> None:
         self._options = options
-        self._delivering = delivering
+        self._driver = driver
         self._journal = journal
         self._server: grpc.aio.Server | None = None
         self._page: HealthServer | None = None
         self._drains: HealthServer | None = None
 
-    async def open(self, paths: Paths, drain: Paths, repacking: Repacking) -> None:
+    async def open(self, paths: Paths, drain: Paths, slicer: BatchSlicer) -> None:
         """All that are asked for; `drain` is served on the drain socket alone. Raises CannotListen."""
         options = self._options
         if options.drain_socket:
@@ -42,7 +42,7 @@ class Doors:
             address = await self._page.start(options.http_listen)
             self._journal.tell("http", f"http on {address}")
         if not options.delivery_url and (options.listen or options.listen_socket):
-            await self._open_to_application(repacking)
+            await self._open_to_application(slicer)
 
     async def close(self) -> None:
         """Whoever is inside is told."""
@@ -52,12 +52,12 @@ class Doors:
             if page is not None:
                 await page.stop()
 
-    async def _open_to_application(self, repacking: Repacking) -> None:
+    async def _open_to_application(self, slicer: BatchSlicer) -> None:
         from rota_sidecar.application import listening
         from rota_sidecar.application.service import ConsumerService, make_server
 
         options = self._options
-        server = make_server(ConsumerService(self._delivering, repacking, self._journal.tell))
+        server = make_server(ConsumerService(self._driver, slicer, self._journal.tell))
         addresses: list[str] = []
         try:
             if options.listen:

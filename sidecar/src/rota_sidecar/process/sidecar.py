@@ -18,11 +18,11 @@ from rota_sidecar.config.delivery_flags import delivery_config
 from rota_sidecar.core.member.actions import Ended
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.dead_letter_topic import DeadLetterTopic
-from rota_sidecar.delivery.dead_letters import LateLetters, letter_of
-from rota_sidecar.delivery.driver import Delivering
-from rota_sidecar.delivery.effects import Means
-from rota_sidecar.delivery.standalone_offsets import ByHand
-from rota_sidecar.engines.batch_slicing import Repacking
+from rota_sidecar.delivery.dead_letters import LazyDeadLetterWriter, letter_of
+from rota_sidecar.delivery.driver import DeliveryDriver
+from rota_sidecar.delivery.effects import EffectPorts
+from rota_sidecar.delivery.standalone_offsets import StandaloneOffsets
+from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.drain_orders import Source
 from rota_sidecar.lifecycle.member import MemberLifecycle
@@ -68,23 +68,23 @@ class Serving:
         self._counters = Counters(wiring.wall_s)
         self._uncommitted = UncommittedTimestamps()
         observers = (LoggingObserver(journal), self._counters, self._uncommitted)
-        self._delivering = Delivering(delivery_config(options), observers, options.leave_timeout_ms)
-        self._repacking = Repacking()
-        self._means = self._all_means()
-        self._delivering.connect(self._means)
-        self._members = MemberLifecycle(options, strategies, self._delivering, self._counters)
-        self._draining = DrainController(self._delivering, options.drain_timeout_ms, journal.tell)
+        self._driver = DeliveryDriver(delivery_config(options), observers, options.leave_timeout_ms)
+        self._slicer = BatchSlicer()
+        self._ports = self._effect_ports()
+        self._driver.connect(self._ports)
+        self._members = MemberLifecycle(options, strategies, self._driver, self._counters)
+        self._draining = DrainController(self._driver, options.drain_timeout_ms, journal.tell)
         self._ends = EndOffsets(
-            self._means.records, lambda: frozenset(self._delivering.delivery.held), self._members.measured
+            self._ports.records, lambda: frozenset(self._driver.delivery.held), self._members.measured
         )
         self._dead_letter_topic = DeadLetterTopic(
-            self._means.topics, lambda: self._delivering.config.dead_letter_topic, self._complain
+            self._ports.topics, lambda: self._driver.config.dead_letter_topic, self._complain
         )
         self._counters.on_change = self._changed
         self._fleet: FleetClient | None = None
         self._orders: OrderExecutor | None = None
         self._metrics: Metrics | None = None
-        self._doors = Doors(options, self._delivering, journal)
+        self._doors = Doors(options, self._driver, journal)
         self._ending: asyncio.Task[None] | None = None
         self._has_signal = False
         # Requests that wait for the end of a drain.
@@ -97,13 +97,11 @@ class Serving:
         from rota_sidecar.fleet.reconfigure import Reconfigurer
         from rota_sidecar.fleet.reports import ReportBuilder
 
-        options, delivering, members = self._options, self._delivering, self._members
-        reconfiguring = Reconfigurer(options, arguments, strategies, delivering, members)
-        orders = OrderExecutor(delivering, members, self._draining, reconfiguring, wiring.wall_ms)
+        options, driver, members = self._options, self._driver, self._members
+        reconfiguring = Reconfigurer(options, arguments, strategies, driver, members)
+        orders = OrderExecutor(driver, members, self._draining, reconfiguring, wiring.wall_ms)
         draining = lambda: self._draining.status
-        reports = ReportBuilder(
-            options.client_id, delivering, members, self._counters, self._problems, draining
-        )
+        reports = ReportBuilder(options.client_id, driver, members, self._counters, self._problems, draining)
         callbacks = FleetCallbacks(
             lambda: reports.made(self._facts(), orders.answers()), orders.execute, orders.requeue_answers
         )
@@ -120,7 +118,7 @@ class Serving:
     async def run(self) -> str:
         """Until it has ended; why it failed, or nothing."""
         self._draining.leave = self._end
-        await self._doors.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._repacking)
+        await self._doors.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._slicer)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
         try:
@@ -133,7 +131,7 @@ class Serving:
 
     def _tending(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What goes on beside the member."""
-        yield self._delivering.run()
+        yield self._driver.run()
         yield self._ends.run()
         yield self._dead_letter_topic.run()
         if self._options.ends_with_stdin:
@@ -147,7 +145,7 @@ class Serving:
         from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
 
         settings = HttpSettings(self._options.delivery_url, self._options.delivery_timeout_ms / 1000)
-        await HttpDelivery(self._delivering, self._repacking, settings, self._journal.tell).run()
+        await HttpDelivery(self._driver, self._slicer, settings, self._journal.tell).run()
 
     def _end(self, reason: str) -> None:
         """Drain, leave the group and end, within the drain time."""
@@ -168,12 +166,12 @@ class Serving:
         await self._draining.finish()
         within_ms = self._draining.revoke_within_ms((ends_s - loop.time()) * 1000)
         within_ms = min(within_ms, self._options.leave_timeout_ms)
-        await self._delivering.put_back(within_ms)
+        await self._driver.put_back(within_ms)
         self._members.end(reason, within_ms, leave_static=self._draining.is_scaled_away)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._delivering.broke(error)
+            self._driver.fail(error)
 
     async def _minding_input(self) -> None:
         """Whoever started this for itself is gone when standard input ends."""
@@ -190,17 +188,17 @@ class Serving:
         return f"it broke ({type(error).__name__}: {error}): report this, with the lines above"
 
     async def _close(self) -> None:
-        self._delivering.end_attachment("the sidecar has stopped")
+        self._driver.end_attachment("the sidecar has stopped")
         await self._doors.close()
         if self._orders is not None:
             await self._orders.close()
-        await self._means.records.close()
-        await self._means.letters.close()
-        await self._means.by_hand.close()
-        await self._means.topics.close()
+        await self._ports.records.close()
+        await self._ports.letters.close()
+        await self._ports.by_hand.close()
+        await self._ports.topics.close()
 
     def _paths(self) -> Paths:
-        ready = probes(lambda: readiness_problem(self._delivering, self._members, self._draining))
+        ready = probes(lambda: readiness_problem(self._driver, self._members, self._draining))
         return {**ready, "/metrics": Path(self._scrape), "/drained": Path(self._await_drained)}
 
     async def _scrape(self, _query: str) -> Page:
@@ -212,7 +210,7 @@ class Serving:
 
     def _facts(self) -> Iterable[tuple[Partition, PartitionStatus]]:
         return partition_statuses(
-            self._delivering.delivery.partitions, self._ends, self._repacking, self._uncommitted
+            self._driver.delivery.partitions, self._ends, self._slicer, self._uncommitted
         )
 
     def _problems(self) -> Sequence[str]:
@@ -250,15 +248,15 @@ class Serving:
             return sentence(HTTPStatus.OK, "drained")
         return sentence(HTTPStatus.GATEWAY_TIMEOUT, self._draining.status or "no drain has begun")
 
-    def _all_means(self) -> Means:
+    def _effect_ports(self) -> EffectPorts:
         options = self._options
         group_id = options.group_id
-        return Means(
-            records=wiring.records_for(options, self._delivering.tell_now, self._complain),
-            letters=LateLetters(lambda: wiring.letters_for(options)),
-            letter_of=lambda due: letter_of(due, group_id, self._repacking),
+        return EffectPorts(
+            records=wiring.records_for(options, self._driver.post_now, self._complain),
+            letters=LazyDeadLetterWriter(lambda: wiring.letters_for(options)),
+            letter_of=lambda due: letter_of(due, group_id, self._slicer),
             topics=wiring.topics_for(options),
-            by_hand=ByHand(group_id, lambda hear: wiring.coordination_for(options, hear)[0]),
+            by_hand=StandaloneOffsets(group_id, lambda hear: wiring.coordination_for(options, hear)[0]),
         )
 
     def _complain(self, problem: str) -> None:

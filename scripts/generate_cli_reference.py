@@ -8,7 +8,7 @@ from typing import Any
 
 import typer.main
 
-from rota_cli.commands.connection_flags import SERVERS
+from rota_cli.commands.connection_flags import PANEL
 from rota_cli.errors import MEANINGS
 from rota_cli.program import program
 
@@ -39,7 +39,7 @@ def servers() -> Iterator[str]:
     yield "| flag | variable | default | |"
     yield "|---|---|---|---|"
     for flag in every()["topics list"].params:
-        if flag.rich_help_panel == SERVERS:
+        if flag.rich_help_panel == PANEL:
             yield f"| {spelt(flag)} | `{flag.envvar}` | {default_of(flag)} | {flag.help} |"
 
 
@@ -53,7 +53,7 @@ def commands() -> Iterator[str]:
         own = [
             each
             for each in command.params
-            if each.param_type_name == "option" and each.rich_help_panel != SERVERS and each.name != "help"
+            if each.param_type_name == "option" and each.rich_help_panel != PANEL and each.name != "help"
         ]
         if own:
             yield ""

@@ -13,30 +13,30 @@ WITHIN_S = 30
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """How a command ended."""
 
     code: int
-    said: str
-    errors: str
+    stdout: str
+    stderr: str
 
     @property
     def data(self) -> Any:  # noqa: ANN401  whatever JSON holds
         """What it said with `-o json`."""
         assert self.code == 0, self
-        return json.loads(self.said)
+        return json.loads(self.stdout)
 
     @property
     def lines(self) -> list[str]:
         """What it said, when it did what it was told."""
         assert self.code == 0, self
-        return self.said.splitlines()
+        return self.stdout.splitlines()
 
     @property
-    def sentence(self) -> str:
+    def error(self) -> str:
         """The one sentence of a command that did not."""
-        assert (self.code != 0, self.said) == (True, ""), self
-        sentence, end, rest = self.errors.partition("\n")
+        assert (self.code != 0, self.stdout) == (True, ""), self
+        sentence, end, rest = self.stderr.partition("\n")
         assert (end, rest) == ("\n", ""), self
         assert sentence.startswith("rota: "), self
         return sentence.removeprefix("rota: ")
@@ -50,19 +50,19 @@ class Rota:
     folder: Path
 
     def __call__(
-        self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None
-    ) -> Done:
-        """Run one command to its end; `given` is its standard input."""
+        self, *arguments: str, stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """Run one command to its end; `stdin` is its standard input."""
         done = subprocess.run(
             [sys.executable, "-m", "rota_cli", *arguments],
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             cwd=self.folder,
             env=self.environment(environment),
             timeout=WITHIN_S,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """For a command that is started otherwise."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_cli.__main__ import ended
+from rota_cli.__main__ import run
 from scripts.generate_cli_reference import FILE, every, written
 from tests.cli.command import Rota
 from tests.support.coordinator import Coordinator
@@ -50,7 +50,7 @@ def test_every_example_runs(
         given = subprocess.check_output(["/bin/sh", "-ec", before.rstrip("| ")]) if before else b""
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
         monkeypatch.setattr("sys.argv", ["rota", *shlex.split(command)])
-        code = ended()
+        code = run()
         said = capsys.readouterr()
         assert (code, "rota: " in said.err) == (0, False), (example, said)
         assert said.out or said.err, example

@@ -20,7 +20,7 @@ def test_clients_of_servers_are_not_loaded_before_one_is_asked() -> None:
 
 
 def test_help_names_every_command(rota: Rota) -> None:
-    said = rota("--help").said
+    said = rota("--help").stdout
     for command in (
         "topics",
         "groups",
@@ -37,7 +37,7 @@ def test_help_names_every_command(rota: Rota) -> None:
 
 def test_the_shell_completes_commands(rota: Rota) -> None:
     asked = {"_ROTA_COMPLETE": "complete_bash", "COMP_WORDS": "rota groups re", "COMP_CWORD": "2"}
-    assert rota(environment=asked).said.split() == ["reset"]
+    assert rota(environment=asked).stdout.split() == ["reset"]
 
 
 def test_versions_are_for_programs_too(rota: Rota) -> None:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-PROGRAMS = {
+PART_COMMANDS = {
     "rota_coordinator": "rota-coordinator",
     "rota_operator": "rota-operator",
     "rota_sidecar": "rota-sidecar",
@@ -18,7 +18,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("module", "name"), PROGRAMS.items())
+@pytest.mark.parametrize(("module", "name"), PART_COMMANDS.items())
 def test_a_part_says_its_version(module: str, name: str) -> None:
     done = run(module, "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version(name)}\n", "")
@@ -35,5 +35,5 @@ def test_rota_version_lists_every_part() -> None:
     done = run("rota_cli", "version")
     assert done.returncode == 0
     listed = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
-    names = {*PROGRAMS.values(), "rota", "rota-cli", "rota-proto"}
+    names = {*PART_COMMANDS.values(), "rota", "rota-cli", "rota-proto"}
     assert listed == {name: version(name) for name in names}

@@ -32,7 +32,7 @@ def rota(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rota]:
     with serving(folder, QUICK) as coordinator:
         rota = Rota(f"rota://{coordinator.address}", folder)
         assert rota("topics", "create", "orders").code == 0
-        assert rota("produce", "orders", given="one\ntwo\n").code == 0
+        assert rota("produce", "orders", stdin="one\ntwo\n").code == 0
         reset = ("reset", "shop.orders-enricher", "--topic", "orders", "--to-latest", "--execute")
         assert rota("groups", *reset).code == 0
         yield rota

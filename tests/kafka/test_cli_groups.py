@@ -29,7 +29,7 @@ def topic(rota: Rota, kafka: Kafka, unique_name: str) -> str:
     """Two partitions with five and three records."""
     kafka.create_topic(unique_name, partitions=2)
     for partition, count in enumerate((5, 3)):
-        assert rota("produce", unique_name, "--partition", str(partition), given="x\n" * count).code == 0
+        assert rota("produce", unique_name, "--partition", str(partition), stdin="x\n" * count).code == 0
     return unique_name
 
 
@@ -70,7 +70,7 @@ def test_offsets_are_set_shown_measured_and_deleted(rota: Rota, topic: str) -> N
 
     assert rota("groups", "delete", topic, "--yes").lines == [f"deleted {topic}"]
     gone = rota("groups", "describe", topic)
-    assert (gone.code, gone.sentence.startswith(f"there is no group {topic}")) == (4, True)
+    assert (gone.code, gone.error.startswith(f"there is no group {topic}")) == (4, True)
 
 
 def test_members_of_another_client_are_shown_and_left_alone(
@@ -97,7 +97,7 @@ def test_members_of_another_client_are_shown_and_left_alone(
         ("plain", {topic: [0, 1]})
     ]
     for done in (refused, kept):
-        assert (done.code, f"group {topic} has members: stop its consumers first" in done.sentence) == (
+        assert (done.code, f"group {topic} has members: stop its consumers first" in done.error) == (
             1,
             True,
         )

@@ -16,7 +16,7 @@ def test_offsets_are_rotas_and_records_are_kafkas(kafka: Kafka, unique_name: str
     with serving(tmp_path, [*QUICK, "--no-log"]) as coordinator:
         rota = Rota(kafka.bootstrap, tmp_path)
         shared = ["--coordinator-address", f"rota://{coordinator.address}"]
-        assert rota("produce", unique_name, "--partition", "0", *shared, given="a\nb\n").code == 0
+        assert rota("produce", unique_name, "--partition", "0", *shared, stdin="a\nb\n").code == 0
         reset = ["groups", "reset", "shop", "--to-earliest", "--topic", unique_name, "--execute"]
         assert rota(*reset, *shared).code == 0
         found = rota("groups", "lag", "shop", "-o", "json", *shared).data

@@ -7,8 +7,8 @@ import pytest
 
 import rota
 from rota import errors
-from rota_cli.clusters.connection import Access, check
-from rota_cli.clusters.rota.records import credentials_of
+from rota_cli.clusters.connection import Connection, validate
+from rota_cli.clusters.rota.records import sdk_credentials
 
 # Reserved for documentation: no test can reach it.
 FAR = "rota://192.0.2.1:7070"
@@ -45,6 +45,6 @@ def test_who_means_it_may_send_a_token_in_plain_text(tmp_path: Path) -> None:
 def test_the_command_line_hands_its_flag_on(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("token-nobody-sees")
-    access = Access(FAR, "--bootstrap-servers", token_file=token, insecure=True)
-    check(access)
-    assert credentials_of(access).insecure
+    connection = Connection(FAR, "--bootstrap-servers", token_file=token, insecure=True)
+    validate(connection)
+    assert sdk_credentials(connection).insecure

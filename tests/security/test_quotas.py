@@ -126,8 +126,8 @@ def test_topics_partitions_and_records_beyond_a_quota_are_refused_in_its_words(
         assert command("topics", "create", name, token).code == 0
     refused = command("topics", "create", "small-2", token)
     assert refused.code != 0
-    assert "principal small has 2 topics and would have 3, its quota is 2" in refused.errors
-    assert "--quota-topics" in refused.errors
+    assert "principal small has 2 topics and would have 3, its quota is 2" in refused.stderr
+    assert "--quota-topics" in refused.stderr
 
     with Topics(servers, credentials=small) as topics:
         with pytest.raises(

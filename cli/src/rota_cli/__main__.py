@@ -6,8 +6,8 @@ import sys
 from typer import Abort, TyperException
 
 from rota.errors import RotaError
-from rota_cli.errors import Exit, Failure, exit_of
-from rota_cli.output.console import leave_quietly, note
+from rota_cli.errors import ExitCode, Failure, exit_code_for
+from rota_cli.output.console import discard_stdout, print_err
 from rota_cli.program import program
 
 # gRPC's own lines are no sentences, and would stand among ours.
@@ -15,43 +15,43 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def main() -> None:
-    """Run one command. What goes wrong is one sentence, and a code for the shell."""
-    sys.exit(ended())
+    """Run one command. What goes error is one sentence, and a code for the shell."""
+    sys.exit(run())
 
 
-def ended() -> int:
+def run() -> int:
     """How the command ended."""
     try:
-        return program(prog_name="rota", standalone_mode=False) or Exit.DONE
+        return program(prog_name="rota", standalone_mode=False) or ExitCode.DONE
     except Failure as failure:
-        return _said(str(failure), failure.exit)
+        return _report(str(failure), failure.exit_code)
     except RotaError as error:
-        return _said(str(error), exit_of(error))
-    except TyperException as wrong:
-        return _misused(wrong)
+        return _report(str(error), exit_code_for(error))
+    except TyperException as error:
+        return _report_usage(error)
     except BrokenPipeError:
-        leave_quietly()
-        return Exit.FAILED
+        discard_stdout()
+        return ExitCode.FAILED
     except (Abort, KeyboardInterrupt):
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
-def _said(sentence: str, code: int) -> int:
-    note(f"rota: {sentence}")
+def _report(sentence: str, code: int) -> int:
+    print_err(f"rota: {sentence}")
     return code
 
 
-def _misused(wrong: TyperException) -> int:
+def _report_usage(error: TyperException) -> int:
     """What typer says, and where the right words stand."""
-    if wrong.format_message().startswith("Usage:"):
+    if error.format_message().startswith("Usage:"):
         # Nothing was asked for: the help itself.
-        note(wrong.format_message())
-        return wrong.exit_code
-    context = getattr(wrong, "ctx", None)
+        print_err(error.format_message())
+        return error.exit_code
+    context = getattr(error, "ctx", None)
     command = "rota" if context is None else context.command_path
-    sentence = wrong.format_message().strip().rstrip(".")
+    sentence = error.format_message().strip().rstrip(".")
     joint = " See" if sentence.endswith("?") else ": see"
-    return _said(f"{sentence}{joint} `{command} --help`", wrong.exit_code)
+    return _report(f"{sentence}{joint} `{command} --help`", error.exit_code)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from enum import IntEnum
 from rota import errors
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """What the shell is told."""
 
     DONE = 0
@@ -19,37 +19,37 @@ class Exit(IntEnum):
 
 
 MEANINGS = {
-    Exit.DONE: "done",
-    Exit.FAILED: "refused, or failed; nothing else fits",
-    Exit.WRONG_USAGE: "wrong usage: an option or an argument that cannot be, or one that is missing",
-    Exit.NOT_REACHABLE: "the server cannot be reached, did not answer in time, or is not ready yet",
-    Exit.NOT_FOUND: "there is no topic, group or file of that name",
-    Exit.INTERRUPTED: "interrupted with Ctrl-C, before it was done",
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "refused, or failed; nothing else fits",
+    ExitCode.WRONG_USAGE: "wrong usage: an option or an argument that cannot be, or one that is missing",
+    ExitCode.NOT_REACHABLE: "the server cannot be reached, did not answer in time, or is not ready yet",
+    ExitCode.NOT_FOUND: "there is no topic, group or file of that name",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C, before it was done",
 }
 
 
 class Failure(Exception):
     """Refused or failed. The text is one sentence: what is wrong, where, and what to do next."""
 
-    exit = Exit.FAILED
+    exit_code = ExitCode.FAILED
 
 
 class WrongUsage(Failure):
     """What was asked for cannot be meant."""
 
-    exit = Exit.WRONG_USAGE
+    exit_code = ExitCode.WRONG_USAGE
 
 
 class NotReachable(Failure):
     """Nobody answers, or not yet."""
 
-    exit = Exit.NOT_REACHABLE
+    exit_code = ExitCode.NOT_REACHABLE
 
 
 class NotFound(Failure):
     """There is no such thing."""
 
-    exit = Exit.NOT_FOUND
+    exit_code = ExitCode.NOT_FOUND
 
 
 NOT_REACHABLE = (
@@ -63,18 +63,18 @@ NOT_REACHABLE = (
 NOT_FOUND = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
 
 
-def exit_of(error: errors.RotaError) -> Exit:
+def exit_code_for(error: errors.RotaError) -> ExitCode:
     """The code for the shell."""
     if isinstance(error, NOT_REACHABLE):
-        return Exit.NOT_REACHABLE
+        return ExitCode.NOT_REACHABLE
     if isinstance(error, NOT_FOUND):
-        return Exit.NOT_FOUND
+        return ExitCode.NOT_FOUND
     if isinstance(error, errors.InvalidArgument):
-        return Exit.WRONG_USAGE
-    return Exit.FAILED
+        return ExitCode.WRONG_USAGE
+    return ExitCode.FAILED
 
 
-def no_topic(names: Sequence[str], servers: str) -> NotFound:
+def unknown_topic(names: Sequence[str], servers: str) -> NotFound:
     """None of these names."""
     named = "no topic" if len(names) == 1 else "no topics"
     return NotFound(
@@ -86,19 +86,19 @@ def no_topic(names: Sequence[str], servers: str) -> NotFound:
 NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
 
 
-def no_group(group_id: str, servers: str) -> NotFound:
+def unknown_group(group_id: str, servers: str) -> NotFound:
     """There is none of that name."""
     return NotFound(f"there is no group {group_id} at {servers}: see `rota groups list`")
 
 
-def in_use(group_id: str) -> Failure:
+def group_not_empty(group_id: str) -> Failure:
     """Members would not notice, and commit over what was changed."""
     return Failure(
         f"group {group_id} has members: stop its consumers first, or do it in the folder where `rota up` runs them"
     )
 
 
-def partly_in_use(group_id: str, client_ids: Collection[str]) -> Failure:
+def foreign_members(group_id: str, client_ids: Collection[str]) -> Failure:
     """Refuse a reset by `rota up` of a group with members of other clients, which take no orders from it."""
     return Failure(
         f"group {group_id} has members that `rota up` does not run here (client id {', '.join(sorted(client_ids))}): stop "
@@ -106,10 +106,10 @@ def partly_in_use(group_id: str, client_ids: Collection[str]) -> Failure:
     )
 
 
-def group_refusal(code: int, group_id: str, address: str) -> Exception:
+def group_error(code: int, group_id: str, address: str) -> Exception:
     """The error of a number."""
     if code == NON_EMPTY_GROUP:
-        return in_use(group_id)
+        return group_not_empty(group_id)
     if code == GROUP_ID_NOT_FOUND:
-        return no_group(group_id, address)
+        return unknown_group(group_id, address)
     return errors.error_of(code, f"group {group_id} at {address}")

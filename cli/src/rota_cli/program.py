@@ -4,7 +4,7 @@ import typer
 
 from rota_cli.commands.consume import consume
 from rota_cli.commands.doctor import doctor
-from rota_cli.commands.explain import explain_group
+from rota_cli.commands.explain import explain_command
 from rota_cli.commands.groups import groups
 from rota_cli.commands.parts import add_parts, version
 from rota_cli.commands.produce import produce
@@ -23,7 +23,7 @@ program = typer.Typer(
 program.add_typer(topics, name="topics")
 groups.command()(reset)
 groups.command()(watch)
-groups.command("explain")(explain_group)
+groups.command("explain")(explain_command)
 program.add_typer(groups, name="groups")
 for command in (produce, consume, doctor, version):
     program.command()(command)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from rota_cli.clusters.connection import Access
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.clusters.connection import Connection
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.errors import Failure, NotFound, WrongUsage
 
 
-def access(**given: Any) -> Access:  # noqa: ANN401  any of the flags
-    return Servers(**given).access()
+def access(**given: Any) -> Connection:  # noqa: ANN401  any of the flags
+    return ConnectionFlags(**given).connection()
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def test_without_an_address_it_is_this_machine(monkeypatch: pytest.MonkeyPatch, 
 
 def test_any_of_the_files_of_tls_means_tls(file: Path) -> None:
     assert access(bootstrap_servers="rota://far", tls_ca=file).tls
-    assert access(bootstrap_servers="rota://far", tls=True).trusted is not None
-    assert access(bootstrap_servers="rota://far").trusted is None
+    assert access(bootstrap_servers="rota://far", tls=True).trusted_ca_file is not None
+    assert access(bootstrap_servers="rota://far").trusted_ca_file is None
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from typing_extensions import override
 
 from rota.records import TopicPartition
-from rota_cli.clusters.connection import Access
-from rota_cli.clusters.local_runner import Fleet, fleet_beside
-from rota_cli.clusters.model import Verdict
+from rota_cli.clusters.connection import Connection
+from rota_cli.clusters.local_runner import LocalRunner, find_local_runner
+from rota_cli.clusters.model import CheckStatus
 from rota_cli.commands.doctor import _fleet
 from rota_cli.commands.explain import _reported
 from rota_cli.errors import Failure
@@ -61,7 +61,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_all_offsets_are_asked_for_at_once(page: str) -> None:
-    Fleet(page).reset("shop", OFFSETS)
+    LocalRunner(page).reset("shop", OFFSETS)
     body = {"group": "shop", "offsets": {"orders": {"1": 3, "0": 0}}}
     assert Runner.asked == [("/api/reset", "application/json", body)]
 
@@ -72,12 +72,12 @@ def test_replicas_of_a_group_are_those_of_its_workloads(page: str, monkeypatch: 
         for group, name in (("shop", "one"), ("shop", "two"), ("other", "three"), (None, "four"))
     ]
     monkeypatch.setattr(Runner, "answer", json.dumps({"workloads": workloads}).encode())
-    assert Fleet(page).replicas("shop") == {"one-0", "one-1", "two-0", "two-1"}
-    assert Fleet(page).replicas("nobodys") == frozenset()
+    assert LocalRunner(page).replicas("shop") == {"one-0", "one-1", "two-0", "two-1"}
+    assert LocalRunner(page).replicas("nobodys") == frozenset()
     for answer in (b"<html>", b"[]", b"{}", b'{"workloads": [1]}'):
         monkeypatch.setattr(Runner, "answer", answer)
         with pytest.raises(Failure, match="`rota up` does not answer at http"):
-            Fleet(page).replicas("shop")
+            LocalRunner(page).replicas("shop")
 
 
 def test_what_keeps_members_from_reading_is_known_by_group(
@@ -89,13 +89,13 @@ def test_what_keeps_members_from_reading_is_known_by_group(
     ]
     groups = [{"group_id": "shop", "members": members}, {"group_id": "other", "members": []}]
     monkeypatch.setattr(Runner, "answer", json.dumps({"groups": groups}).encode())
-    assert Fleet(page).problems(5) == {
+    assert LocalRunner(page).problems(5) == {
         "shop": ["one-0 reports: orders-0: seek", "one-0 reports: no topic"],
         "other": [],
     }
     monkeypatch.setattr(Runner, "answer", b"{}")
     with pytest.raises(Failure, match="`rota up` does not answer at http"):
-        Fleet(page).problems(5)
+        LocalRunner(page).problems(5)
 
 
 def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
@@ -105,20 +105,20 @@ def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
     members = [{"name": "one-0", "problems": ["dead-letter topic dlq does not exist: create it"]}]
     groups = [{"group_id": "shop", "members": members}]
     monkeypatch.setattr(Runner, "answer", json.dumps({"groups": groups}).encode())
-    assert list(_fleet(Access(HERE, ""))) == []
+    assert list(_fleet(Connection(HERE, ""))) == []
     (tmp_path / ".rota").mkdir()
     (tmp_path / ".rota/address").write_text(f"{HERE}\n")
     (tmp_path / ".rota/page").write_text(f"{page}\n")
-    (check,) = _fleet(Access(HERE, ""))
-    (remark,) = _reported(Access(HERE, ""), "shop")
-    assert remark.says == "one-0 reports: dead-letter topic dlq does not exist: create it"
-    assert _reported(Access(HERE, ""), "other") == []
-    assert check.verdict is Verdict.WARNING
-    assert check.says == "group shop: one-0 reports: dead-letter topic dlq does not exist: create it"
+    (check,) = _fleet(Connection(HERE, ""))
+    (remark,) = _reported(Connection(HERE, ""), "shop")
+    assert remark.message == "one-0 reports: dead-letter topic dlq does not exist: create it"
+    assert _reported(Connection(HERE, ""), "other") == []
+    assert check.status is CheckStatus.WARNING
+    assert check.message == "group shop: one-0 reports: dead-letter topic dlq does not exist: create it"
     monkeypatch.setattr(Runner, "answer", b"{}")
-    (check,) = _fleet(Access(HERE, ""))
-    assert "`rota up` does not answer at" in check.says
-    (remark,) = _reported(Access(HERE, ""), "shop")
+    (check,) = _fleet(Connection(HERE, ""))
+    assert "`rota up` does not answer at" in check.message
+    (remark,) = _reported(Connection(HERE, ""), "shop")
     assert not remark.known
 
 
@@ -139,26 +139,26 @@ def test_why_it_is_refused_is_said(
     monkeypatch.setattr(Runner, "status", 409)
     monkeypatch.setattr(Runner, "answer", answer)
     with pytest.raises(Failure, match=sentence):
-        Fleet(page).reset("shop", OFFSETS)
+        LocalRunner(page).reset("shop", OFFSETS)
 
 
 def test_that_nobody_answers_is_said(page: str) -> None:
     with pytest.raises(Failure, match=r"`rota up` does not answer at http://127\.0\.0\.1:1 "):
-        Fleet("http://127.0.0.1:1").reset("shop", OFFSETS)
+        LocalRunner("http://127.0.0.1:1").reset("shop", OFFSETS)
     with pytest.raises(Failure, match=r"`rota up` does not answer at http://127\.0\.0\.1:1 "):
-        Fleet("http://127.0.0.1:1").replicas("shop")
+        LocalRunner("http://127.0.0.1:1").replicas("shop")
 
 
 def test_it_is_whoever_runs_in_this_folder_with_these_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert fleet_beside(Access(HERE, "")) is None
+    assert find_local_runner(Connection(HERE, "")) is None
     home = tmp_path / ".rota"
     home.mkdir()
     (home / "address").write_text(f"{HERE}\n")
     # It has not said yet where its page is, or has none any more.
-    assert fleet_beside(Access(HERE, "")) is None
+    assert find_local_runner(Connection(HERE, "")) is None
     (home / "page").write_text("http://127.0.0.1:7072\n")
-    assert fleet_beside(Access(HERE, "")) == Fleet("http://127.0.0.1:7072")
-    assert fleet_beside(Access("rota://elsewhere:7070", "")) is None
+    assert find_local_runner(Connection(HERE, "")) == LocalRunner("http://127.0.0.1:7072")
+    assert find_local_runner(Connection("rota://elsewhere:7070", "")) is None

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from rota_cli.clusters.connection import ADDRESS_FILE, Access
-from rota_cli.clusters.model import Verdict
+from rota_cli.clusters.connection import ADDRESS_FILE, Connection
+from rota_cli.clusters.model import CheckStatus
 from rota_cli.clusters.port import Cluster
-from rota_cli.commands.doctor import check_all
+from rota_cli.commands.doctor import run_checks
 
 
-def address_check(written: str, access: Access) -> tuple[Verdict, str]:
+def address_check(written: str, connection: Connection) -> tuple[CheckStatus, str]:
     """Of a folder where `rota up` has written that; nothing is dialled."""
     ADDRESS_FILE.parent.mkdir()
     ADDRESS_FILE.write_text(f"{written}\n")
 
-    def never(access: Access) -> Cluster:
+    def never(connection: Connection) -> Cluster:
         raise AssertionError("no server is asked")
 
-    _, found = islice(check_all(access, never), 2)
-    assert found.what == "address"
-    return found.verdict, found.says
+    _, found = islice(run_checks(connection, never), 2)
+    assert found.name == "address"
+    return found.status, found.message
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_an_address_is_the_same_in_every_spelling(
     written: str, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = address_check(written, Access(servers, str(ADDRESS_FILE)))
-    assert found == (Verdict.OK, f"{servers}, from .rota/address")
+    found = address_check(written, Connection(servers, str(ADDRESS_FILE)))
+    assert found == (CheckStatus.OK, f"{servers}, from .rota/address")
 
 
 @pytest.mark.parametrize("written", ["kafka://127.0.0.1:9093", "rota://127.0.0.1:9092", "no address", ""])
@@ -46,6 +46,6 @@ def test_another_address_in_the_folder_is_named(
     written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    verdict, says = address_check(written, Access("127.0.0.1:9092", "--bootstrap-servers"))
-    assert verdict is Verdict.WARNING
+    verdict, says = address_check(written, Connection("127.0.0.1:9092", "--bootstrap-servers"))
+    assert verdict is CheckStatus.WARNING
     assert ".rota/address names another server" in says

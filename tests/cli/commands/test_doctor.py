@@ -32,7 +32,7 @@ def test_nothing_is_wrong_with_a_server_that_serves(rota: Rota) -> None:
 def test_a_server_that_is_not_there_ends_the_look_with_code_3(rota: Rota) -> None:
     done = rota("doctor", "-b", f"rota://127.0.0.1:{free_port()}")
     assert done.code == 3
-    last = done.said.splitlines()[-1]
+    last = done.stdout.splitlines()[-1]
     assert last.startswith("failed    reachable")
     assert "`rota coordinator` or `rota up` start one here" in last
 
@@ -42,8 +42,8 @@ def test_a_port_of_something_else_is_told_from_one_where_nobody_is(
 ) -> None:
     done = rota("doctor", "-b", f"rota://{coordinator.http}", "--timeout", "3")
     assert done.code == 3
-    assert "ok        reachable    somebody listens on" in done.said
-    assert "speaks HTTP, and no gRPC" in done.said.splitlines()[-1]
+    assert "ok        reachable    somebody listens on" in done.stdout
+    assert "speaks HTTP, and no gRPC" in done.stdout.splitlines()[-1]
 
 
 def test_a_folder_that_names_another_server_is_noticed(rota: Rota, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_token_that_others_may_read_is_noticed(rota: Rota, tmp_path: Path) -> 
     token.touch(mode=0o644)
     token.write_text("secret")
     done = rota("doctor", "--token-file", str(token))
-    assert f"others on this machine may read {token}: run chmod 600 {token}" in done.said
+    assert f"others on this machine may read {token}: run chmod 600 {token}" in done.stdout
 
 
 def test_members_without_partitions_are_noticed(rota: Rota, name: str, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_members_without_partitions_are_noticed(rota: Rota, name: str, tmp_path:
     with two_members(tmp_path, rota.servers, name, name, partitions=1):
         done = rota("doctor")
     assert done.code == 0
-    assert f"group {name}: 1 of 2 members has nothing, with 1 partition" in done.said
+    assert f"group {name}: 1 of 2 members has nothing, with 1 partition" in done.stdout
 
 
 def test_partitions_that_stand_still_are_named_by_doctor_and_explain(
@@ -88,5 +88,5 @@ def test_partitions_that_stand_still_are_named_by_doctor_and_explain(
     assert "is no longer in the log" in reading[0]
     assert "nothing is committed" in reading[1]
     for said in reading:
-        assert f"group {name}: {said}" in done.said
-    assert f"topic {name}-missing is subscribed to and is not there" in done.said
+        assert f"group {name}: {said}" in done.stdout
+    assert f"topic {name}-missing is subscribed to and is not there" in done.stdout

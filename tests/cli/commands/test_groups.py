@@ -55,7 +55,7 @@ def test_a_description_says_who_leads_and_who_has_what(rota: Rota, crew: Crew) -
     assert assigned == crew.first.partitions | crew.second.partitions
     assert set(members["first"]["assigned"][TOPIC]) == {number for _, number in crew.first.partitions}
 
-    said = rota("groups", "describe", GROUP).said
+    said = rota("groups", "describe", GROUP).stdout
     assert "state:       Stable\n" in said
     assert "MEMBER-ID" in said
 
@@ -105,8 +105,8 @@ def test_lag_counts_what_is_known_and_says_what_is_not(rota: Rota, crew: Crew) -
     ]
     assert rows[2][6] == "0.0"
     assert rows[3][6] == "-"
-    assert "group shop is 6 records behind, the first of them is" in done.errors
-    assert "1 partition is not counted" in done.errors
+    assert "group shop is 6 records behind, the first of them is" in done.stderr
+    assert "1 partition is not counted" in done.stderr
 
     whole = rota("groups", "lag", GROUP, "-o", "json").data
     assert (whole["lag_records"], whole["lag_seconds"], whole["unknown_partitions"]) == (None, None, 1)
@@ -150,7 +150,7 @@ def test_offsets_are_those_that_were_committed(rota: Rota, crew: Crew) -> None:
 def test_a_group_with_members_is_not_deleted(rota: Rota, crew: Crew) -> None:
     done = rota("groups", "delete", GROUP, "--yes")
     assert done.code == 1
-    assert done.sentence.startswith("group shop has members: stop its consumers first")
+    assert done.error.startswith("group shop has members: stop its consumers first")
     assert rota("groups", "offsets", GROUP).code == 0
 
 
@@ -159,7 +159,7 @@ def test_a_group_without_members_is_deleted_when_it_is_meant(
 ) -> None:
     fill(rota.servers, name, 1)
     commit(coordinator.address, name, {(name, 0): 1})
-    assert "add --yes if you mean it" in rota("groups", "delete", name).sentence
+    assert "add --yes if you mean it" in rota("groups", "delete", name).error
     assert rota("groups", "delete", name, "--yes").lines == [f"deleted {name}"]
     assert rota("groups", "offsets", name).code == 4
 
@@ -168,12 +168,12 @@ def test_a_group_without_members_is_deleted_when_it_is_meant(
 def test_a_group_that_is_not_there_is_code_4(rota: Rota, command: str) -> None:
     done = rota("groups", command, "nobody")
     assert done.code == 4
-    assert done.sentence.startswith("there is no group nobody at 127.0.0.1:")
+    assert done.error.startswith("there is no group nobody at 127.0.0.1:")
 
 
 def test_a_group_without_members_has_none_to_show(rota: Rota, coordinator: Coordinator, name: str) -> None:
     fill(rota.servers, name, 1)
     commit(coordinator.address, name, {(name, 0): 1})
     done = rota("groups", "members", name)
-    assert (done.said, f"group {name} has no members" in done.errors) == ("", True)
+    assert (done.stdout, f"group {name} has no members" in done.stderr) == ("", True)
     assert rota("groups", "members", name, "-o", "json").data == []

@@ -25,14 +25,14 @@ def test_flags_are_the_parts_own(alone: Rota, part: str) -> None:
 
 
 def test_help_is_the_parts_own(alone: Rota) -> None:
-    assert "usage: rota-operator local" in alone("up", "--help").said
-    assert "--initial-offset" in alone("sidecar", "-h").said
+    assert "usage: rota-operator local" in alone("up", "--help").stdout
+    assert "--initial-offset" in alone("sidecar", "-h").stdout
 
 
 def test_the_exit_code_is_the_parts_own(alone: Rota) -> None:
     done = alone("coordinator", "--listen", "nowhere")
     assert done.code == 1
-    assert done.errors.startswith("rota-coordinator: ")
+    assert done.stderr.startswith("rota-coordinator: ")
     assert alone("operator", "--no-such-flag").code == 2
 
 

@@ -24,7 +24,7 @@ def topic(rota: Rota, name: str) -> str:
 
 
 def test_each_line_is_a_record_and_comes_back_as_it_was(rota: Rota, topic: str) -> None:
-    assert rota("produce", topic, "--partition", "1", given="one\n\nthree").lines == [
+    assert rota("produce", topic, "--partition", "1", stdin="one\n\nthree").lines == [
         f"wrote 3 records to {topic}"
     ]
     shown = rota("consume", topic, "--from-beginning", "-o", "json").lines
@@ -37,7 +37,7 @@ def test_each_line_is_a_record_and_comes_back_as_it_was(rota: Rota, topic: str) 
 
 
 def test_keys_go_where_every_client_puts_them(rota: Rota, topic: str) -> None:
-    rota("produce", topic, "--key-separator", "=", given="a=1\nb=2\na=x=y\n")
+    rota("produce", topic, "--key-separator", "=", stdin="a=1\nb=2\na=x=y\n")
     with Producer(rota.servers) as producer:
         partition = producer.send(topic, b"by the SDK", key=b"a").result(10).partition
     with LogReader(rota.servers) as reader:
@@ -46,9 +46,9 @@ def test_keys_go_where_every_client_puts_them(rota: Rota, topic: str) -> None:
 
 
 def test_a_line_without_a_key_ends_it_and_says_how_much_was_written(rota: Rota, topic: str) -> None:
-    done = rota("produce", topic, "--key-separator", "=", given="a=1\nb\nc=3\n")
+    done = rota("produce", topic, "--key-separator", "=", stdin="a=1\nb\nc=3\n")
     assert done.code == 1
-    assert done.sentence == (
+    assert done.error == (
         "line 2 has no '=' between key and value: mend the line, or leave --key-separator away; before that 1 record "
         f"went to {topic}"
     )
@@ -56,10 +56,8 @@ def test_a_line_without_a_key_ends_it_and_says_how_much_was_written(rota: Rota, 
 
 
 def test_a_place_that_is_not_there_is_refused_before_anything_is_read(rota: Rota, topic: str) -> None:
-    assert rota("produce", "not-there", given="x\n").code == 4
-    assert (
-        "has no partition 2, for it has 2" in rota("produce", topic, "--partition", "2", given="x\n").sentence
-    )
+    assert rota("produce", "not-there", stdin="x\n").code == 4
+    assert "has no partition 2, for it has 2" in rota("produce", topic, "--partition", "2", stdin="x\n").error
     assert rota("consume", "not-there", "--from-beginning").code == 4
 
 
@@ -76,17 +74,17 @@ def test_what_is_no_text_is_base64_for_programs(rota: Rota, topic: str) -> None:
         producer.send(topic, None, key=b"\xff", partition=0, headers=[("kind", b"x"), ("none", None)]).result(
             10
         )
-    record = json.loads(rota("consume", topic, "--from-beginning", "-o", "json").said)
+    record = json.loads(rota("consume", topic, "--from-beginning", "-o", "json").stdout)
     assert (record["key"], record["value"]) == ({"base64": "/w=="}, None)
     assert record["headers"] == [{"name": "kind", "value": "x"}, {"name": "none", "value": None}]
 
 
 def test_it_ends_at_the_end_or_after_so_many_records(rota: Rota, topic: str) -> None:
-    rota("produce", topic, given="".join(f"{number}\n" for number in range(500)))
+    rota("produce", topic, stdin="".join(f"{number}\n" for number in range(500)))
     assert len(rota("consume", topic, "--from-beginning", "--value-only").lines) == 500
     assert len(rota("consume", topic, "--from-beginning", "--value-only", "--max-records", "7").lines) == 7
     nothing = rota("consume", topic)
-    assert (nothing.code, "add --from-beginning for what is there" in nothing.sentence) == (2, True)
+    assert (nothing.code, "add --from-beginning for what is there" in nothing.error) == (2, True)
 
 
 def test_records_of_an_open_transaction_are_left_out_when_asked(rota: Rota, topic: str) -> None:
@@ -103,14 +101,14 @@ def test_records_of_an_open_transaction_are_left_out_when_asked(rota: Rota, topi
 
 
 def test_following_shows_what_comes_until_ctrl_c(rota: Rota, topic: str, tmp_path: Path) -> None:
-    rota("produce", topic, given="before\n")
+    rota("produce", topic, stdin="before\n")
     command = [sys.executable, "-m", "rota_cli", "consume", topic, "--follow"]
     log = tmp_path / "followed"
     following = Process.start("rota consume", command, log=log, env=rota.environment())
     try:
         following.wait_until(lambda: "OFFSET" in log.read_text(), within_s=WITHIN_S)
         following.wait_until(
-            lambda: rota("produce", topic, given="later\n").code == 0 and "later" in log.read_text(),
+            lambda: rota("produce", topic, stdin="later\n").code == 0 and "later" in log.read_text(),
             within_s=WITHIN_S,
         )
     finally:

@@ -32,7 +32,7 @@ def test_a_dry_run_shows_old_and_new_and_changes_nothing(rota: Rota, group: str)
         [group, "0", "4", "0", "-4", "-"],
         [group, "1", "5", "0", "-5", "-"],
     ]
-    assert done.errors == "nothing was changed: give --execute instead of --dry-run to do it\n"
+    assert done.stderr == "nothing was changed: give --execute instead of --dry-run to do it\n"
     assert committed(rota, group) == [4, 5]
 
 
@@ -64,7 +64,7 @@ def test_topics_and_partitions_are_chosen_and_the_rest_stays(rota: Rota, group: 
     assert rota("groups", "reset", group, "--to-latest", "--topic", f"{group}:0", "--execute").code == 0
     assert committed(rota, group) == [10, 5]
     wrong = rota("groups", "reset", group, "--to-latest", "--topic", f"{group}:0,7", "--execute")
-    assert (wrong.code, "has no partition 7" in wrong.sentence) == (4, True)
+    assert (wrong.code, "has no partition 7" in wrong.error) == (4, True)
     assert rota("groups", "reset", group, "--to-latest", "--topic", "not-there", "--execute").code == 4
 
 
@@ -81,14 +81,14 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
     with two_members(tmp_path, rota.servers, group, group, partitions=2):
         done = rota("groups", "reset", group, "--to-earliest", "--execute")
         assert done.code == 1
-        assert done.sentence == (
+        assert done.error == (
             f"group {group} has members: stop its consumers first, or do it in the folder where `rota up` runs them"
         )
         dry = rota("groups", "reset", group, "--to-earliest", "--dry-run")
         assert len(dry.lines) == 3
-        assert dry.errors == f"nothing was changed, and --execute would be refused: {done.sentence}\n"
+        assert dry.stderr == f"nothing was changed, and --execute would be refused: {done.error}\n"
         data = rota("groups", "reset", group, "--to-earliest", "--dry-run", "-o", "json").data
-        assert (data["executed"], data["refusal"]) == (False, done.sentence)
+        assert (data["executed"], data["refusal"]) == (False, done.error)
         assert committed(rota, group) == [4, 5]
 
 
@@ -105,4 +105,4 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
 )
 def test_a_wish_that_is_not_clear_is_refused(rota: Rota, flags: list[str], says: str) -> None:
     done = rota("groups", "reset", "shop", *flags)
-    assert (done.code, says in done.sentence) == (2, True)
+    assert (done.code, says in done.error) == (2, True)

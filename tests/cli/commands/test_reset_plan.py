@@ -3,27 +3,27 @@
 import pytest
 
 from rota.records import TopicPartition
-from rota_cli.clusters.model import Committed, Range, Topic
+from rota_cli.clusters.model import Committed, OffsetRange, Topic
 from rota_cli.commands.reset_plan import (
-    Change,
-    Choice,
-    Facts,
-    Shift,
+    KnownOffsets,
+    OffsetChange,
+    ShiftBy,
     Target,
-    ToEnd,
+    ToEarliest,
+    ToLatest,
     ToOffset,
-    ToStart,
-    ToTime,
-    choice_of,
-    chosen,
+    TopicSelection,
+    ToTimestamp,
+    parse_selection,
     plan,
+    select_partitions,
 )
 from rota_cli.errors import Failure, NotFound, WrongUsage
 
 P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
-FACTS = Facts(
+FACTS = KnownOffsets(
     committed={P0: Committed(50), P1: Committed(5)},
-    ranges={P0: Range(10, 100), P1: Range(10, 100), P2: Range(0, 0)},
+    ranges={P0: OffsetRange(10, 100), P1: OffsetRange(10, 100), P2: OffsetRange(0, 0)},
     at_time={P0: 60, P1: -1, P2: -1},
 )
 TOPICS = [Topic("orders", 3), Topic("returns", 1)]
@@ -32,11 +32,11 @@ TOPICS = [Topic("orders", 3), Topic("returns", 1)]
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (ToStart(), [10, 10, 0]),
-        (ToEnd(), [100, 100, 0]),
+        (ToEarliest(), [10, 10, 0]),
+        (ToLatest(), [100, 100, 0]),
         (ToOffset(70), [70, 70, 0]),
         (ToOffset(3), [10, 10, 0]),
-        (ToTime(1), [60, 100, 0]),
+        (ToTimestamp(1), [60, 100, 0]),
     ],
 )
 def test_every_partition_goes_where_it_was_told_to_or_to_the_nearest(
@@ -54,29 +54,31 @@ def test_what_could_not_be_granted_to_the_letter_is_said() -> None:
         "",
         "there is no 70: the nearest",
     ]
-    assert plan(ToTime(1), [P1], FACTS) == [Change(P1, 5, 100, "no record is that late: the end")]
+    assert plan(ToTimestamp(1), [P1], FACTS) == [OffsetChange(P1, 5, 100, "no record is that late: the end")]
 
 
 def test_a_shift_counts_from_the_commit_and_stays_within_what_is_there() -> None:
-    assert [change.new for change in plan(Shift(-20), [P0, P1], FACTS)] == [30, 10]
-    assert [change.new for change in plan(Shift(1000), [P0, P1], FACTS)] == [100, 100]
+    assert [change.new for change in plan(ShiftBy(-20), [P0, P1], FACTS)] == [30, 10]
+    assert [change.new for change in plan(ShiftBy(1000), [P0, P1], FACTS)] == [100, 100]
     with pytest.raises(Failure, match=r"orders\[2\] has no commit to shift"):
-        plan(Shift(1), [P0, P2], FACTS)
+        plan(ShiftBy(1), [P0, P2], FACTS)
 
 
 def test_a_choice_is_a_topic_or_some_of_its_partitions() -> None:
-    assert choice_of("orders") == Choice("orders")
-    assert choice_of("orders:0,2") == Choice("orders", (0, 2))
+    assert parse_selection("orders") == TopicSelection("orders")
+    assert parse_selection("orders:0,2") == TopicSelection("orders", (0, 2))
     for wrong in ("", ":1", "orders:", "orders:a", "orders:1,", "orders:-1"):
         with pytest.raises(WrongUsage, match="give TOPIC, or TOPIC:0,2"):
-            choice_of(wrong)
+            parse_selection(wrong)
 
 
 def test_a_topic_means_all_its_partitions_and_for_a_shift_those_with_a_commit() -> None:
-    assert chosen([Choice("orders")], TOPICS, {P0}, shifts=False) == [P0, P1, P2]
-    assert chosen([Choice("orders")], TOPICS, {P0}, shifts=True) == [P0]
-    assert chosen([Choice("orders", [2])], TOPICS, {P0}, shifts=True) == [P2]
-    assert chosen([Choice("orders", [1]), Choice("orders", [1, 0])], TOPICS, set(), shifts=False) == [P1, P0]
-    assert chosen([Choice("gone")], TOPICS, {P0}, shifts=False) == []
+    assert select_partitions([TopicSelection("orders")], TOPICS, {P0}, shifts=False) == [P0, P1, P2]
+    assert select_partitions([TopicSelection("orders")], TOPICS, {P0}, shifts=True) == [P0]
+    assert select_partitions([TopicSelection("orders", [2])], TOPICS, {P0}, shifts=True) == [P2]
+    assert select_partitions(
+        [TopicSelection("orders", [1]), TopicSelection("orders", [1, 0])], TOPICS, set(), shifts=False
+    ) == [P1, P0]
+    assert select_partitions([TopicSelection("gone")], TOPICS, {P0}, shifts=False) == []
     with pytest.raises(NotFound, match="topic orders has no partition 3, for it has 3"):
-        chosen([Choice("orders", [3])], TOPICS, set(), shifts=False)
+        select_partitions([TopicSelection("orders", [3])], TOPICS, set(), shifts=False)

@@ -41,14 +41,14 @@ def test_a_list_is_for_people_or_for_programs(rota: Rota, name: str) -> None:
     table = [line.split() for line in rota("topics", "list").lines]
     assert table[0] == ["TOPIC", "PARTITIONS", "RETENTION", "RETENTION-BYTES"]
     assert [name, "1", "36h", "unlimited"] in table
-    yaml = rota("topics", "list", "-o", "yaml").said
+    yaml = rota("topics", "list", "-o", "yaml").stdout
     assert f"- topic: {name}\n  partitions: 1\n  retention_ms: 129600000\n  retention_bytes: -1\n" in yaml
 
 
 def test_a_topic_that_is_there_is_refused_or_left_as_it_is(rota: Rota, name: str) -> None:
     rota("topics", "create", name)
     again = rota("topics", "create", name, "-p", "9")
-    assert (again.code, "the topic already exists" in again.sentence) == (1, True)
+    assert (again.code, "the topic already exists" in again.error) == (1, True)
     same = rota("topics", "create", name, "-p", "9", "--if-not-exists")
     assert same.lines == [f"topic {name} is there already"]
     assert len(rota("topics", "describe", name, "-o", "json").data) == 1
@@ -58,21 +58,21 @@ def test_deleting_is_to_be_meant_and_deletes_all_or_nothing(rota: Rota, name: st
     rota("topics", "create", name)
     with Producer(rota.servers) as producer:
         producer.send(name, b"x").result(10)
-    assert "add --yes if you mean it" in rota("topics", "delete", name).sentence
+    assert "add --yes if you mean it" in rota("topics", "delete", name).error
     other = rota("topics", "delete", name, "not-there", "--yes")
-    assert (other.code, other.sentence.split(":")[0]) == (4, "there is no topic not-there at rota")
+    assert (other.code, other.error.split(":")[0]) == (4, "there is no topic not-there at rota")
     with LogReader(rota.servers) as reader:
         assert [batch.values for batch in reader.read(name, 0)] == [[b"x"]]
 
 
 def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, name: str) -> None:
     rota("topics", "create", name, "-p", "2")
-    rota("produce", name, "--partition", "1", given="a\nb\nc\n")
+    rota("produce", name, "--partition", "1", stdin="a\nb\nc\n")
     before = ("topics", "delete-records", name, "--partition", "1", "--before")
-    assert f"offsets 0 to 1 of {name}[1] would be gone" in rota(*before, "2").sentence
-    assert f"{name}[1] ends at offset 3" in rota(*before, "4", "--yes").sentence
+    assert f"offsets 0 to 1 of {name}[1] would be gone" in rota(*before, "2").error
+    assert f"{name}[1] ends at offset 3" in rota(*before, "4", "--yes").error
     missing = rota("topics", "delete-records", name, "--partition", "2", "--before", "1", "--yes")
-    assert "has 2 partitions, and no partition 2" in missing.sentence
+    assert "has 2 partitions, and no partition 2" in missing.error
     for _ in range(2):
         assert rota(*before, "2", "--yes").lines == [f"{name}[1] begins at offset 2"]
     assert rota("consume", name, "--from-beginning", "--value-only").lines == ["c"]
@@ -96,14 +96,14 @@ def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, nam
 def test_wrong_usage_is_one_sentence_and_code_2(rota: Rota, arguments: list[str], says: str) -> None:
     done = rota("topics", *arguments)
     assert done.code == 2
-    assert says in done.sentence
+    assert says in done.error
 
 
 def test_a_server_that_is_not_there_is_code_3_at_once(rota: Rota) -> None:
     address = f"127.0.0.1:{free_port()}"
     done = rota("topics", "list", "-b", f"rota://{address}")
     assert done.code == 3
-    assert done.sentence.startswith(f"{address} cannot be reached: see whether it runs")
+    assert done.error.startswith(f"{address} cannot be reached: see whether it runs")
 
 
 def test_the_address_that_rota_up_left_in_this_folder_is_used(rota: Rota, name: str, tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_the_address_that_rota_up_left_in_this_folder_is_used(rota: Rota, name: 
     (tmp_path / ".rota").mkdir()
     (tmp_path / ".rota/address").write_text(f"{rota.servers}\n")
     done = rota("topics", "list", "-o", "json", environment={"ROTA_BOOTSTRAP_SERVERS": ""})
-    assert name in {each["topic"] for each in json.loads(done.said)}
+    assert name in {each["topic"] for each in json.loads(done.stdout)}
 
 
 def test_a_command_without_words_shows_its_help(rota: Rota) -> None:
     done = rota("topics")
-    assert (done.code, done.said) == (2, "")
-    assert "Usage: rota topics [OPTIONS] COMMAND" in done.errors
+    assert (done.code, done.stdout) == (2, "")
+    assert "Usage: rota topics [OPTIONS] COMMAND" in done.stderr

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rota.records import TopicPartition
 from rota_cli.clusters.model import Group, Member, Subscription
-from rota_cli.diagnosis.changes import changes
+from rota_cli.diagnosis.changes import describe_changes
 from rota_cli.diagnosis.explanation import explain
 
 P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
@@ -24,7 +24,7 @@ def group(*members: Member, state: str = "Stable", generation: int = 7) -> Group
 
 def says(found: Group, about: str, topics: dict[str, int] | None = None, reason: str = "") -> list[str]:
     return [
-        each.says
+        each.message
         for each in explain(found, topics if topics is not None else {"orders": 3}, reason, WHERE)
         if each.about == about
     ]
@@ -32,15 +32,15 @@ def says(found: Group, about: str, topics: dict[str, int] | None = None, reason:
 
 def test_each_change_is_told_once() -> None:
     one = group(member("a", P0, P1, P2))
-    assert changes(None, one) == ["Stable in generation 7"]
-    assert changes(one, one) == []
+    assert describe_changes(None, one) == ["Stable in generation 7"]
+    assert describe_changes(one, one) == []
     joining = group(member("a", P0, P1, P2), member("b"), state="PreparingRebalance")
-    assert changes(one, joining) == ["PreparingRebalance in generation 7", "b came"]
+    assert describe_changes(one, joining) == ["PreparingRebalance in generation 7", "b came"]
     two = group(member("a", P0, P1), member("b", P2), generation=8)
-    assert changes(joining, two) == ["Stable in generation 8", "orders[2]: a → b"]
+    assert describe_changes(joining, two) == ["Stable in generation 8", "orders[2]: a → b"]
     left = group(member("b", P2), generation=9)
-    assert changes(two, left) == ["Stable in generation 9", "a is gone", "orders[0-1]: a → nobody"]
-    assert changes(left, replace(group(), state="Dead"))[0] == "there is no such group"
+    assert describe_changes(two, left) == ["Stable in generation 9", "a is gone", "orders[0-1]: a → nobody"]
+    assert describe_changes(left, replace(group(), state="Dead"))[0] == "there is no such group"
 
 
 def test_what_moved_in_the_last_round_is_read_from_the_members_own_words() -> None:
@@ -60,7 +60,7 @@ def test_what_moved_in_the_last_round_is_read_from_the_members_own_words() -> No
 
 def test_nothing_is_guessed() -> None:
     found = explain(group(member("a", P0), member("b", P1)), {"orders": 2}, "", WHERE)
-    unknown = [each.says for each in found if not each.known]
+    unknown = [each.message for each in found if not each.known]
     assert len(unknown) == 3
     assert unknown[0] == f"what started the last round nobody tells here: {WHERE}"
     assert unknown[1].startswith("no member says what it held before")

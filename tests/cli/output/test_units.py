@@ -4,7 +4,7 @@ from rota_cli.output import units
 
 
 def test_what_is_said_is_short_and_exact() -> None:
-    assert [units.spoken_retention(value) for value in (None, -1, 0, 86_400_000, 5_400_000, 1_234)] == [
+    assert [units.humanize_retention(value) for value in (None, -1, 0, 86_400_000, 5_400_000, 1_234)] == [
         None,
         "forever",
         "0d",
@@ -12,11 +12,11 @@ def test_what_is_said_is_short_and_exact() -> None:
         "90m",
         "1234ms",
     ]
-    assert [units.spoken_size(value) for value in (None, -1, 1536, 3 << 20)] == [
+    assert [units.humanize_size(value) for value in (None, -1, 1536, 3 << 20)] == [
         None,
         "unlimited",
         "1536",
         "3MiB",
     ]
-    assert units.spoken_time(1_789_862_400_250) == "2026-09-20T00:00:00.250Z"
-    assert units.spoken_time(-1) == "-1"
+    assert units.format_timestamp(1_789_862_400_250) == "2026-09-20T00:00:00.250Z"
+    assert units.format_timestamp(-1) == "-1"

@@ -183,10 +183,10 @@ def test_a_reset_is_refused_before_it_touches_anything_when_other_clients_are_me
         done, dry = rota(*reset, "--execute"), rota(*reset, "--dry-run")
         group = laptop.group()
     assert done.code == 1
-    assert done.sentence == (
+    assert done.error == (
         "group shop.orders has members that `rota up` does not run here (client id stranger): stop them, and reset it then"
     )
-    assert dry.errors == f"nothing was changed, and --execute would be refused: {done.sentence}\n"
+    assert dry.stderr == f"nothing was changed, and --execute would be refused: {done.error}\n"
     assert not any(each["suspended"] for each in group["members"])
     assert not any(moment["kind"] == "reset" for moment in group["history"])
     process.stop()

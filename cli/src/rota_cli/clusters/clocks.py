@@ -10,9 +10,9 @@ class Clocks:
     """The time of day, and the time since some moment."""
 
     now_ms: Callable[[], int]
-    steady_s: Callable[[], float]
+    monotonic_s: Callable[[], float]
 
 
-def clocks() -> Clocks:
+def system_clocks() -> Clocks:
     """Those of this machine."""
     return Clocks(lambda: time.time_ns() // 1_000_000, time.monotonic)  # noqa: TID251  see above

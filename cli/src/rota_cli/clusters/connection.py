@@ -10,13 +10,13 @@ from rota.errors import InvalidArgument
 from rota_cli.errors import NotFound, WrongUsage
 
 ADDRESS_FILE = Path(".rota/address")
-DEFAULT = "rota://127.0.0.1:7070"
+DEFAULT_SERVERS = "rota://127.0.0.1:7070"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SASL_USERNAME, SASL_PASSWORD = "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class SaslLogin:
     """How to log in to Kafka."""
 
     mechanism: str
@@ -25,7 +25,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Connection:
     """A checked answer to both questions. Files are read when they are used."""
 
     # As `rota.addresses.address_of` writes it.
@@ -39,7 +39,7 @@ class Access:
     certificate_file: Path | None = None
     key_file: Path | None = None
     token_file: Path | None = None
-    login: Login | None = None
+    login: SaslLogin | None = None
     timeout_s: float = 10.0
     # Tokens and passwords may leave this machine without TLS.
     insecure: bool = False
@@ -50,7 +50,7 @@ class Access:
         return is_rota(self.servers)
 
     @property
-    def trusted(self) -> Path | None:
+    def trusted_ca_file(self) -> Path | None:
         """With TLS: the authorities to trust, by default those that the system trusts."""
         if not self.tls or self.ca_file is not None:
             return self.ca_file
@@ -60,7 +60,7 @@ class Access:
         return Path(system)
 
 
-def checked_address(flag: str, given: str) -> str:
+def parse_address(flag: str, given: str) -> str:
     """In the SDK's spelling, or refused by the name of the flag."""
     try:
         return address_of(given)
@@ -68,82 +68,86 @@ def checked_address(flag: str, given: str) -> str:
         raise WrongUsage(f"{flag}: {error}") from None
 
 
-def is_named(written: str, servers: str) -> bool:
+def is_same_address(written: str, servers: str) -> bool:
     """Whether the text of an address file names these checked servers, in whichever spelling."""
     try:
-        return address_of(written.strip() or DEFAULT) == servers
+        return address_of(written.strip() or DEFAULT_SERVERS) == servers
     except InvalidArgument:
         return False
 
 
-def found_servers(given: str) -> tuple[str, str]:
+def resolve_servers(given: str) -> tuple[str, str]:
     """The servers, and where they were named: what was given, else what `rota up` has written here, else the default."""
     if given:
         return given, "--bootstrap-servers, or ROTA_BOOTSTRAP_SERVERS"
     try:
-        return ADDRESS_FILE.read_text().strip() or DEFAULT, str(ADDRESS_FILE)
+        return ADDRESS_FILE.read_text().strip() or DEFAULT_SERVERS, str(ADDRESS_FILE)
     except FileNotFoundError:
-        return DEFAULT, "the default"
+        return DEFAULT_SERVERS, "the default"
     except OSError as error:
         raise WrongUsage(
             f"{ADDRESS_FILE} cannot be read ({error.strerror}): mend it, or give --bootstrap-servers"
         ) from None
 
 
-def check(access: Access) -> None:
+def validate(connection: Connection) -> None:
     """Raise WrongUsage or NotFound when that cannot be meant."""
-    wrong = _coordinator_problem(access) or _identity_problem(access) or _exposed(access)
+    wrong = (
+        _coordinator_problem(connection)
+        or _identity_problem(connection)
+        or _exposed_secret_problem(connection)
+    )
     if wrong:
         raise WrongUsage(wrong)
-    for file in (access.ca_file, access.certificate_file, access.key_file, access.token_file):
+    for file in (connection.ca_file, connection.certificate_file, connection.key_file, connection.token_file):
         if file is not None and not file.is_file():
             raise NotFound(f"{file} is not there: give the path of a file, or leave the flag away")
 
 
-def _coordinator_problem(access: Access) -> str:
-    if not access.coordinator:
+def _coordinator_problem(connection: Connection) -> str:
+    if not connection.coordinator:
         return ""
-    if access.is_rota:
+    if connection.is_rota:
         return "--coordinator-address is for records in Kafka: a rota:// server coordinates groups itself"
-    if not is_rota(access.coordinator):
-        return f"--coordinator-address {access.coordinator}: give rota://HOST:PORT, Rota's coordinator"
+    if not is_rota(connection.coordinator):
+        return f"--coordinator-address {connection.coordinator}: give rota://HOST:PORT, Rota's coordinator"
     return ""
 
 
-def _identity_problem(access: Access) -> str:
-    if (access.certificate_file is None) != (access.key_file is None):
-        missing = "--tls-cert" if access.certificate_file is None else "--tls-key"
+def _identity_problem(connection: Connection) -> str:
+    if (connection.certificate_file is None) != (connection.key_file is None):
+        missing = "--tls-cert" if connection.certificate_file is None else "--tls-key"
         return f"{missing} is missing: a certificate and its key go together"
-    speaks_rota = access.is_rota or bool(access.coordinator)
-    if access.token_file is not None and not speaks_rota:
+    speaks_rota = connection.is_rota or bool(connection.coordinator)
+    if connection.token_file is not None and not speaks_rota:
         return "--token-file is for Rota's servers: Kafka asks for a login (--sasl-mechanism)"
-    if access.login is None:
+    if connection.login is None:
         return ""
-    if access.is_rota:
+    if connection.is_rota:
         return (
             "--sasl-mechanism is for Kafka: Rota's servers are shown a token (--token-file) or a certificate"
         )
-    if access.login.mechanism not in MECHANISMS:
-        return f"--sasl-mechanism {access.login.mechanism}: known are {', '.join(MECHANISMS)}"
+    if connection.login.mechanism not in MECHANISMS:
+        return f"--sasl-mechanism {connection.login.mechanism}: known are {', '.join(MECHANISMS)}"
     for what, value, flag, variable in (
-        ("a name", access.login.username, "--sasl-username-file", SASL_USERNAME),
-        ("a password", access.login.password, "--sasl-password-file", SASL_PASSWORD),
+        ("a name", connection.login.username, "--sasl-username-file", SASL_USERNAME),
+        ("a password", connection.login.password, "--sasl-password-file", SASL_PASSWORD),
     ):
         if not value:
             return f"the login needs {what}: give {flag}, or the variable {variable}"
     return ""
 
 
-def _exposed(access: Access) -> str:
+def _exposed_secret_problem(connection: Connection) -> str:
     """A secret that everybody between could read."""
-    secret = "the token" if access.token_file is not None else ""
-    if access.login is not None and access.login.mechanism == "PLAIN":
+    secret = "the token" if connection.token_file is not None else ""
+    if connection.login is not None and connection.login.mechanism == "PLAIN":
         secret = "the password"
-    if not secret or access.tls or access.insecure:
+    if not secret or connection.tls or connection.insecure:
         return ""
     far = [
         host
-        for each in (access.servers, access.coordinator)
+        for each in (connection.servers, connection.coordinator)
         for host in each.removeprefix(SCHEME).split(",")
         if host and not is_loopback(host)
     ]
@@ -155,16 +159,18 @@ def _exposed(access: Access) -> str:
     )
 
 
-def login_of(mechanism: str, username_file: Path | None, password_file: Path | None) -> Login | None:
+def sasl_login(mechanism: str, username_file: Path | None, password_file: Path | None) -> SaslLogin | None:
     """The login that flags and variables describe; none without a mechanism."""
     if not mechanism:
         if username_file or password_file:
             raise WrongUsage(f"--sasl-mechanism is missing: a login needs one of {', '.join(MECHANISMS)}")
         return None
-    return Login(mechanism, _secret(username_file, SASL_USERNAME), _secret(password_file, SASL_PASSWORD))
+    return SaslLogin(
+        mechanism, _read_secret(username_file, SASL_USERNAME), _read_secret(password_file, SASL_PASSWORD)
+    )
 
 
-def _secret(file: Path | None, variable: str) -> str:
+def _read_secret(file: Path | None, variable: str) -> str:
     if file is None:
         return os.environ.get(variable, "")
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rota_cli.clusters.connection import ADDRESS_FILE, Access, is_named
+from rota_cli.clusters.connection import ADDRESS_FILE, Connection, is_same_address
 from rota_cli.clusters.port import Offsets
 from rota_cli.errors import Failure
 
@@ -19,7 +19,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class LocalRunner:
     """Where its page is, as http://HOST:PORT."""
 
     page: str
@@ -37,7 +37,7 @@ class Fleet:
             }
         # Another server may listen there by now.
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._silent(error) from None
+            raise self.timeout_error(error) from None
 
     def replicas(self, group: str) -> frozenset[str]:
         """The names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
@@ -50,7 +50,7 @@ class Fleet:
             )
         # Another server may listen there by now.
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._silent(error) from None
+            raise self.timeout_error(error) from None
 
     def reset(self, group: str, offsets: Offsets) -> None:
         """Have the members of the group do it, and stay. Raises Failure."""
@@ -63,31 +63,31 @@ class Fleet:
             DIRECT.open(request, timeout=WITHIN_S).close()
         except urllib.error.HTTPError as refused:
             with refused:
-                raise Failure(_said(refused.read())) from None
+                raise Failure(_error_of(refused.read())) from None
         except OSError as error:
-            raise self._silent(error) from None
+            raise self.timeout_error(error) from None
 
     def _state(self, within_s: float) -> dict[str, list[dict[str, Any]]]:
         with DIRECT.open(f"{self.page}/api/state", timeout=within_s) as answer:
             state: dict[str, list[dict[str, Any]]] = json.load(answer)
             return state
 
-    def _silent(self, error: Exception) -> Failure:
+    def timeout_error(self, error: Exception) -> Failure:
         return Failure(
             f"`rota up` does not answer at {self.page} ({error}): see whether it runs, or stop the group's consumers"
         )
 
 
-def fleet_beside(access: Access) -> Fleet | None:
+def find_local_runner(connection: Connection) -> LocalRunner | None:
     """Whoever runs in this folder, if it is with these servers that it does."""
     try:
         address, page = ADDRESS_FILE.read_text(), PAGE_FILE.read_text().strip()
     except OSError:
         return None
-    return Fleet(page) if is_named(address, access.servers) else None
+    return LocalRunner(page) if is_same_address(address, connection.servers) else None
 
 
-def _said(answer: bytes) -> str:
+def _error_of(answer: bytes) -> str:
     try:
         return str(json.loads(answer)["error"])
     except (ValueError, KeyError, TypeError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rota.records import TopicPartition
-from rota_cli.errors import Exit
+from rota_cli.errors import ExitCode
 
 NO_OFFSET = -1
 
@@ -22,11 +22,11 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group in a list. `kind` is its protocol type: empty where it only stores offsets."""
+    """A group in a list. `protocol_type` is its protocol type: empty where it only stores offsets."""
 
     group: str
     state: str
-    kind: str
+    protocol_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Group:
 
     group: str
     state: str
-    kind: str
+    protocol_type: str
     strategy: str
     members: Sequence[Member]
     generation: int | None = None
@@ -86,23 +86,23 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """From the first record that is still there to behind the last one."""
 
     start: int
     end: int
 
-    def nearest(self, offset: int) -> int:
+    def clamp(self, offset: int) -> int:
         """The offset, or the end of the range that is next to it."""
         return min(max(offset, self.start), self.end)
 
 
-def lag_of(committed: int, there: Range) -> int:
+def count_lag(committed: int, log_range: OffsetRange) -> int:
     """Number of uncommitted records; what retention has deleted does not count."""
-    return max(there.end - max(committed, there.start), 0)
+    return max(log_range.end - max(committed, log_range.start), 0)
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """How it is."""
 
     OK = "ok"
@@ -114,7 +114,7 @@ class Verdict(StrEnum):
 class Check:
     """One look."""
 
-    what: str
-    verdict: Verdict
-    says: str
-    exit: Exit = Exit.DONE
+    name: str
+    status: CheckStatus
+    message: str
+    exit_code: ExitCode = ExitCode.DONE

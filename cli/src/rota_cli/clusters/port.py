@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rota.records import Record, TopicPartition
-from rota_cli.clusters.model import Check, Committed, Group, ListedGroup, Range, Topic
+from rota_cli.clusters.model import Check, Committed, Group, ListedGroup, OffsetRange, Topic
 
 if TYPE_CHECKING:
     from rota.producer.api import Producer
@@ -40,7 +40,7 @@ class Records(Protocol):
 
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
-    ) -> dict[TopicPartition, Range]:
+    ) -> dict[TopicPartition, OffsetRange]:
         """Where partitions begin and end; for committed records that is where the first open transaction begins."""
         ...
 
@@ -58,8 +58,8 @@ class Records(Protocol):
         """The offsets behind the batches at these that no reader can read, as far as the engine tells."""
         ...
 
-    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator["Portion"]:
-        """What lies at these offsets and behind them, portion by portion and without end; a portion may be empty."""
+    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator["FetchResult"]:
+        """What lies at these offsets and behind them, fetched by fetched and without end; a fetched may be empty."""
         ...
 
     def producer(self, on_delivery: "OnDelivery") -> "Producer":
@@ -70,7 +70,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class FetchResult:
     """Records of one or several partitions, and where each of these is to be read on."""
 
     records: Sequence[Record]
@@ -78,7 +78,7 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GroupSnapshot:
     """A group at a time; `reason` is why it was told, as far as the coordinator says so."""
 
     group: Group
@@ -89,7 +89,7 @@ class Seen:
 class Groups(Protocol):
     """Groups, seen and changed from outside."""
 
-    def all(self) -> Sequence[ListedGroup]: ...
+    def list_all(self) -> Sequence[ListedGroup]: ...
 
     def describe(self, group_id: str) -> Group:
         """One group; one that is not there is dead."""
@@ -107,7 +107,7 @@ class Groups(Protocol):
         """Delete a group without members, with its offsets."""
         ...
 
-    def watch(self, group_id: str, *, every_s: float) -> Iterator[Seen]:
+    def watch(self, group_id: str, *, every_s: float) -> Iterator[GroupSnapshot]:
         """The group now, and again whenever it is different; without end. `every_s`: where one has to look."""
         ...
 
@@ -116,7 +116,7 @@ class Groups(Protocol):
         ...
 
     @property
-    def where_reasons_are(self) -> str:
+    def rebalance_reason_hint(self) -> str:
         """Where one finds what started a rebalance, when nobody says so here."""
         ...
 

@@ -8,19 +8,19 @@ import typer
 
 from rota_cli.clusters.connection import (
     ADDRESS_FILE,
-    DEFAULT,
+    DEFAULT_SERVERS,
     MECHANISMS,
     SASL_PASSWORD,
     SASL_USERNAME,
-    Access,
-    check,
-    checked_address,
-    found_servers,
-    login_of,
+    Connection,
+    parse_address,
+    resolve_servers,
+    sasl_login,
+    validate,
 )
 from rota_cli.clusters.port import Cluster
 
-SERVERS = "Servers"
+PANEL = "Connection"
 
 
 def _flag(name: str, help_text: str, *more: str, **options: Any) -> Any:  # noqa: ANN401  typer's own words
@@ -31,14 +31,14 @@ def _flag(name: str, help_text: str, *more: str, **options: Any) -> Any:  # noqa
         *more,
         envvar=variable,
         help=help_text,
-        rich_help_panel=SERVERS,
+        rich_help_panel=PANEL,
         show_envvar=False,
         **options,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Servers:
+class ConnectionFlags:
     """What was given."""
 
     bootstrap_servers: Annotated[
@@ -47,7 +47,7 @@ class Servers:
             "bootstrap-servers",
             "rota://HOST:PORT for Rota, HOST:PORT or kafka://HOST:PORT for Kafka; several brokers with commas.",
             "-b",
-            show_default=f"what {ADDRESS_FILE} says, else {DEFAULT}",
+            show_default=f"what {ADDRESS_FILE} says, else {DEFAULT_SERVERS}",
         ),
     ] = ""
     coordinator_address: Annotated[
@@ -81,13 +81,13 @@ class Servers:
     ] = False
     timeout: Annotated[float, _flag("timeout", "Seconds to wait for an answer.", min=0.1, max=3600)] = 10.0
 
-    def access(self) -> Access:
+    def connection(self) -> Connection:
         """What that means. Raises WrongUsage, NotFound."""
-        servers, source = found_servers(self.bootstrap_servers)
-        access = Access(
-            checked_address("--bootstrap-servers", servers),
+        servers, source = resolve_servers(self.bootstrap_servers)
+        connection = Connection(
+            parse_address("--bootstrap-servers", servers),
             source,
-            checked_address("--coordinator-address", self.coordinator_address)
+            parse_address("--coordinator-address", self.coordinator_address)
             if self.coordinator_address
             else "",
             self.tls or any((self.tls_ca, self.tls_cert, self.tls_key)),
@@ -95,17 +95,17 @@ class Servers:
             self.tls_cert,
             self.tls_key,
             self.token_file,
-            login_of(self.sasl_mechanism, self.sasl_username_file, self.sasl_password_file),
+            sasl_login(self.sasl_mechanism, self.sasl_username_file, self.sasl_password_file),
             self.timeout,
             self.insecure,
         )
-        check(access)
-        return access
+        validate(connection)
+        return connection
 
     def open(self) -> Cluster:
         """The cluster that is named."""
-        access = self.access()
+        connection = self.connection()
         # Clients of servers are loaded by those commands only that speak to one.
         from rota_cli.clusters.open import open_cluster
 
-        return open_cluster(access)
+        return open_cluster(connection)

@@ -12,19 +12,19 @@ import typer
 
 from rota.records import Record, TopicPartition
 from rota_cli.clusters.port import Cluster
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
 from rota_cli.errors import WrongUsage
-from rota_cli.output.console import say
-from rota_cli.output.render import Output, OutputOption, say_data
-from rota_cli.output.units import spoken_time
+from rota_cli.output.console import print_out
+from rota_cli.output.render import OutputFormat, OutputOption, print_data
+from rota_cli.output.units import format_timestamp
 
 HEADINGS = ("PARTITION", "OFFSET", "TIME", "KEY", "VALUE")
 LINE = "{:>9}   {:>10}   {:<24}   {:<16}   {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ConsumeFlags:
     """What is read, and until when."""
 
     from_beginning: Annotated[
@@ -49,10 +49,10 @@ class Reading:
 
 @with_flags
 def consume(
-    servers: Servers,
-    reading: Reading,
+    flags: ConnectionFlags,
+    reading: ConsumeFlags,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the records of a topic, without a group."""
     if not reading.from_beginning and not reading.follow:
@@ -61,64 +61,66 @@ def consume(
             "or both"
         )
     # Following has no other end than Ctrl-C.
-    with suppress(KeyboardInterrupt) if reading.follow else nullcontext(), servers.open() as cluster:
-        show = _shower(output, value_only=reading.value_only)
+    with suppress(KeyboardInterrupt) if reading.follow else nullcontext(), flags.open() as cluster:
+        show = _record_printer(output, value_only=reading.value_only)
         for record in islice(_records(cluster, topic, reading), reading.max_records):
             show(record)
 
 
-def _records(cluster: Cluster, topic: str, reading: Reading) -> Iterator[Record]:
+def _records(cluster: Cluster, topic: str, reading: ConsumeFlags) -> Iterator[Record]:
     """From where the reading begins to where it ends."""
     (found,) = cluster.records.topics([topic])
     partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
     ranges = cluster.records.ranges(partitions, read_committed=reading.read_committed)
-    places = {each: ranges[each].start if reading.from_beginning else ranges[each].end for each in partitions}
+    positions = {
+        each: ranges[each].start if reading.from_beginning else ranges[each].end for each in partitions
+    }
     ends = {} if reading.follow else {each: ranges[each].end for each in partitions}
 
     def is_through() -> bool:
-        return not reading.follow and all(places[each] >= end for each, end in ends.items())
+        return not reading.follow and all(positions[each] >= end for each, end in ends.items())
 
     if is_through():
         return
-    for portion in cluster.records.read(places, read_committed=reading.read_committed):
-        for record in portion.records:
+    for fetched in cluster.records.read(positions, read_committed=reading.read_committed):
+        for record in fetched.records:
             end = ends.get(TopicPartition(record.topic, record.partition))
             if end is None or record.offset < end:
                 yield record
-        places = {**places, **portion.next_offsets}
+        positions = {**positions, **fetched.next_offsets}
         if is_through():
             return
 
 
-def _shower(output: Output, *, value_only: bool) -> Callable[[Record], None]:
+def _record_printer(output: OutputFormat, *, value_only: bool) -> Callable[[Record], None]:
     """How a record is shown. One that comes is shown at once, so this is no table that knows its widths."""
     if value_only:
-        return lambda record: say(
-            printable(record.value) if output is Output.TABLE else json.dumps(_data(record.value))
+        return lambda record: print_out(
+            escape(record.value) if output is OutputFormat.TABLE else json.dumps(_json_value(record.value))
         )
-    if output is Output.JSON:
-        return lambda record: say(json.dumps(_row(record), ensure_ascii=False))
-    if output is Output.YAML:
+    if output is OutputFormat.JSON:
+        return lambda record: print_out(json.dumps(_row(record), ensure_ascii=False))
+    if output is OutputFormat.YAML:
         return _show_yaml
-    say(LINE.format(*HEADINGS))
+    print_out(LINE.format(*HEADINGS))
     return _show_line
 
 
 def _show_yaml(record: Record) -> None:
-    say("---")
-    say_data(_row(record), Output.YAML)
+    print_out("---")
+    print_data(_row(record), OutputFormat.YAML)
 
 
 def _show_line(record: Record) -> None:
-    time, key, value = spoken_time(record.timestamp_ms), printable(record.key), printable(record.value)
-    say(LINE.format(record.partition, record.offset, time, key, value))
+    time, key, value = format_timestamp(record.timestamp_ms), escape(record.key), escape(record.value)
+    print_out(LINE.format(record.partition, record.offset, time, key, value))
 
 
-def printable(content: bytes | None) -> str:
+def escape(content: bytes | None) -> str:
     """
     Text as it is, and everything else so that it neither moves the cursor nor ends the line.
 
-    >>> printable(b"caf\\xc3\\xa9\\n"), printable(b"\\xff"), printable(None)
+    >>> escape(b"caf\\xc3\\xa9\\n"), escape(b"\\xff"), escape(None)
     ('café\\\\n', '\\\\xff', '-')
     """
     if content is None:
@@ -133,13 +135,13 @@ def _row(record: Record) -> dict[str, object]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "key": _data(record.key),
-        "value": _data(record.value),
-        "headers": [{"name": name, "value": _data(value)} for name, value in record.headers],
+        "key": _json_value(record.key),
+        "value": _json_value(record.value),
+        "headers": [{"name": name, "value": _json_value(value)} for name, value in record.headers],
     }
 
 
-def _data(content: bytes | None) -> object:
+def _json_value(content: bytes | None) -> object:
     """Text where it is text."""
     if content is None:
         return None

@@ -4,16 +4,24 @@ from typing import Annotated
 
 import typer
 
-from rota_cli.clusters.clocks import clocks
+from rota_cli.clusters.clocks import system_clocks
 from rota_cli.clusters.model import Group, Member
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
-from rota_cli.commands.queries import existing, measured
-from rota_cli.diagnosis.lag import PartitionLag, spoken_sum, total
+from rota_cli.commands.queries import measure_lag, require_group
+from rota_cli.diagnosis.lag import PartitionLag, summarize, total
 from rota_cli.errors import Failure
-from rota_cli.output.console import note, say
-from rota_cli.output.render import Output, OutputOption, Row, facts, say_data, show_list, table
-from rota_cli.output.units import by_topic, spoken_partitions
+from rota_cli.output.console import print_err, print_out
+from rota_cli.output.render import (
+    OutputFormat,
+    OutputOption,
+    Row,
+    print_data,
+    print_list,
+    render_fields,
+    render_table,
+)
+from rota_cli.output.units import by_topic, format_partitions
 
 groups = typer.Typer(help="Groups: look at them, reset offsets, delete.", no_args_is_help=True)
 
@@ -25,12 +33,14 @@ LAG_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag_records",
 
 @groups.command("list")
 @with_flags
-def list_groups(servers: Servers, output: OutputOption = Output.TABLE) -> None:
+def list_groups(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) -> None:
     """All groups, and the state of each."""
-    with servers.open() as cluster:
-        found = cluster.groups.all()
-    rows: list[Row] = [{"group": each.group, "state": each.state, "protocol": each.kind} for each in found]
-    show_list(
+    with flags.open() as cluster:
+        found = cluster.groups.list_all()
+    rows: list[Row] = [
+        {"group": each.group, "state": each.state, "protocol": each.protocol_type} for each in found
+    ]
+    print_list(
         rows,
         output,
         ("group", "state", "protocol"),
@@ -40,38 +50,40 @@ def list_groups(servers: Servers, output: OutputOption = Output.TABLE) -> None:
 
 @groups.command()
 @with_flags
-def describe(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+def describe(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
     """What is known of a group, with its members."""
-    with servers.open() as cluster:
-        found = existing(cluster, group)
-    if output is not Output.TABLE:
-        say_data({**group_row(found), "members": [member_row(found, each) for each in found.members]}, output)
+    with flags.open() as cluster:
+        found = require_group(cluster, group)
+    if output is not OutputFormat.TABLE:
+        print_data(
+            {**group_row(found), "members": [member_row(found, each) for each in found.members]}, output
+        )
         return
-    say(facts(group_row(found), FACTS))
+    print_out(render_fields(group_row(found), FACTS))
     if found.members:
-        say("\n" + _members_table(found))
+        print_out("\n" + _members_table(found))
 
 
 @groups.command()
 @with_flags
-def members(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+def members(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
     """Who is in a group, and who has which partitions."""
-    with servers.open() as cluster:
-        found = existing(cluster, group)
-    if output is not Output.TABLE:
-        say_data([member_row(found, each) for each in found.members], output)
+    with flags.open() as cluster:
+        found = require_group(cluster, group)
+    if output is not OutputFormat.TABLE:
+        print_data([member_row(found, each) for each in found.members], output)
     elif found.members:
-        say(_members_table(found))
+        print_out(_members_table(found))
     else:
-        note(f"group {group} has no members: its offsets are kept, and nobody reads")
+        print_err(f"group {group} has no members: its offsets are kept, and nobody reads")
 
 
 @groups.command()
 @with_flags
-def offsets(servers: Servers, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+def offsets(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
     """What a group has committed: the next offset to read, by partition."""
-    with servers.open() as cluster:
-        existing(cluster, group)
+    with flags.open() as cluster:
+        require_group(cluster, group)
         committed = cluster.groups.offsets(group)
     rows: list[Row] = [
         {
@@ -82,7 +94,7 @@ def offsets(servers: Servers, group: GroupName, output: OutputOption = Output.TA
         }
         for partition, each in sorted(committed.items())
     ]
-    show_list(
+    print_list(
         rows,
         output,
         ("topic", "partition", "offset", "metadata"),
@@ -93,22 +105,22 @@ def offsets(servers: Servers, group: GroupName, output: OutputOption = Output.TA
 @groups.command()
 @with_flags
 def lag(
-    servers: Servers,
+    flags: ConnectionFlags,
     group: GroupName,
     read_committed: Annotated[
         bool,
         typer.Option("--read-committed", help="Count up to the last stable offset, for groups that read so."),
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Uncommitted records of a group, by partition: how many there are, and the age of the first of them."""
-    with servers.open() as cluster:
-        found = measured(cluster, existing(cluster, group), read_committed=read_committed)
+    with flags.open() as cluster:
+        found = measure_lag(cluster, require_group(cluster, group), read_committed=read_committed)
         firsts = {
             each.partition: each.first_uncommitted for each in found if each.first_uncommitted is not None
         }
         timestamps = cluster.records.timestamps(firsts, read_committed=read_committed)
-    now_ms = clocks().now_ms()
+    now_ms = system_clocks().now_ms()
     # Where control markers alone are uncommitted, there is no record that could have an age.
     ages = {
         partition: max(now_ms - timestamps[partition], 0) / 1000 if partition in timestamps else 0.0
@@ -116,9 +128,9 @@ def lag(
     }
     oldest = max(ages.values(), default=None)
     rows = [_lag_row(each, ages.get(each.partition)) for each in found]
-    if output is Output.TABLE:
-        show_list(rows, output, LAG_COLUMNS, none=f"group {group} has neither commits nor topics")
-        note(spoken_sum(group, found, oldest))
+    if output is OutputFormat.TABLE:
+        print_list(rows, output, LAG_COLUMNS, none=f"group {group} has neither commits nor topics")
+        print_err(summarize(group, found, oldest))
         return
     whole: Row = {
         "group": group,
@@ -127,26 +139,26 @@ def lag(
         "unknown_partitions": sum(each.records is None for each in found),
         "partitions": rows,
     }
-    say_data(whole, output)
+    print_data(whole, output)
 
 
 @groups.command()
 @with_flags
 def delete(
-    servers: Servers,
+    flags: ConnectionFlags,
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Their ids.", show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", help="Mean it: what they have committed is gone.")] = False,
 ) -> None:
     """Delete groups without members, with all their offsets."""
-    with servers.open() as cluster:
+    with flags.open() as cluster:
         # All are looked at before one is deleted.
         for name in names:
-            existing(cluster, name)
+            require_group(cluster, name)
         if not yes:
             raise Failure(f"{', '.join(names)} would be gone with all offsets: add --yes if you mean it")
         for name in names:
             cluster.groups.delete(name)
-            say(f"deleted {name}")
+            print_out(f"deleted {name}")
 
 
 def group_row(group: Group) -> Row:
@@ -154,7 +166,7 @@ def group_row(group: Group) -> Row:
     return {
         "group": group.group,
         "state": group.state,
-        "protocol": group.kind,
+        "protocol": group.protocol_type,
         "strategy": group.strategy,
         "generation": group.generation,
         "incarnation": group.incarnation,
@@ -178,10 +190,10 @@ def member_row(group: Group, member: Member) -> Row:
 
 def _members_table(group: Group) -> str:
     rows = [
-        {**member_row(group, member), "assigned": spoken_partitions(member.partitions)}
+        {**member_row(group, member), "assigned": format_partitions(member.partitions)}
         for member in group.members
     ]
-    return table(rows, MEMBER_COLUMNS)
+    return render_table(rows, MEMBER_COLUMNS)
 
 
 def _lag_row(lag: PartitionLag, age_s: float | None) -> Row:
@@ -190,8 +202,8 @@ def _lag_row(lag: PartitionLag, age_s: float | None) -> Row:
         "topic": lag.partition.topic,
         "partition": lag.partition.partition,
         "committed": lag.committed,
-        "start": None if lag.there is None else lag.there.start,
-        "end": None if lag.there is None else lag.there.end,
+        "start": None if lag.log_range is None else lag.log_range.start,
+        "end": None if lag.log_range is None else lag.log_range.end,
         "lag_records": lag.records,
         "lag_seconds": read_up if age_s is None else round(age_s, 3),
         "owner": lag.owner,

@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 
 from rota_cli.errors import WrongUsage
-from rota_cli.output.units import FOR_EVER, UNITS_BYTES, UNITS_MS
+from rota_cli.output.units import UNITS_BYTES, UNITS_MS, UNLIMITED
 
 DURATION = re.compile(
     r"P(?!$)(?:(?P<days>\d+)D)?(?:T(?!$)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
@@ -48,7 +48,7 @@ def retention_ms(text: str) -> int | None:
     """Of `--retention`; None when the server is to decide."""
     if not text:
         return None
-    return FOR_EVER if text == "forever" else duration_ms("--retention", text)
+    return UNLIMITED if text == "forever" else duration_ms("--retention", text)
 
 
 def retention_bytes(text: str) -> int | None:
@@ -56,7 +56,7 @@ def retention_bytes(text: str) -> int | None:
     if not text:
         return None
     if text == "unlimited":
-        return FOR_EVER
+        return UNLIMITED
     size = SIZE.fullmatch(text)
     if size is None:
         raise WrongUsage(f"--retention-bytes {text}: give a size as 512MiB or 10GiB, or 'unlimited'")

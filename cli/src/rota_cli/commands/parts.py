@@ -11,8 +11,8 @@ from importlib.util import find_spec
 import typer
 
 from rota_cli.errors import NotFound
-from rota_cli.output.console import say
-from rota_cli.output.render import Output, OutputOption, say_data
+from rota_cli.output.console import print_out
+from rota_cli.output.render import OutputFormat, OutputOption, print_data
 
 PARTS = {
     "rota-proto": "the gRPC contracts",
@@ -26,57 +26,61 @@ PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartCommand:
     """A command that becomes another program. All that stands behind it is for that program, `--help` too."""
 
     command: str
     distribution: str
     module: str
-    does: str
-    first: tuple[str, ...] = ()
+    summary: str
+    leading_arguments: tuple[str, ...] = ()
 
 
-PROGRAMS = (
-    Part(
+PART_COMMANDS = (
+    PartCommand(
         "up",
         "rota-operator",
         "rota_operator",
         "Run manifests on this machine: rota up -f FOLDER.",
         ("local",),
     ),
-    Part("coordinator", "rota-coordinator", "rota_coordinator", "Run the group coordinator with its log."),
-    Part("sidecar", "rota-sidecar", "rota_sidecar", "Run a sidecar."),
-    Part("operator", "rota-operator", "rota_operator", "Run the operator."),
+    PartCommand(
+        "coordinator", "rota-coordinator", "rota_coordinator", "Run the group coordinator with its log."
+    ),
+    PartCommand("sidecar", "rota-sidecar", "rota_sidecar", "Run a sidecar."),
+    PartCommand("operator", "rota-operator", "rota_operator", "Run the operator."),
 )
 # Nothing is read here, so that nothing can be misread.
 PASSED_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-def become(part: Part, arguments: list[str]) -> None:
+def exec_part(part: PartCommand, arguments: list[str]) -> None:
     """Replace this process: signals, exit code and output are the part's own."""
     if find_spec(part.module) is None:
         raise NotFound(f"{part.distribution} is not installed here: pip install {part.distribution}")
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", part.module, *part.first, *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", part.module, *part.leading_arguments, *arguments])
 
 
-def runner(part: Part) -> Callable[[typer.Context], None]:
+def command_for(part: PartCommand) -> Callable[[typer.Context], None]:
     """The command of a part."""
 
     def run(context: typer.Context) -> None:
-        become(part, context.args)
+        exec_part(part, context.args)
 
-    run.__doc__ = f"{part.does} Its own flags: rota {part.command} --help."
+    run.__doc__ = f"{part.summary} Its own flags: rota {part.command} --help."
     return run
 
 
 def add_parts(program: typer.Typer) -> None:
     """All of them."""
-    for part in PROGRAMS:
-        program.command(part.command, add_help_option=False, context_settings=PASSED_THROUGH)(runner(part))
+    for part in PART_COMMANDS:
+        program.command(part.command, add_help_option=False, context_settings=PASSED_THROUGH)(
+            command_for(part)
+        )
 
 
-def installed(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """The version of a part in this environment."""
     try:
         return version_of(name)
@@ -84,10 +88,12 @@ def installed(name: str) -> str | None:
         return None
 
 
-def version(output: OutputOption = Output.TABLE) -> None:
+def version(output: OutputOption = OutputFormat.TABLE) -> None:
     """The parts that are installed here, and their versions."""
-    if output is not Output.TABLE:
-        say_data([{"part": name, "version": installed(name), "is": PARTS[name]} for name in PARTS], output)
+    if output is not OutputFormat.TABLE:
+        print_data(
+            [{"part": name, "version": installed_version(name), "is": PARTS[name]} for name in PARTS], output
+        )
         return
     for name, purpose in PARTS.items():
-        say(f"{name:<18}{installed(name) or 'not installed':<15}{purpose}")
+        print_out(f"{name:<18}{installed_version(name) or 'not installed':<15}{purpose}")

@@ -9,18 +9,18 @@ import typer
 from rota.errors import RotaError
 from rota.records import RecordMetadata
 from rota_cli.clusters.port import Cluster
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
-from rota_cli.errors import Failure, exit_of
-from rota_cli.output.console import counting, say
-from rota_cli.output.render import Output, OutputOption, say_data
-from rota_cli.output.units import many
+from rota_cli.errors import Failure, exit_code_for
+from rota_cli.output.console import print_out, progress_counter
+from rota_cli.output.render import OutputFormat, OutputOption, print_data
+from rota_cli.output.units import pluralize
 
 # Often enough for an eye, seldom enough to cost nothing.
 SHOWN_EVERY = 1000
 
 
-class Deliveries:
+class DeliveryCounter:
     """What became of the records; told by the producer's thread."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Deliveries:
 
 @with_flags
 def produce(
-    servers: Servers,
+    flags: ConnectionFlags,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write to.")],
     key_separator: Annotated[
         str,
@@ -48,11 +48,11 @@ def produce(
         int | None,
         typer.Option(min=0, help="Write to this partition, whatever the key.", show_default="by key"),
     ] = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Write a record for each line of standard input."""
-    deliveries = Deliveries()
-    with servers.open() as cluster:
+    deliveries = DeliveryCounter()
+    with flags.open() as cluster:
         (found,) = cluster.records.topics([topic])
         if partition is not None and partition >= found.partitions:
             raise Failure(
@@ -61,24 +61,24 @@ def produce(
         try:
             _send_all(cluster, topic, _lines(key_separator), deliveries, partition)
         except (Failure, RotaError) as error:
-            raise _partly(deliveries.error or error, deliveries.written, topic) from None
-    if output is Output.TABLE:
-        say(f"wrote {many(deliveries.written, 'record')} to {topic}")
+            raise _with_progress(deliveries.error or error, deliveries.written, topic) from None
+    if output is OutputFormat.TABLE:
+        print_out(f"wrote {pluralize(deliveries.written, 'record')} to {topic}")
     else:
-        say_data({"topic": topic, "records": deliveries.written}, output)
+        print_data({"topic": topic, "records": deliveries.written}, output)
 
 
 def _send_all(
     cluster: Cluster,
     topic: str,
     lines: Iterable[tuple[bytes | None, bytes]],
-    deliveries: Deliveries,
+    deliveries: DeliveryCounter,
     partition: int | None,
 ) -> None:
     """Send all, and wait until each is decided; raises the first error."""
     producer = cluster.records.producer(deliveries)
     try:
-        with counting("records") as show:
+        with progress_counter("records") as show:
             for number, (key, value) in enumerate(lines, 1):
                 if deliveries.error is not None:
                     break
@@ -92,10 +92,10 @@ def _send_all(
         raise deliveries.error
 
 
-def _partly(error: Failure | RotaError, written: int, topic: str) -> Failure:
+def _with_progress(error: Failure | RotaError, written: int, topic: str) -> Failure:
     """The same failure, and how much was done before it: whoever goes on has to know."""
-    failure = Failure(f"{error}; before that {many(written, 'record')} went to {topic}")
-    failure.exit = error.exit if isinstance(error, Failure) else exit_of(error)
+    failure = Failure(f"{error}; before that {pluralize(written, 'record')} went to {topic}")
+    failure.exit_code = error.exit_code if isinstance(error, Failure) else exit_code_for(error)
     return failure
 
 

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator
 from rota.records import TopicPartition
 from rota_cli.clusters.model import Group
 from rota_cli.clusters.port import Cluster
-from rota_cli.diagnosis.lag import PartitionLag, lags, topics_of
-from rota_cli.diagnosis.stalled import remarks
-from rota_cli.errors import no_group
+from rota_cli.diagnosis.lag import PartitionLag, compute_lags, related_topics
+from rota_cli.diagnosis.stalled import describe_stalled
+from rota_cli.errors import unknown_group
 
 
-def existing(cluster: Cluster, group_id: str) -> Group:
+def require_group(cluster: Cluster, group_id: str) -> Group:
     """The group, which must be there."""
     group = cluster.groups.describe(group_id)
     if not group.exists:
-        raise no_group(group_id, group.coordinator or "the brokers")
+        raise unknown_group(group_id, group.coordinator or "the brokers")
     return group
 
 
@@ -23,31 +23,31 @@ def partition_counts(cluster: Cluster) -> dict[str, int]:
     return {topic.name: topic.partitions for topic in cluster.records.topics()}
 
 
-def measured(cluster: Cluster, group: Group, *, read_committed: bool = False) -> list[PartitionLag]:
+def measure_lag(cluster: Cluster, group: Group, *, read_committed: bool = False) -> list[PartitionLag]:
     """How far the group is. Commits are read first: what is written meanwhile counts as uncommitted."""
     committed = cluster.groups.offsets(group.group)
-    wanted = topics_of(group, committed)
+    wanted = related_topics(group, committed)
     there = [
         TopicPartition(topic.name, number)
         for topic in (cluster.records.topics() if wanted else ())
         if topic.name in wanted
         for number in range(topic.partitions)
     ]
-    return lags(group, committed, cluster.records.ranges(there, read_committed=read_committed))
+    return compute_lags(group, committed, cluster.records.ranges(there, read_committed=read_committed))
 
 
-def stalled(cluster: Cluster, group: Group, topics: dict[str, int]) -> list[str]:
+def find_stalled(cluster: Cluster, group: Group, topics: dict[str, int]) -> list[str]:
     """Look up the committed offsets and the logs of all owned partitions; `topics` counts the partitions of each topic."""
     owned = {partition for member in group.members for partition in member.partitions}
     there = [each for each in sorted(owned) if each.partition < topics.get(each.topic, 0)]
     if not there:
         return []
     committed = cluster.groups.offsets(group.group)
-    found = lags(group, committed, cluster.records.ranges(there))
-    return [*remarks(group.group, found), *unreadable(cluster, found)]
+    found = compute_lags(group, committed, cluster.records.ranges(there))
+    return [*describe_stalled(group.group, found), *describe_unreadable(cluster, found)]
 
 
-def unreadable(cluster: Cluster, found: Iterable[PartitionLag]) -> Iterator[str]:
+def describe_unreadable(cluster: Cluster, found: Iterable[PartitionLag]) -> Iterator[str]:
     """One sentence for each owned partition whose next record nobody can read."""
     firsts = {
         each.partition: each.first_uncommitted

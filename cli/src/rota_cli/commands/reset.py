@@ -5,33 +5,33 @@ from typing import Annotated, Any
 
 import typer
 
-from rota_cli.clusters.clocks import clocks
-from rota_cli.clusters.local_runner import Fleet, fleet_beside
+from rota_cli.clusters.clocks import system_clocks
+from rota_cli.clusters.local_runner import LocalRunner, find_local_runner
 from rota_cli.clusters.model import Group
 from rota_cli.clusters.port import Cluster
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.groups import GroupName
 from rota_cli.commands.parsing import duration_ms, timestamp_ms
 from rota_cli.commands.reset_plan import (
-    Change,
-    Choice,
-    Facts,
-    Shift,
+    KnownOffsets,
+    OffsetChange,
+    ShiftBy,
     Target,
-    ToEnd,
+    ToEarliest,
+    ToLatest,
     ToOffset,
-    ToStart,
-    ToTime,
-    choice_of,
-    chosen,
+    TopicSelection,
+    ToTimestamp,
+    parse_selection,
     plan,
+    select_partitions,
 )
-from rota_cli.diagnosis.lag import topics_of
-from rota_cli.errors import Failure, WrongUsage, in_use, no_group, partly_in_use
-from rota_cli.output.console import note
-from rota_cli.output.render import Output, OutputOption, Row, say_data, show_list
-from rota_cli.output.units import many
+from rota_cli.diagnosis.lag import related_topics
+from rota_cli.errors import Failure, WrongUsage, foreign_members, group_not_empty, unknown_group
+from rota_cli.output.console import print_err
+from rota_cli.output.render import OutputFormat, OutputOption, Row, print_data, print_list
+from rota_cli.output.units import pluralize
 
 COLUMNS = ("topic", "partition", "old", "new", "change", "remark")
 
@@ -41,7 +41,7 @@ def _flag(name: str, help_text: str, **options: Any) -> Any:  # noqa: ANN401  ty
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TargetFlags:
     """Where to; one of them is given."""
 
     to_earliest: Annotated[bool, _flag("to-earliest", "To the first record that is still there.")] = False
@@ -59,30 +59,30 @@ class Wish:
 
     def target(self, now_ms: int) -> Target:
         """What is wished. Raises WrongUsage for none and for several."""
-        wishes: list[Target] = []
+        targets: list[Target] = []
         if self.to_earliest:
-            wishes.append(ToStart())
+            targets.append(ToEarliest())
         if self.to_latest:
-            wishes.append(ToEnd())
+            targets.append(ToLatest())
         if self.to_offset is not None:
-            wishes.append(ToOffset(self.to_offset))
+            targets.append(ToOffset(self.to_offset))
         if self.shift_by is not None:
-            wishes.append(Shift(self.shift_by))
+            targets.append(ShiftBy(self.shift_by))
         if self.to_datetime:
-            wishes.append(ToTime(timestamp_ms("--to-datetime", self.to_datetime)))
+            targets.append(ToTimestamp(timestamp_ms("--to-datetime", self.to_datetime)))
         if self.by_duration:
-            wishes.append(ToTime(max(now_ms - duration_ms("--by-duration", self.by_duration), 0)))
-        if len(wishes) != 1:
+            targets.append(ToTimestamp(max(now_ms - duration_ms("--by-duration", self.by_duration), 0)))
+        if len(targets) != 1:
             raise WrongUsage(
                 "say where to, once: --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by or --by-duration"
             )
-        return wishes[0]
+        return targets[0]
 
 
 @with_flags
 def reset(
-    servers: Servers,
-    wish: Wish,
+    flags: ConnectionFlags,
+    target_flags: TargetFlags,
     group: GroupName,
     topic: Annotated[
         list[str],
@@ -99,7 +99,7 @@ def reset(
             show_default=False,
         ),
     ] = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """
     Set the offsets of a group, or show what that would change. Nobody may be in the group, unless `rota up` runs it in this
@@ -107,58 +107,60 @@ def reset(
     """
     if execution is None:
         raise WrongUsage("add --dry-run to see what would change, or --execute to change it")
-    target = wish.target(clocks().now_ms())
-    choices = [choice_of(text) for text in topic]
-    with servers.open() as cluster:
+    target = target_flags.target(system_clocks().now_ms())
+    selections = [parse_selection(text) for text in topic]
+    with flags.open() as cluster:
         found = cluster.groups.describe(group)
-        if not found.exists and not choices:
-            raise no_group(group, found.coordinator or "the brokers")
-        fleet = fleet_beside(servers.access()) if found.members else None
-        refusal = _refusal(found, fleet)
+        if not found.exists and not selections:
+            raise unknown_group(group, found.coordinator or "the brokers")
+        runner = find_local_runner(flags.connection()) if found.members else None
+        refusal = _refusal(found, runner)
         if execution and refusal is not None:
             raise refusal
-        changes = _planned(cluster, found, target, choices)
-        if execution and fleet is not None:
-            note(
-                f"the {many(len(found.members), 'member')} of group {group} stop reading, and set their offsets"
+        changes = _make_plan(cluster, found, target, selections)
+        if execution and runner is not None:
+            print_err(
+                f"the {pluralize(len(found.members), 'member')} of group {group} stop reading, and set their offsets"
             )
-            fleet.reset(group, {change.partition: change.new for change in changes})
+            runner.reset(group, {change.partition: change.new for change in changes})
         elif execution:
             _execute(cluster, group, changes)
     _show(group, changes, output, executed=execution, refusal=refusal)
 
 
-def _refusal(group: Group, fleet: Fleet | None) -> Failure | None:
-    """Why `--execute` is refused before anything is changed; None where it is not. `fleet` runs beside a group with members."""
+def _refusal(group: Group, runner: LocalRunner | None) -> Failure | None:
+    """Why `--execute` is refused before anything is changed; None where it is not. `runner` runs beside a group with members."""
     if not group.members:
         return None
-    if fleet is None:
-        return in_use(group.group)
+    if runner is None:
+        return group_not_empty(group.group)
     try:
-        ours = fleet.replicas(group.group)
+        ours = runner.replicas(group.group)
     except Failure as failure:
         return failure
     others = {member.client_id for member in group.members} - ours
-    return partly_in_use(group.group, others) if others else None
+    return foreign_members(group.group, others) if others else None
 
 
-def _planned(cluster: Cluster, group: Group, target: Target, choices: list[Choice]) -> list[Change]:
+def _make_plan(
+    cluster: Cluster, group: Group, target: Target, selections: list[TopicSelection]
+) -> list[OffsetChange]:
     committed = cluster.groups.offsets(group.group)
-    topics = cluster.records.topics([choice.topic for choice in choices])
-    choices = choices or [Choice(topic) for topic in sorted(topics_of(group, committed))]
-    partitions = chosen(choices, topics, committed, shifts=isinstance(target, Shift))
+    topics = cluster.records.topics([selection.topic for selection in selections])
+    selections = selections or [TopicSelection(topic) for topic in sorted(related_topics(group, committed))]
+    partitions = select_partitions(selections, topics, committed, shifts=isinstance(target, ShiftBy))
     if not partitions:
         raise Failure(
             f"group {group.group} has nothing that could be reset so: name topics with --topic, and shift only what has "
             "a commit"
         )
     at_time = (
-        cluster.records.offsets_at(partitions, target.timestamp_ms) if isinstance(target, ToTime) else {}
+        cluster.records.offsets_at(partitions, target.timestamp_ms) if isinstance(target, ToTimestamp) else {}
     )
-    return plan(target, partitions, Facts(committed, cluster.records.ranges(partitions), at_time))
+    return plan(target, partitions, KnownOffsets(committed, cluster.records.ranges(partitions), at_time))
 
 
-def _execute(cluster: Cluster, group: str, changes: list[Change]) -> None:
+def _execute(cluster: Cluster, group: str, changes: list[OffsetChange]) -> None:
     cluster.groups.alter(group, {change.partition: change.new for change in changes})
     found = cluster.groups.offsets(group)
     other = [
@@ -174,7 +176,7 @@ def _execute(cluster: Cluster, group: str, changes: list[Change]) -> None:
 
 
 def _show(
-    group: str, changes: list[Change], output: Output, *, executed: bool, refusal: Failure | None
+    group: str, changes: list[OffsetChange], output: OutputFormat, *, executed: bool, refusal: Failure | None
 ) -> None:
     rows: list[Row] = [
         {
@@ -187,14 +189,14 @@ def _show(
         }
         for change in changes
     ]
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         why_not = None if refusal is None else str(refusal)
-        say_data({"group": group, "executed": executed, "refusal": why_not, "partitions": rows}, output)
+        print_data({"group": group, "executed": executed, "refusal": why_not, "partitions": rows}, output)
         return
-    show_list(rows, output, COLUMNS, none="")
+    print_list(rows, output, COLUMNS, none="")
     if executed:
-        note(f"set {many(len(rows), 'offset')} of group {group}")
+        print_err(f"set {pluralize(len(rows), 'offset')} of group {group}")
     elif refusal is not None:
-        note(f"nothing was changed, and --execute would be refused: {refusal}")
+        print_err(f"nothing was changed, and --execute would be refused: {refusal}")
     else:
-        note("nothing was changed: give --execute instead of --dry-run to do it")
+        print_err("nothing was changed: give --execute instead of --dry-run to do it")

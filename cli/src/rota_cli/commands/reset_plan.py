@@ -9,18 +9,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.records import TopicPartition
-from rota_cli.clusters.model import NO_OFFSET, Committed, Range, Topic
+from rota_cli.clusters.model import NO_OFFSET, Committed, OffsetRange, Topic
 from rota_cli.errors import Failure, NotFound, WrongUsage
-from rota_cli.output.units import spoken_partitions
+from rota_cli.output.units import format_partitions
 
 
 @dataclass(frozen=True, slots=True)
-class ToStart:
-    """The first record that is still there."""
+class ToEarliest:
+    """The first record that is still log_range."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToEnd:
+class ToLatest:
     """Behind the last record."""
 
 
@@ -32,33 +32,33 @@ class ToOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class ToTime:
+class ToTimestamp:
     """The first record at or after a time; the end where there is none."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class ShiftBy:
     """So many records on, or back if negative."""
 
     by: int
 
 
-Target = ToStart | ToEnd | ToOffset | ToTime | Shift
+Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a plan is made from. `at_time` is asked for `ToTime` only."""
+class KnownOffsets:
+    """What a plan is made from. `at_time` is asked for `ToTimestamp` only."""
 
     committed: Mapping[TopicPartition, Committed]
-    ranges: Mapping[TopicPartition, Range]
+    ranges: Mapping[TopicPartition, OffsetRange]
     at_time: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OffsetChange:
     """One partition, before and after; `old` is None where nothing is committed yet."""
 
     partition: TopicPartition
@@ -72,64 +72,68 @@ class Change:
         return None if self.old is None else self.new - self.old
 
 
-def plan(target: Target, partitions: Collection[TopicPartition], facts: Facts) -> list[Change]:
+def plan(target: Target, partitions: Collection[TopicPartition], facts: KnownOffsets) -> list[OffsetChange]:
     """What would be set, partition by partition."""
     return [_change(target, partition, facts) for partition in sorted(partitions)]
 
 
-def _change(target: Target, partition: TopicPartition, facts: Facts) -> Change:
-    there = facts.ranges[partition]
+def _change(target: Target, partition: TopicPartition, facts: KnownOffsets) -> OffsetChange:
+    log_range = facts.ranges[partition]
     committed = facts.committed.get(partition)
     old = None if committed is None else committed.offset
     match target:
-        case ToStart():
-            return Change(partition, old, there.start)
-        case ToEnd():
-            return Change(partition, old, there.end)
-        case ToTime():
+        case ToEarliest():
+            return OffsetChange(partition, old, log_range.start)
+        case ToLatest():
+            return OffsetChange(partition, old, log_range.end)
+        case ToTimestamp():
             found = facts.at_time[partition]
             if found == NO_OFFSET:
-                return Change(partition, old, there.end, "no record is that late: the end")
-            return Change(partition, old, there.nearest(found))
+                return OffsetChange(partition, old, log_range.end, "no record is that late: the end")
+            return OffsetChange(partition, old, log_range.clamp(found))
         case ToOffset(wanted):
-            return _nearest(partition, old, wanted, there)
-        case Shift(by):
+            return _clamped(partition, old, wanted, log_range)
+        case ShiftBy(by):
             if old is None:
                 raise Failure(
-                    f"{spoken_partitions([partition])} has no commit to shift: leave it out, or use --to-earliest, "
+                    f"{format_partitions([partition])} has no commit to shift: leave it out, or use --to-earliest, "
                     "--to-latest or --to-offset"
                 )
-            return _nearest(partition, old, old + by, there)
+            return _clamped(partition, old, old + by, log_range)
 
 
-def _nearest(partition: TopicPartition, old: int | None, wanted: int, there: Range) -> Change:
-    new = there.nearest(wanted)
-    return Change(partition, old, new, "" if new == wanted else f"there is no {wanted}: the nearest")
+def _clamped(partition: TopicPartition, old: int | None, wanted: int, log_range: OffsetRange) -> OffsetChange:
+    new = log_range.clamp(wanted)
+    return OffsetChange(partition, old, new, "" if new == wanted else f"there is no {wanted}: the nearest")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TopicSelection:
     """A `--topic`: all partitions of it, or some."""
 
     topic: str
     numbers: Sequence[int] = ()
 
 
-def choice_of(text: str) -> Choice:
+def parse_selection(text: str) -> TopicSelection:
     """
     Of TOPIC or TOPIC:N,N.
 
-    >>> choice_of("orders:0,2")
-    Choice(topic='orders', numbers=(0, 2))
+    >>> parse_selection("orders:0,2")
+    TopicSelection(topic='orders', numbers=(0, 2))
     """
     topic, colon, numbers = text.partition(":")
     if not topic or (colon and not all(number.isdecimal() for number in numbers.split(","))):
         raise WrongUsage(f"--topic {text}: give TOPIC, or TOPIC:0,2 for some of its partitions")
-    return Choice(topic, tuple(int(number) for number in numbers.split(",")) if colon else ())
+    return TopicSelection(topic, tuple(int(number) for number in numbers.split(",")) if colon else ())
 
 
-def chosen(
-    choices: Sequence[Choice], topics: Sequence[Topic], committed: Collection[TopicPartition], *, shifts: bool
+def select_partitions(
+    choices: Sequence[TopicSelection],
+    topics: Sequence[Topic],
+    committed: Collection[TopicPartition],
+    *,
+    shifts: bool,
 ) -> list[TopicPartition]:
     """
     The partitions that a reset is about; topics that are not there any more are left out.

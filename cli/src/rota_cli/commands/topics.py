@@ -6,14 +6,14 @@ import typer
 
 from rota.records import TopicPartition
 from rota_cli.clusters.model import Topic
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.parsing import retention_bytes as bytes_to_keep
 from rota_cli.commands.parsing import retention_ms
 from rota_cli.errors import Failure
-from rota_cli.output.console import say
-from rota_cli.output.render import Output, OutputOption, Row, show_list
-from rota_cli.output.units import many, spoken_retention, spoken_size
+from rota_cli.output.console import print_out
+from rota_cli.output.render import OutputFormat, OutputOption, Row, print_list
+from rota_cli.output.units import humanize_retention, humanize_size, pluralize
 
 topics = typer.Typer(help="Topics: make, look at, delete.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ DEFAULT_LIMIT = "the server's"
 @topics.command()
 @with_flags
 def create(
-    servers: Servers,
+    flags: ConnectionFlags,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", min=1, help="How many partitions it has.")
@@ -47,22 +47,22 @@ def create(
 ) -> None:
     """Make a topic."""
     wanted = Topic(topic, partitions, retention_ms(retention), bytes_to_keep(retention_bytes))
-    with servers.open() as cluster:
+    with flags.open() as cluster:
         if if_not_exists and any(each.name == topic for each in cluster.records.topics()):
-            say(f"topic {topic} is there already")
+            print_out(f"topic {topic} is there already")
             return
         cluster.records.create(wanted)
-    say(f"made topic {topic}: {many(partitions, 'partition')}")
+    print_out(f"made topic {topic}: {pluralize(partitions, 'partition')}")
 
 
 @topics.command("list")
 @with_flags
-def list_topics(servers: Servers, output: OutputOption = Output.TABLE) -> None:
+def list_topics(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) -> None:
     """All topics."""
-    with servers.open() as cluster:
+    with flags.open() as cluster:
         found = cluster.records.topics()
     columns = ("topic", "partitions", "retention", "retention_bytes")
-    show_list(
+    print_list(
         [_row(topic, output) for topic in found],
         output,
         columns,
@@ -72,9 +72,9 @@ def list_topics(servers: Servers, output: OutputOption = Output.TABLE) -> None:
 
 @topics.command()
 @with_flags
-def describe(servers: Servers, names: Names, output: OutputOption = Output.TABLE) -> None:
+def describe(flags: ConnectionFlags, names: Names, output: OutputOption = OutputFormat.TABLE) -> None:
     """The partitions of topics: where each begins and ends."""
-    with servers.open() as cluster:
+    with flags.open() as cluster:
         found = cluster.records.topics(names)
         partitions = [
             TopicPartition(topic.name, index) for topic in found for index in range(topic.partitions)
@@ -90,31 +90,31 @@ def describe(servers: Servers, names: Names, output: OutputOption = Output.TABLE
         }
         for partition, there in ranges.items()
     ]
-    show_list(rows, output, ("topic", "partition", "start", "end", "records"), none="")
+    print_list(rows, output, ("topic", "partition", "start", "end", "records"), none="")
 
 
 @topics.command()
 @with_flags
 def delete(
-    servers: Servers,
+    flags: ConnectionFlags,
     names: Names,
     yes: Annotated[bool, typer.Option("--yes", help="Mean it: the records are gone for good.")] = False,
 ) -> None:
     """Delete topics with all their records."""
-    with servers.open() as cluster:
+    with flags.open() as cluster:
         found = cluster.records.topics(names)
         if not yes:
             raise Failure(
                 f"{', '.join(topic.name for topic in found)} would be gone with all records: add --yes if you mean it"
             )
         cluster.records.delete(names)
-    say(f"deleted {', '.join(names)}")
+    print_out(f"deleted {', '.join(names)}")
 
 
 @topics.command("delete-records")
 @with_flags
 def delete_records(
-    servers: Servers,
+    flags: ConnectionFlags,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
     partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="The number of the partition.")],
     before: Annotated[
@@ -124,11 +124,11 @@ def delete_records(
 ) -> None:
     """Delete the records of a partition before an offset, for every group: gets past a batch that cannot be read."""
     here = TopicPartition(topic, partition)
-    with servers.open() as cluster:
+    with flags.open() as cluster:
         (found,) = cluster.records.topics([topic])
         if partition >= found.partitions:
             raise Failure(
-                f"topic {topic} has {many(found.partitions, 'partition')}, and no partition {partition}: see "
+                f"topic {topic} has {pluralize(found.partitions, 'partition')}, and no partition {partition}: see "
                 f"`rota topics describe {topic}`"
             )
         there = cluster.records.ranges([here])[here]
@@ -141,17 +141,17 @@ def delete_records(
                 "if you mean it"
             )
         start = cluster.records.delete_records(here, before) if doomed else there.start
-    say(f"{topic}[{partition}] begins at offset {start}")
+    print_out(f"{topic}[{partition}] begins at offset {start}")
 
 
-def _row(topic: Topic, output: Output) -> Row:
+def _row(topic: Topic, output: OutputFormat) -> Row:
     """For people with units, for programs as plain numbers."""
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         return {
             "topic": topic.name,
             "partitions": topic.partitions,
-            "retention": spoken_retention(topic.retention_ms),
-            "retention_bytes": spoken_size(topic.retention_bytes),
+            "retention": humanize_retention(topic.retention_ms),
+            "retention_bytes": humanize_size(topic.retention_bytes),
         }
     return {
         "topic": topic.name,

@@ -7,21 +7,21 @@ from typing import Annotated
 import typer
 
 from rota_cli.clusters.model import Group
-from rota_cli.clusters.port import Seen
-from rota_cli.commands.connection_flags import Servers
+from rota_cli.clusters.port import GroupSnapshot
+from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.groups import GroupName, group_row, member_row
-from rota_cli.diagnosis.changes import changes
-from rota_cli.output.console import say
-from rota_cli.output.render import Output, OutputOption, Row, say_data
-from rota_cli.output.units import spoken_time
+from rota_cli.diagnosis.changes import describe_changes
+from rota_cli.output.console import print_out
+from rota_cli.output.render import OutputFormat, OutputOption, Row, print_data
+from rota_cli.output.units import format_timestamp
 
 EVERY_S = 1.0
 
 
 @with_flags
 def watch(
-    servers: Servers,
+    flags: ConnectionFlags,
     group: GroupName,
     interval: Annotated[
         float,
@@ -29,33 +29,33 @@ def watch(
             min=0.1, max=3600, help="On Kafka: how many seconds lie between two looks; Rota tells at once."
         ),
     ] = EVERY_S,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show each change of a group as it comes, until Ctrl-C: states, members, partitions that move."""
     before: Group | None = None
-    with servers.open() as cluster, suppress(KeyboardInterrupt):
-        for seen in cluster.groups.watch(group, every_s=interval):
-            said = changes(before, seen.group)
-            before = seen.group
-            if said:
-                _show(seen, said, output)
+    with flags.open() as cluster, suppress(KeyboardInterrupt):
+        for snapshot in cluster.groups.watch(group, every_s=interval):
+            changes = describe_changes(before, snapshot.group)
+            before = snapshot.group
+            if changes:
+                _show(snapshot, changes, output)
 
 
-def _show(seen: Seen, said: list[str], output: Output) -> None:
-    at = spoken_time(seen.timestamp_ms)
-    if output is Output.TABLE:
-        why = f" ({seen.reason})" if seen.reason else ""
-        say(f"{at}   {'; '.join(said)}{why}")
+def _show(snapshot: GroupSnapshot, changes: list[str], output: OutputFormat) -> None:
+    at = format_timestamp(snapshot.timestamp_ms)
+    if output is OutputFormat.TABLE:
+        why = f" ({snapshot.reason})" if snapshot.reason else ""
+        print_out(f"{at}   {'; '.join(changes)}{why}")
         return
     row: Row = {
         "at": at,
-        **group_row(seen.group),
-        "members": [member_row(seen.group, member) for member in seen.group.members],
-        "changes": said,
-        "reason": seen.reason or None,
+        **group_row(snapshot.group),
+        "members": [member_row(snapshot.group, member) for member in snapshot.group.members],
+        "changes": changes,
+        "reason": snapshot.reason or None,
     }
-    if output is Output.JSON:
-        say(json.dumps(row, ensure_ascii=False))
+    if output is OutputFormat.JSON:
+        print_out(json.dumps(row, ensure_ascii=False))
     else:
-        say("---")
-        say_data(dict(row), output)
+        print_out("---")
+        print_data(dict(row), output)

@@ -4,37 +4,37 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rota.records import TopicPartition
 from rota_cli.clusters.model import DEAD, Group, Member
-from rota_cli.diagnosis.lag import owners_of
-from rota_cli.output.units import spoken_partitions
+from rota_cli.diagnosis.lag import owners_by_partition
+from rota_cli.output.units import format_partitions
 
 
-def changes(before: Group | None, now: Group) -> list[str]:
+def describe_changes(before: Group | None, now: Group) -> list[str]:
     """Each in a few words; of the first look what there is."""
     if before is None:
-        return [_standing(now)]
+        return [_describe_state(now)]
     said = []
     if (before.state, before.generation) != (now.state, now.generation):
-        said.append(_standing(now))
-    said += [f"{name_of(member)} came" for member in _others(now.members, before.members)]
-    said += [f"{name_of(member)} is gone" for member in _others(before.members, now.members)]
+        said.append(_describe_state(now))
+    said += [f"{member_name(member)} came" for member in _members_only_in(now.members, before.members)]
+    said += [f"{member_name(member)} is gone" for member in _members_only_in(before.members, now.members)]
     if now.is_settled:
-        said += _moves(owners_of(before), owners_of(now))
+        said += _describe_moves(owners_by_partition(before), owners_by_partition(now))
     return said
 
 
-def _standing(group: Group) -> str:
+def _describe_state(group: Group) -> str:
     if group.state == DEAD:
         return "there is no such group"
     generation = "" if group.generation is None else f" in generation {group.generation}"
     return f"{group.state}{generation}"
 
 
-def _others(these: Iterable[Member], those: Iterable[Member]) -> list[Member]:
+def _members_only_in(these: Iterable[Member], those: Iterable[Member]) -> list[Member]:
     known = {member.member_id for member in those}
     return [member for member in these if member.member_id not in known]
 
 
-def _moves(before: Mapping[TopicPartition, str], now: Mapping[TopicPartition, str]) -> Sequence[str]:
+def _describe_moves(before: Mapping[TopicPartition, str], now: Mapping[TopicPartition, str]) -> Sequence[str]:
     """Partitions that went from one to another, those of each pair together."""
     moved: dict[tuple[str | None, str | None], list[TopicPartition]] = {}
     for partition in sorted({*before, *now}):
@@ -42,11 +42,11 @@ def _moves(before: Mapping[TopicPartition, str], now: Mapping[TopicPartition, st
         if pair[0] != pair[1]:
             moved.setdefault(pair, []).append(partition)
     return [
-        f"{spoken_partitions(partitions)}: {giver or 'nobody'} → {taker or 'nobody'}"
+        f"{format_partitions(partitions)}: {giver or 'nobody'} → {taker or 'nobody'}"
         for (giver, taker), partitions in moved.items()
     ]
 
 
-def name_of(member: Member) -> str:
+def member_name(member: Member) -> str:
     """As people know it."""
     return member.instance_id or member.member_id

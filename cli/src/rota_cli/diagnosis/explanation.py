@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from rota.records import TopicPartition
 from rota_cli.clusters.model import EMPTY, STABLE, Group, Member
-from rota_cli.diagnosis.changes import name_of
-from rota_cli.diagnosis.lag import owners_of
-from rota_cli.output.units import many, spoken_partitions
+from rota_cli.diagnosis.changes import member_name
+from rota_cli.diagnosis.lag import owners_by_partition
+from rota_cli.output.units import format_partitions, pluralize
 
 NO_GENERATION = -1
 
@@ -22,20 +22,22 @@ class Remark:
     """A sentence, and what it is about: state, rebalance, assignment, scaling. `known`: whether it says something."""
 
     about: str
-    says: str
+    message: str
     known: bool = True
 
 
-def explain(group: Group, partitions: Mapping[str, int], reason: str, where_reasons_are: str) -> list[Remark]:
+def explain(
+    group: Group, partitions: Mapping[str, int], reason: str, rebalance_reason_hint: str
+) -> list[Remark]:
     """
     All that can be said. `partitions` counts those of each topic that is there, `reason` is what the coordinator gave.
 
-    >>> [remark.says for remark in explain(Group("shop", "Empty", "", "", []), {}, "", "")][0]
+    >>> [remark.message for remark in explain(Group("shop", "Empty", "", "", []), {}, "", "")][0]
     'nobody is in the group: its offsets are kept, and the first member begins from them'
     """
     return [
         Remark("state", _state(group)),
-        *_rebalance(group, reason, where_reasons_are),
+        *_rebalance(group, reason, rebalance_reason_hint),
         *_assignment(group, partitions),
         Remark(
             "scaling",
@@ -55,7 +57,7 @@ def _state(group: Group) -> str:
             shared = sum(len(member.partitions) for member in group.members)
             where = "" if group.generation is None else f" in {generation}"
             return (
-                f"stable{where}: {many(count, 'member')} share{'s' * (count == 1)} {many(shared, 'partition')}, given "
+                f"stable{where}: {pluralize(count, 'member')} share{'s' * (count == 1)} {pluralize(shared, 'partition')}, given "
                 f"out by {group.strategy or 'an unknown strategy'}"
             )
         case "PreparingRebalance":
@@ -69,7 +71,7 @@ def _state(group: Group) -> str:
             return f"{other}: the group is on its way to another state; look again in a moment"
 
 
-def _rebalance(group: Group, reason: str, where_reasons_are: str) -> Iterator[Remark]:
+def _rebalance(group: Group, reason: str, rebalance_reason_hint: str) -> Iterator[Remark]:
     if group.state == EMPTY:
         return
     if reason:
@@ -77,17 +79,19 @@ def _rebalance(group: Group, reason: str, where_reasons_are: str) -> Iterator[Re
     else:
         yield Remark(
             "rebalance",
-            f"what started the last round nobody tells here: {where_reasons_are}",
+            f"what started the last round nobody tells here: {rebalance_reason_hint}",
             known=False,
         )
-    tell = [member for member in group.members if member.subscription is not None]
-    newcomers = [each for each in tell if each.subscription and each.subscription.generation == NO_GENERATION]
-    if group.state != STABLE or not tell:
+    reporting = [member for member in group.members if member.subscription is not None]
+    new_members = [
+        each for each in reporting if each.subscription and each.subscription.generation == NO_GENERATION
+    ]
+    if group.state != STABLE or not reporting:
         return
-    if len(newcomers) < len(tell):
-        for member in newcomers:
+    if len(new_members) < len(reporting):
+        for member in new_members:
             yield Remark(
-                "rebalance", f"{name_of(member)} came new into the last round, or had lost what it held"
+                "rebalance", f"{member_name(member)} came new into the last round, or had lost what it held"
             )
     else:
         yield Remark(
@@ -102,55 +106,57 @@ def _assignment(group: Group, partitions: Mapping[str, int]) -> Iterator[Remark]
         return
     if group.leader:
         leader = next(
-            (name_of(each) for each in group.members if each.member_id == group.leader), group.leader
+            (member_name(each) for each in group.members if each.member_id == group.leader), group.leader
         )
         yield Remark("assignment", f"{leader} leads, and has decided with {group.strategy}")
-    owners = owners_of(group)
+    owners = owners_by_partition(group)
     for member in group.members:
-        yield Remark("assignment", _of_member(member, owners))
-    for says in topic_remarks(group, partitions):
+        yield Remark("assignment", _describe_member(member, owners))
+    for says in assignment_problems(group, partitions):
         yield Remark("assignment", says)
 
 
-def _of_member(member: Member, owners: Mapping[TopicPartition, str]) -> str:
+def _describe_member(member: Member, owners: Mapping[TopicPartition, str]) -> str:
     """What a member has, and how that came in the last round."""
     now = set(member.partitions)
-    said = f"{name_of(member)} has {spoken_partitions(now)}" if now else f"{name_of(member)} has nothing"
+    said = (
+        f"{member_name(member)} has {format_partitions(now)}" if now else f"{member_name(member)} has nothing"
+    )
     if member.subscription is None or member.subscription.generation == NO_GENERATION:
         return said
     before = set(member.subscription.owned)
     parts = []
     if before & now and before != now:
-        parts.append(f"kept {spoken_partitions(before & now)}")
+        parts.append(f"kept {format_partitions(before & now)}")
     if now - before:
-        parts.append(f"got {spoken_partitions(now - before)}")
+        parts.append(f"got {format_partitions(now - before)}")
     for partition in sorted(before - now):
-        parts.append(f"gave {spoken_partitions([partition])} to {owners.get(partition, 'nobody yet')}")
+        parts.append(f"gave {format_partitions([partition])} to {owners.get(partition, 'nobody yet')}")
     if not parts:
         return f"{said}, as before"
     return f"{said}: in the last round it {', '.join(parts)}"
 
 
-def topic_remarks(group: Group, partitions: Mapping[str, int]) -> Iterator[str]:
+def assignment_problems(group: Group, partitions: Mapping[str, int]) -> Iterator[str]:
     """What is unusual about who has what: topics that are not there, partitions and members that are left over."""
     subscribed = {
         topic for member in group.members if member.subscription for topic in member.subscription.topics
     }
     for topic in sorted(subscribed - set(partitions)):
         yield f"topic {topic} is subscribed to and is not there: make it with `rota topics create`, and it is given out"
-    owners = owners_of(group)
+    owners = owners_by_partition(group)
     every = [
         TopicPartition(topic, number) for topic in subscribed for number in range(partitions.get(topic, 0))
     ]
     unowned = [each for each in every if each not in owners]
     if unowned:
         yield (
-            f"{spoken_partitions(unowned)} has no owner: it is younger than the last round, or was given up in it and "
+            f"{format_partitions(unowned)} has no owner: it is younger than the last round, or was given up in it and "
             "waits for the next; if it stays so, look at the leader's log"
         )
     idle = sum(not member.partitions for member in group.members)
     if idle and every and not unowned:
         yield (
             f"{idle} of {len(group.members)} members ha{'s' if idle == 1 else 've'} nothing, with "
-            f"{many(len(every), 'partition')}: give the topics more, or run fewer members"
+            f"{pluralize(len(every), 'partition')}: give the topics more, or run fewer members"
         )

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.records import TopicPartition
-from rota_cli.clusters.model import Committed, Group, Range, lag_of
-from rota_cli.output.units import many
+from rota_cli.clusters.model import Committed, Group, OffsetRange, count_lag
+from rota_cli.output.units import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,25 +14,25 @@ class PartitionLag:
 
     partition: TopicPartition
     committed: int | None
-    there: Range | None
+    log_range: OffsetRange | None
     owner: str | None
 
     @property
     def records(self) -> int | None:
         """Number of uncommitted records."""
-        if self.committed is None or self.there is None:
+        if self.committed is None or self.log_range is None:
             return None
-        return lag_of(self.committed, self.there)
+        return count_lag(self.committed, self.log_range)
 
     @property
     def first_uncommitted(self) -> int | None:
         """Offset from which on records are uncommitted; None when there are none."""
-        if not self.records or self.committed is None or self.there is None:
+        if not self.records or self.committed is None or self.log_range is None:
             return None
-        return max(self.committed, self.there.start)
+        return max(self.committed, self.log_range.start)
 
 
-def topics_of(group: Group, committed: Iterable[TopicPartition]) -> set[str]:
+def related_topics(group: Group, committed: Iterable[TopicPartition]) -> set[str]:
     """All topics that the group has to do with."""
     subscribed = {
         topic for member in group.members if member.subscription for topic in member.subscription.topics
@@ -41,7 +41,7 @@ def topics_of(group: Group, committed: Iterable[TopicPartition]) -> set[str]:
     return subscribed | owned | {partition.topic for partition in committed}
 
 
-def owners_of(group: Group) -> dict[TopicPartition, str]:
+def owners_by_partition(group: Group) -> dict[TopicPartition, str]:
     """Who has which partition: the member's instance name or its id."""
     return {
         partition: member.instance_id or member.member_id
@@ -50,11 +50,11 @@ def owners_of(group: Group) -> dict[TopicPartition, str]:
     }
 
 
-def lags(
-    group: Group, committed: Mapping[TopicPartition, Committed], ranges: Mapping[TopicPartition, Range]
+def compute_lags(
+    group: Group, committed: Mapping[TopicPartition, Committed], ranges: Mapping[TopicPartition, OffsetRange]
 ) -> list[PartitionLag]:
     """Of all partitions that are there, have a commit or an owner."""
-    owners = owners_of(group)
+    owners = owners_by_partition(group)
     return [
         PartitionLag(
             partition,
@@ -72,12 +72,12 @@ def total(found: Sequence[PartitionLag]) -> int | None:
     return sum(known) if len(known) == len(found) else None
 
 
-def spoken_sum(group_id: str, found: Sequence[PartitionLag], oldest_s: float | None) -> str:
+def summarize(group_id: str, found: Sequence[PartitionLag], oldest_s: float | None) -> str:
     """The whole group in a sentence."""
     known = [lag.records for lag in found if lag.records is not None]
     if found and not known:
         return f"how far group {group_id} is behind is not known: it has committed nothing in its topics yet"
-    said = f"group {group_id} is {many(sum(known), 'record')} behind"
+    said = f"group {group_id} is {pluralize(sum(known), 'record')} behind"
     if oldest_s is not None:
         said += f", the first of them is {oldest_s:.1f} s old"
     unknown = len(found) - len(known)

@@ -8,35 +8,35 @@ visible, and the setting that decides.
 from collections.abc import Iterable, Iterator
 
 from rota_cli.diagnosis.lag import PartitionLag
-from rota_cli.output.units import spoken_partitions
+from rota_cli.output.units import format_partitions
 
 
-def remarks(group_id: str, found: Iterable[PartitionLag]) -> Iterator[str]:
+def describe_stalled(group_id: str, found: Iterable[PartitionLag]) -> Iterator[str]:
     """
     One sentence for each reason, with all partitions that it is true of.
 
     >>> from rota.records import TopicPartition
-    >>> from rota_cli.clusters.model import Range
-    >>> lag = PartitionLag(TopicPartition("orders", 0), 1, Range(6, 9), "a")
-    >>> next(remarks("shop", [lag]))[:69]
+    >>> from rota_cli.clusters.model import OffsetRange
+    >>> lag = PartitionLag(TopicPartition("orders", 0), 1, OffsetRange(6, 9), "a")
+    >>> next(describe_stalled("shop", [lag]))[:69]
     'orders[0]: the committed offset is no longer in the log, its records '
     """
-    owned = [each for each in found if each.owner is not None and each.there is not None]
+    owned = [each for each in found if each.owner is not None and each.log_range is not None]
     for holds, reason in REASONS:
         if named := [each.partition for each in owned if holds(each)]:
-            yield f"{spoken_partitions(named)}: {reason}, or until `rota groups reset {group_id}` sets one"
+            yield f"{format_partitions(named)}: {reason}, or until `rota groups reset {group_id}` sets one"
 
 
 def _is_expired(lag: PartitionLag) -> bool:
-    return lag.committed is not None and lag.there is not None and lag.committed < lag.there.start
+    return lag.committed is not None and lag.log_range is not None and lag.committed < lag.log_range.start
 
 
 def _is_beyond(lag: PartitionLag) -> bool:
-    return lag.committed is not None and lag.there is not None and lag.committed > lag.there.end
+    return lag.committed is not None and lag.log_range is not None and lag.committed > lag.log_range.end
 
 
 def _has_no_offset(lag: PartitionLag) -> bool:
-    return lag.committed is None and lag.there is not None and lag.there.start < lag.there.end
+    return lag.committed is None and lag.log_range is not None and lag.log_range.start < lag.log_range.end
 
 
 NOWHERE_ELSE = (

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-def say(text: str) -> None:
+def print_out(text: str) -> None:
     """To standard output, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def note(text: str) -> None:
+def print_err(text: str) -> None:
     """To standard error: for whoever looks, and not for the next program in a pipe."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
-def leave_quietly() -> None:
+def discard_stdout() -> None:
     """Whoever read our output has gone: nothing more is to be written, not even when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int], None]]:
+def progress_counter(what: str) -> Iterator[Callable[[int], None]]:
     """A function to be told how much is done so far; what it shows goes away with the end of the block."""
     if not sys.stderr.isatty():
         yield lambda done: None

@@ -12,14 +12,14 @@ from typing import Annotated
 
 import typer
 
-from rota_cli.output.console import note, say
+from rota_cli.output.console import print_err, print_out
 
 Row = Mapping[str, object]
 UNKNOWN = "-"
 GAP = "   "
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """Kinds of output."""
 
     TABLE = "table"
@@ -28,35 +28,35 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="How to show it: for people, or for programs.")
+    OutputFormat, typer.Option("--output", "-o", help="How to show it: for people, or for programs.")
 ]
 
 
-def show_list(rows: Sequence[Row], output: Output, columns: Sequence[str], *, none: str) -> None:
+def print_list(rows: Sequence[Row], output: OutputFormat, columns: Sequence[str], *, none: str) -> None:
     """Many things of a kind; `none` is what a person is told when there are none."""
-    if output is not Output.TABLE:
-        say_data([dict(row) for row in rows], output)
+    if output is not OutputFormat.TABLE:
+        print_data([dict(row) for row in rows], output)
     elif rows:
-        say(table(rows, columns))
+        print_out(render_table(rows, columns))
     else:
-        note(none)
+        print_err(none)
 
 
-def say_data(data: object, output: Output) -> None:
+def print_data(data: object, output: OutputFormat) -> None:
     """The data itself, for programs."""
-    if output is Output.JSON:
-        say(json.dumps(data, indent=2, ensure_ascii=False))
+    if output is OutputFormat.JSON:
+        print_out(json.dumps(data, indent=2, ensure_ascii=False))
         return
     # Loaded by those only who asked for it.
     import yaml
 
-    say(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n"))
+    print_out(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
-def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+def render_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """Columns as wide as what is in them, numbers to the right."""
-    lines = [[heading(column) for column in columns]]
-    lines += [[cell(row.get(column)) for column in columns] for row in rows]
+    lines = [[column_heading(column) for column in columns]]
+    lines += [[format_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     right = [any(_is_number(row.get(column)) for row in rows) for column in columns]
     return "\n".join(
@@ -72,25 +72,25 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def facts(row: Row, names: Sequence[str]) -> str:
+def render_fields(row: Row, names: Sequence[str]) -> str:
     """One thing, a line for each thing that is known of it."""
     width = max(map(len, names)) + 1
     return "\n".join(
-        f"{name.replace('_', ' ') + ':':<{width}} {cell(row.get(name))}".rstrip() for name in names
+        f"{name.replace('_', ' ') + ':':<{width}} {format_cell(row.get(name))}".rstrip() for name in names
     )
 
 
-def heading(column: str) -> str:
+def column_heading(column: str) -> str:
     """The name of a column, as kubectl would write it."""
     return column.upper().replace("_", "-")
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """What is in a cell."""
     if value is None or value == "" or value == []:
         return UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(cell, value))
+        return ", ".join(map(format_cell, value))
     return str(value)

@@ -6,30 +6,30 @@ from datetime import UTC, datetime
 from rota.records import TopicPartition
 
 # What Kafka writes for a limit that there is not.
-FOR_EVER = -1
+UNLIMITED = -1
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNITS_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # Beyond it nobody could write the year.
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 
 
-def spoken_retention(value_ms: int | None) -> str | None:
+def humanize_retention(value_ms: int | None) -> str | None:
     """For people: as long as possible in one unit that fits."""
-    if value_ms is None or value_ms == FOR_EVER:
+    if value_ms is None or value_ms == UNLIMITED:
         return None if value_ms is None else "forever"
     unit = next(unit for unit in ("d", "h", "m", "s", "ms") if value_ms % UNITS_MS[unit] == 0)
     return f"{value_ms // UNITS_MS[unit]}{unit}"
 
 
-def spoken_size(value: int | None) -> str | None:
+def humanize_size(value: int | None) -> str | None:
     """For people."""
-    if value is None or value == FOR_EVER:
+    if value is None or value == UNLIMITED:
         return None if value is None else "unlimited"
     unit = next(unit for unit in ("TiB", "GiB", "MiB", "KiB", "") if value % UNITS_BYTES[unit] == 0)
     return f"{value // UNITS_BYTES[unit]}{unit}"
 
 
-def spoken_time(value_ms: int) -> str:
+def format_timestamp(value_ms: int) -> str:
     """In UTC, to the millisecond; a number where there is no such year."""
     if not 0 <= value_ms <= TIMESTAMP_MS_MAX:
         return str(value_ms)
@@ -38,11 +38,11 @@ def spoken_time(value_ms: int) -> str:
     )
 
 
-def many(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """
     A number of things.
 
-    >>> many(1, "partition"), many(3, "partition")
+    >>> pluralize(1, "partition"), pluralize(3, "partition")
     ('1 partition', '3 partitions')
     """
     return f"{count} {noun}{'s' * (count != 1)}"
@@ -56,11 +56,11 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-def spoken_partitions(partitions: Iterable[TopicPartition]) -> str:
+def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """
     For people, runs as runs.
 
-    >>> spoken_partitions([TopicPartition("orders", number) for number in (0, 1, 2, 5)])
+    >>> format_partitions([TopicPartition("orders", number) for number in (0, 1, 2, 5)])
     'orders[0-2,5]'
     """
     return " ".join(f"{topic}[{_runs(numbers)}]" for topic, numbers in by_topic(partitions).items())

@@ -71,13 +71,13 @@ class Demo:
     """To be played beside a runner. The clock is a steady one."""
 
     def __init__(
-        self, folder: Path, seconds: float, say: Callable[[str], None], steady_s: Callable[[], float]
+        self, folder: Path, seconds: float, say: Callable[[str], None], monotonic_s: Callable[[], float]
     ) -> None:
         self._folder = folder
         self._seconds = seconds
         self._say = say
-        self._steady_s = steady_s
-        self._began_s = steady_s()
+        self._steady_s = monotonic_s
+        self._began_s = monotonic_s()
         # None: it has not come so far.
         self.went_well: bool | None = None
 

@@ -15,18 +15,18 @@ from confluent_kafka.admin import AdminClient
 
 from rota.producer.kafka_errors import error_in
 from rota_cli.clusters.clocks import Clocks
-from rota_cli.clusters.connection import Access
-from rota_cli.errors import Failure, NotReachable, in_use, no_group
+from rota_cli.clusters.connection import Connection
+from rota_cli.errors import Failure, NotReachable, group_not_empty, unknown_group
 
 Config = dict[str, Any]
 Answer = TypeVar("Answer")
 # Asked for groups the first time ever, a broker prepares for them.
-NOT_YET = (
+RETRIABLE_CODES = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-SILENCE = (
+UNREACHABLE_CODES = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
@@ -34,43 +34,43 @@ SILENCE = (
     KafkaError._TIMED_OUT_QUEUE,
     KafkaError._MSG_TIMED_OUT,
 )
-PAUSE_S = 0.2
+RETRY_INTERVAL_S = 0.2
 
 
 class Brokers:
     """The brokers that were named."""
 
-    def __init__(self, access: Access, clocks: Clocks) -> None:
-        self.access = access
+    def __init__(self, connection: Connection, clocks: Clocks) -> None:
+        self.connection = connection
         self.clocks = clocks
         self._client: AdminClient | None = None
-        self._heard: list[KafkaError] = []
+        self._client_errors: list[KafkaError] = []
 
     @property
     def admin(self) -> AdminClient:
         """A client, once somebody listens there."""
         if self._client is None:
-            self._see_whether_somebody_listens()
-            config: Config = {**self.config(), "error_cb": self._heard.append}
+            self._check_reachable()
+            config: Config = {**self.config(), "error_cb": self._client_errors.append}
             self._client = AdminClient(config)
         return self._client
 
     def config(self) -> Config:
         """What every client of librdkafka needs to connect."""
-        access = self.access
-        tls, login = access.tls, access.login
+        connection = self.connection
+        tls, login = connection.tls, connection.login
         config: Config = {
-            "bootstrap.servers": access.servers,
+            "bootstrap.servers": connection.servers,
             "client.id": "rota-cli",
             # What is wrong is said in a sentence, once.
             "log_level": 0,
             "security.protocol": ("sasl_" if login else "") + ("ssl" if tls else "plaintext"),
         }
         if tls:
-            config["ssl.ca.location"] = str(access.ca_file) if access.ca_file else "probe"
-        if access.certificate_file is not None:
-            config["ssl.certificate.location"] = str(access.certificate_file)
-            config["ssl.key.location"] = str(access.key_file)
+            config["ssl.ca.location"] = str(connection.ca_file) if connection.ca_file else "probe"
+        if connection.certificate_file is not None:
+            config["ssl.certificate.location"] = str(connection.certificate_file)
+            config["ssl.key.location"] = str(connection.key_file)
         if login is not None:
             config |= {
                 "sasl.mechanism": login.mechanism,
@@ -79,54 +79,54 @@ class Brokers:
             }
         return config
 
-    def _see_whether_somebody_listens(self) -> None:
-        servers = self.access.servers.split(",")
+    def _check_reachable(self) -> None:
+        servers = self.connection.servers.split(",")
         for server in servers:
             host, _, port = server.rpartition(":")
             try:
                 socket.create_connection(
-                    (host.strip("[]"), int(port)), self.access.timeout_s / len(servers)
+                    (host.strip("[]"), int(port)), self.connection.timeout_s / len(servers)
                 ).close()
             except OSError:
                 continue
             return
         raise NotReachable(
-            f"{self.access.servers} cannot be reached: see whether it runs (`rota doctor` looks), and how it is spelt"
+            f"{self.connection.servers} cannot be reached: see whether it runs (`rota doctor` looks), and how it is spelt"
         )
 
     def result(self, ask: Callable[[], "Future[Answer]"], group_id: str = "") -> Answer:
         """The answer; "not yet" is none, and asked again. Raises what `meaning` makes of an error."""
-        deadline_s = self.clocks.steady_s() + self.access.timeout_s
+        deadline_s = self.clocks.monotonic_s() + self.connection.timeout_s
         while True:
-            left_s = max(deadline_s - self.clocks.steady_s(), 0.001)
+            left_s = max(deadline_s - self.clocks.monotonic_s(), 0.001)
             try:
                 return ask().result(left_s)
             except TimeoutError:
-                raise self.silent("no answer") from None
+                raise self.timeout_error("no answer") from None
             except KafkaException as error:
-                late = self.clocks.steady_s() + PAUSE_S > deadline_s
-                if error.args[0].code() not in NOT_YET or late:
-                    raise self.meaning(error, group_id) from None
-            threading.Event().wait(PAUSE_S)
+                late = self.clocks.monotonic_s() + RETRY_INTERVAL_S > deadline_s
+                if error.args[0].code() not in RETRIABLE_CODES or late:
+                    raise self.translate_error(error, group_id) from None
+            threading.Event().wait(RETRY_INTERVAL_S)
 
-    def meaning(self, exception: KafkaException, group_id: str = "") -> Exception:
+    def translate_error(self, exception: KafkaException, group_id: str = "") -> Exception:
         """What an error means, as a sentence with the next step."""
         error: KafkaError = exception.args[0]
         # Who commits as nobody is an unknown member to a group that has some.
         if group_id and error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
-            return in_use(group_id)
+            return group_not_empty(group_id)
         if group_id and error.code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return no_group(group_id, self.access.servers)
-        if error.code() in SILENCE:
-            return self.silent(error.str())
-        return error_in(exception, self.access.servers)
+            return unknown_group(group_id, self.connection.servers)
+        if error.code() in UNREACHABLE_CODES:
+            return self.timeout_error(error.str())
+        return error_in(exception, self.connection.servers)
 
-    def silent(self, said: str) -> Failure:
+    def timeout_error(self, said: str) -> Failure:
         """Nobody answered in time; why, as far as librdkafka has told."""
-        servers = self.access.servers
+        servers = self.connection.servers
         if self._client is not None:
             self._client.poll(0)
-        for error in self._heard:
+        for error in self._client_errors:
             if error.code() == KafkaError._AUTHENTICATION:
                 return Failure(
                     f"{servers} refuses the login ({error.str()}): check --sasl-mechanism, --sasl-username-file and "
@@ -137,6 +137,6 @@ class Brokers:
                     f"there is no TLS with {servers} ({error.str()}): check --tls-ca, --tls-cert and --tls-key"
                 )
         return NotReachable(
-            f"{servers} did not answer within {self.access.timeout_s:g} s ({said}): see whether it is Kafka, whether it "
+            f"{servers} did not answer within {self.connection.timeout_s:g} s ({said}): see whether it is Kafka, whether it "
             "wants TLS (--tls-ca) or a login (--sasl-mechanism), or wait longer with --timeout"
         )

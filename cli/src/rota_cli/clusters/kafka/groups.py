@@ -4,16 +4,16 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescription
 from typing_extensions import override
 
 from rota.records import TopicPartition
 from rota_cli.clusters.kafka.brokers import Brokers
-from rota_cli.clusters.model import DEAD, Check, Committed, Group, ListedGroup, Member, Verdict
-from rota_cli.clusters.port import Groups, Offsets, Seen
+from rota_cli.clusters.model import DEAD, Check, CheckStatus, Committed, Group, ListedGroup, Member
+from rota_cli.clusters.port import Groups, GroupSnapshot, Offsets
 from rota_cli.errors import NotFound
-from rota_cli.output.units import many
+from rota_cli.output.units import pluralize
 
 STATES: dict[object, str] = {
     ConsumerGroupState.EMPTY: "Empty",
@@ -32,10 +32,10 @@ class KafkaGroups(Groups):
         self._brokers = brokers
 
     @override
-    def all(self) -> Sequence[ListedGroup]:
+    def list_all(self) -> Sequence[ListedGroup]:
         found = self._brokers.result(self._brokers.admin.list_consumer_groups)
         if found.errors:
-            raise self._brokers.meaning(found.errors[0])
+            raise self._brokers.translate_error(found.errors[0])
         return sorted(
             (
                 ListedGroup(
@@ -56,7 +56,7 @@ class KafkaGroups(Groups):
                 lambda: admin.describe_consumer_groups([group_id])[group_id], group_id
             )
         except NotFound:
-            return Group(group_id, DEAD, "", "", (), coordinator=self._brokers.access.servers)
+            return Group(group_id, DEAD, "", "", (), coordinator=self._brokers.connection.servers)
         return _group(found)
 
     @override
@@ -80,12 +80,14 @@ class KafkaGroups(Groups):
     def alter(self, group_id: str, offsets: Offsets) -> None:
         admin = self._brokers.admin
         wanted = [
-            ConsumerGroupTopicPartitions(group_id, [Place(*each, offset) for each, offset in offsets.items()])
+            ConsumerGroupTopicPartitions(
+                group_id, [KafkaTopicPartition(*each, offset) for each, offset in offsets.items()]
+            )
         ]
         found = self._brokers.result(lambda: admin.alter_consumer_group_offsets(wanted)[group_id], group_id)
         for each in found.topic_partitions or ():
             if each.error is not None:
-                raise self._brokers.meaning(KafkaException(each.error), group_id)
+                raise self._brokers.translate_error(KafkaException(each.error), group_id)
 
     @override
     def delete(self, group_id: str) -> None:
@@ -93,19 +95,19 @@ class KafkaGroups(Groups):
         self._brokers.result(lambda: admin.delete_consumer_groups([group_id])[group_id], group_id)
 
     @override
-    def watch(self, group_id: str, *, every_s: float) -> Iterator[Seen]:
+    def watch(self, group_id: str, *, every_s: float) -> Iterator[GroupSnapshot]:
         before: Group | None = None
         while True:
             found = self.describe(group_id)
             if found != before:
                 before = found
-                yield Seen(found, self._brokers.clocks.now_ms())
+                yield GroupSnapshot(found, self._brokers.clocks.now_ms())
             # A broker tells nobody: it has to be asked.
             threading.Event().wait(every_s)
 
     @property
     @override
-    def where_reasons_are(self) -> str:
+    def rebalance_reason_hint(self) -> str:
         return (
             "the broker that coordinates the group has it in its log, in the last line with `Preparing to rebalance group` "
             "and this name"
@@ -117,12 +119,14 @@ class KafkaGroups(Groups):
         if found.controller is None:
             yield Check(
                 "coordinator",
-                Verdict.WARNING,
+                CheckStatus.WARNING,
                 f"cluster {found.cluster_id} has no controller at the moment: look again, and then at the brokers' logs",
             )
             return
         yield Check(
-            "coordinator", Verdict.OK, f"cluster {found.cluster_id} with {many(len(found.nodes), 'broker')}"
+            "coordinator",
+            CheckStatus.OK,
+            f"cluster {found.cluster_id} with {pluralize(len(found.nodes), 'broker')}",
         )
 
     @override
@@ -135,7 +139,7 @@ def _group(found: ConsumerGroupDescription) -> Group:
     return Group(
         group=found.group_id,
         state=STATES.get(found.state, UNKNOWN),
-        kind="" if found.is_simple_consumer_group else "consumer",
+        protocol_type="" if found.is_simple_consumer_group else "consumer",
         strategy=found.partition_assignor,
         members=[_member(each) for each in found.members or ()],
         coordinator=f"{found.coordinator.host}:{found.coordinator.port}",

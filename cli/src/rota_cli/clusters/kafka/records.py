@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._records import DeletedRecords
 from confluent_kafka.cimpl import NewTopic
@@ -14,13 +14,13 @@ import rota
 from rota.producer.options import OnDelivery
 from rota.records import Headers, Record, TopicPartition
 from rota_cli.clusters.kafka.brokers import Brokers
-from rota_cli.clusters.model import Range, Topic
-from rota_cli.clusters.port import Offsets, Portion, Records
-from rota_cli.errors import no_topic
+from rota_cli.clusters.model import OffsetRange, Topic
+from rota_cli.clusters.port import FetchResult, Offsets, Records
+from rota_cli.errors import unknown_topic
 
 # What Kafka keeps for itself begins so.
 INTERNAL = "__"
-PORTION_RECORDS = 500
+FETCH_RECORDS_MAX = 500
 # confluent-kafka has left these two without types.
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -38,12 +38,12 @@ class KafkaRecords(Records):
     def topics(self, names: Sequence[str] = ()) -> list[Topic]:
         brokers = self._brokers
         try:
-            found = brokers.admin.list_topics(timeout=brokers.access.timeout_s).topics
+            found = brokers.admin.list_topics(timeout=brokers.connection.timeout_s).topics
         except KafkaException as error:
-            raise brokers.meaning(error) from None
+            raise brokers.translate_error(error) from None
         missing = [name for name in names if name not in found]
         if missing:
-            raise no_topic(missing, brokers.access.servers)
+            raise unknown_topic(missing, brokers.connection.servers)
         wanted = names or sorted(name for name in found if not name.startswith(INTERNAL))
         return [Topic(name, len(found[name].partitions)) for name in sorted(wanted)]
 
@@ -70,7 +70,7 @@ class KafkaRecords(Records):
     @override
     def delete_records(self, partition: TopicPartition, before: int) -> int:
         def ask() -> Future[DeletedRecords]:
-            (answer,) = self._brokers.admin.delete_records([Place(*partition, before)]).values()
+            (answer,) = self._brokers.admin.delete_records([KafkaTopicPartition(*partition, before)]).values()
             return answer
 
         return self._brokers.result(ask).low_watermark
@@ -78,11 +78,11 @@ class KafkaRecords(Records):
     @override
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
-    ) -> dict[TopicPartition, Range]:
+    ) -> dict[TopicPartition, OffsetRange]:
         asked = list(partitions)
         starts = self._offsets(asked, EARLIEST, read_committed=read_committed)
         ends = self._offsets(asked, LATEST, read_committed=read_committed)
-        return {each: Range(starts[each], ends[each]) for each in asked}
+        return {each: OffsetRange(starts[each], ends[each]) for each in asked}
 
     @override
     def offsets_at(
@@ -96,7 +96,7 @@ class KafkaRecords(Records):
         if not partitions:
             return {}
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {Place(*each): which for each in partitions}
+        asked = {KafkaTopicPartition(*each): which for each in partitions}
         answers = self._brokers.admin.list_offsets(asked, isolation_level=level)
         return {
             TopicPartition(place.topic, place.partition): self._brokers.result(lambda: answer).offset  # noqa: B023
@@ -110,18 +110,18 @@ class KafkaRecords(Records):
         found: dict[TopicPartition, int] = {}
         consumer = self._consumer(offsets, read_committed=read_committed)
         left = set(offsets)
-        deadline_s = self._brokers.clocks.steady_s() + self._brokers.access.timeout_s
+        deadline_s = self._brokers.clocks.monotonic_s() + self._brokers.connection.timeout_s
         while left:
-            if self._brokers.clocks.steady_s() > deadline_s:
-                raise self._brokers.silent("records do not come")
-            for message in consumer.consume(PORTION_RECORDS, WAIT_S):
-                here = self._place_of(message)
+            if self._brokers.clocks.monotonic_s() > deadline_s:
+                raise self._brokers.timeout_error("records do not come")
+            for message in consumer.consume(FETCH_RECORDS_MAX, WAIT_S):
+                here = self._partition_of(message)
                 if here not in left:
                     continue
                 if message.error() is None:
                     found[here] = message.timestamp()[1]
                 left.discard(here)
-                consumer.incremental_unassign([Place(*here)])
+                consumer.incremental_unassign([KafkaTopicPartition(*here)])
         return found
 
     @override
@@ -130,26 +130,26 @@ class KafkaRecords(Records):
         return {}
 
     @override
-    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[Portion]:
+    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[FetchResult]:
         consumer = self._consumer(offsets, read_committed=read_committed)
         while True:
-            places: dict[TopicPartition, int] = {}
+            positions: dict[TopicPartition, int] = {}
             records = []
-            for message in consumer.consume(PORTION_RECORDS, WAIT_S):
-                here = self._place_of(message)
+            for message in consumer.consume(FETCH_RECORDS_MAX, WAIT_S):
+                here = self._partition_of(message)
                 if message.error() is None:
                     records.append(_record(message))
-                    places[here] = records[-1].offset + 1
+                    positions[here] = records[-1].offset + 1
                 else:
                     # The end, which may lie behind markers of transactions that nobody is shown.
-                    places[here] = message.offset() or 0
-            yield Portion(records, places)
+                    positions[here] = message.offset() or 0
+            yield FetchResult(records, positions)
 
-    def _place_of(self, message: Message) -> TopicPartition:
+    def _partition_of(self, message: Message) -> TopicPartition:
         """Where it is from; raises when it is an error other than "there is no more"."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise self._brokers.meaning(KafkaException(error))
+            raise self._brokers.translate_error(KafkaException(error))
         return TopicPartition(message.topic() or "", message.partition() or 0)
 
     def _consumer(self, offsets: Offsets, *, read_committed: bool) -> Consumer:
@@ -166,14 +166,14 @@ class KafkaRecords(Records):
             }
         )
         self._consumers.append(consumer)
-        consumer.assign([Place(*each, offset) for each, offset in offsets.items()])
+        consumer.assign([KafkaTopicPartition(*each, offset) for each, offset in offsets.items()])
         return consumer
 
     @override
     def producer(self, on_delivery: OnDelivery) -> rota.Producer:
-        within_ms = self._brokers.access.timeout_s * 1000
+        within_ms = self._brokers.connection.timeout_s * 1000
         return rota.Producer(
-            self._brokers.access.servers,
+            self._brokers.connection.servers,
             kafka_config=self._brokers.config(),
             on_delivery=on_delivery,
             max_block_ms=within_ms,

@@ -59,7 +59,7 @@ class _Reader:
         return self._data[self._at - length : self._at]
 
 
-def subscription_of(data: bytes) -> Subscription | None:
+def decode_subscription(data: bytes) -> Subscription | None:
     """What a member said when it joined; None for what is none. Fields that its version lacks are left out."""
     reader = _Reader(data)
     try:
@@ -74,7 +74,7 @@ def subscription_of(data: bytes) -> Subscription | None:
     return Subscription(topics, owned, generation)
 
 
-def partitions_of(assignment: bytes) -> Sequence[TopicPartition]:
+def decode_assignment(assignment: bytes) -> Sequence[TopicPartition]:
     """What the leader gave a member; nothing for one that it left out, and for bytes of another protocol."""
     if not assignment:
         return []

@@ -8,11 +8,11 @@ from typing_extensions import override
 from rota import errors
 from rota.offsets import by_topic
 from rota.records import TopicPartition
-from rota_cli.clusters.model import Check, Committed, Group, ListedGroup, Member, Verdict
-from rota_cli.clusters.port import Groups, Offsets, Seen
-from rota_cli.clusters.rota.consumer_protocol import partitions_of, subscription_of
+from rota_cli.clusters.model import Check, CheckStatus, Committed, Group, ListedGroup, Member
+from rota_cli.clusters.port import Groups, GroupSnapshot, Offsets
+from rota_cli.clusters.rota.consumer_protocol import decode_assignment, decode_subscription
 from rota_cli.clusters.rota.server import RotaServer
-from rota_cli.errors import Exit, Failure, group_refusal
+from rota_cli.errors import ExitCode, Failure, group_error
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -28,7 +28,7 @@ STATES = {
 }
 
 
-ELSEWHERE = (pb.NOT_COORDINATOR, pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE)
+MOVED_CODES = (pb.NOT_COORDINATOR, pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE)
 
 
 class RotaGroups(Groups):
@@ -38,8 +38,8 @@ class RotaGroups(Groups):
         self._server = server
 
     @override
-    def all(self) -> Sequence[ListedGroup]:
-        found = [group for address in self._owners() for group in self._listed(address)]
+    def list_all(self) -> Sequence[ListedGroup]:
+        found = [group for address in self._coordinator_addresses() for group in self._list_groups(address)]
         return sorted(
             (
                 ListedGroup(each.group_id, STATES.get(each.state, "Unknown"), each.protocol_type)
@@ -48,14 +48,14 @@ class RotaGroups(Groups):
             key=lambda group: group.group,
         )
 
-    def _owners(self) -> list[str]:
+    def _coordinator_addresses(self) -> list[str]:
         """Whom to ask for groups. One alone is asked where the user found it: its own name for itself may not lead there."""
         request = admin.DescribeSlotsRequest()
         slots = self._server.ask(lambda channel: AdminStub(channel).DescribeSlots, request).slots
         owners = sorted({slot.owner_address for slot in slots if slot.owner_address})
         return owners if len(owners) > 1 else [self._server.address]
 
-    def _listed(self, address: str) -> Iterable[admin.ListedGroup]:
+    def _list_groups(self, address: str) -> Iterable[admin.ListedGroup]:
         answer = self._server.ask(
             lambda channel: AdminStub(channel).ListGroups, admin.ListGroupsRequest(), address
         )
@@ -65,7 +65,7 @@ class RotaGroups(Groups):
 
     @override
     def describe(self, group_id: str) -> Group:
-        address, answer = self._server.of_group(
+        address, answer = self._server.ask_coordinator(
             group_id,
             lambda channel: AdminStub(channel).DescribeGroups,
             admin.DescribeGroupsRequest(group_ids=[group_id]),
@@ -73,19 +73,19 @@ class RotaGroups(Groups):
         )
         found = answer.groups[0]
         if found.error_code:
-            raise group_refusal(found.error_code, group_id, address)
-        return group_of(found, address)
+            raise group_error(found.error_code, group_id, address)
+        return to_group(found, address)
 
     @override
     def offsets(self, group_id: str) -> dict[TopicPartition, Committed]:
-        address, answer = self._server.of_group(
+        address, answer = self._server.ask_coordinator(
             group_id,
             lambda channel: CoordinatorStub(channel).FetchOffsets,
             pb.FetchOffsetsRequest(group_id=group_id, all=True),
             lambda answer: answer.error_code,
         )
         if answer.error_code:
-            raise group_refusal(answer.error_code, group_id, address)
+            raise group_error(answer.error_code, group_id, address)
         return {
             TopicPartition(topic.name, each.index): Committed(each.offset, each.metadata)
             for topic in answer.topics
@@ -95,14 +95,14 @@ class RotaGroups(Groups):
 
     @override
     def alter(self, group_id: str, offsets: Offsets) -> None:
-        address, answer = self._server.of_group(
+        address, answer = self._server.ask_coordinator(
             group_id,
             lambda channel: AdminStub(channel).AlterOffsets,
             admin.AlterOffsetsRequest(group_id=group_id, topics=by_topic(offsets)),
             lambda answer: answer.error_code,
         )
         if answer.error_code:
-            raise group_refusal(answer.error_code, group_id, address)
+            raise group_error(answer.error_code, group_id, address)
         refused = [
             f"{topic.name}[{each.index}]: {pb.ErrorCode.Name(each.error_code)}"
             for topic in answer.topics
@@ -117,20 +117,20 @@ class RotaGroups(Groups):
 
     @override
     def delete(self, group_id: str) -> None:
-        address, answer = self._server.of_group(
+        address, answer = self._server.ask_coordinator(
             group_id,
             lambda channel: AdminStub(channel).DeleteGroups,
             admin.DeleteGroupsRequest(group_ids=[group_id]),
             lambda answer: answer.groups[0].error_code,
         )
         if answer.groups[0].error_code:
-            raise group_refusal(answer.groups[0].error_code, group_id, address)
+            raise group_error(answer.groups[0].error_code, group_id, address)
 
     @override
-    def watch(self, group_id: str, *, every_s: float) -> Iterator[Seen]:
+    def watch(self, group_id: str, *, every_s: float) -> Iterator[GroupSnapshot]:
         while True:
             # Looked for anew when the group has moved to another coordinator.
-            address, _ = self._server.of_group(
+            address, _ = self._server.ask_coordinator(
                 group_id,
                 lambda channel: AdminStub(channel).DescribeGroups,
                 admin.DescribeGroupsRequest(group_ids=[group_id]),
@@ -138,21 +138,21 @@ class RotaGroups(Groups):
             )
             yield from self._watched(group_id, address)
 
-    def _watched(self, group_id: str, address: str) -> Iterator[Seen]:
+    def _watched(self, group_id: str, address: str) -> Iterator[GroupSnapshot]:
         """Up to where another coordinator is to be asked."""
         server = self._server
         request = admin.WatchGroupRequest(group_id=group_id)
         stream = AdminStub(server.channel(address)).WatchGroup(request, metadata=server.metadata())
         try:
-            for told in stream:
-                code = told.group.error_code
-                if code in ELSEWHERE:
+            for event in stream:
+                code = event.group.error_code
+                if code in MOVED_CODES:
                     return
                 if code:
-                    raise group_refusal(code, group_id, address)
-                yield Seen(group_of(told.group, address), told.timestamp_ms, told.reason)
+                    raise group_error(code, group_id, address)
+                yield GroupSnapshot(to_group(event.group, address), event.timestamp_ms, event.reason)
         except grpc.RpcError as error:
-            raise server.meaning(error, address) from None
+            raise server.translate_error(error, address) from None
         finally:
             stream.cancel()
 
@@ -167,20 +167,22 @@ class RotaGroups(Groups):
             says = f"{len(vacant)} of {len(slots)} slots have no coordinator, slot {vacant[0]} first"
             yield Check(
                 "coordinator",
-                Verdict.FAILED,
+                CheckStatus.FAILED,
                 f"{says}: start one, or wait until the lease of one that died ends",
-                Exit.NOT_REACHABLE,
+                ExitCode.NOT_REACHABLE,
             )
         elif reading:
             says = f"{len(reading)} of {len(slots)} slots are still being read, slot {reading[0]} first"
-            yield Check("coordinator", Verdict.WARNING, f"{says}: wait a moment, or see its log and /readyz")
+            yield Check(
+                "coordinator", CheckStatus.WARNING, f"{says}: wait a moment, or see its log and /readyz"
+            )
         else:
             several = f"{len(owners)} coordinators serve" if len(owners) > 1 else "one coordinator serves"
-            yield Check("coordinator", Verdict.OK, f"{several} all {len(slots)} slots")
+            yield Check("coordinator", CheckStatus.OK, f"{several} all {len(slots)} slots")
 
     @property
     @override
-    def where_reasons_are(self) -> str:
+    def rebalance_reason_hint(self) -> str:
         return (
             "the coordinator serves the group only since then; the log of the one before has it, in the last line with the "
             "event `rebalance` and this group"
@@ -191,12 +193,12 @@ class RotaGroups(Groups):
         self._server.close()
 
 
-def group_of(found: admin.DescribedGroup, address: str) -> Group:
+def to_group(found: admin.DescribedGroup, address: str) -> Group:
     """As the commands know it."""
     return Group(
         group=found.group_id,
         state=STATES.get(found.state, "Unknown"),
-        kind=found.protocol_type,
+        protocol_type=found.protocol_type,
         strategy=found.protocol_name,
         members=[_member(each) for each in found.members],
         generation=found.generation_id,
@@ -212,6 +214,6 @@ def _member(found: admin.DescribedMember) -> Member:
         instance_id=found.group_instance_id,
         client_id=found.client_id,
         host=found.client_host,
-        partitions=partitions_of(found.assignment),
-        subscription=subscription_of(found.metadata) if found.metadata else None,
+        partitions=decode_assignment(found.assignment),
+        subscription=decode_subscription(found.metadata) if found.metadata else None,
     )

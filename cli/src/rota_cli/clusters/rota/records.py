@@ -10,11 +10,11 @@ from rota.log_reader import END, START, Fetched
 from rota.producer.options import OnDelivery
 from rota.records import TopicPartition
 from rota.topics import TopicDescription
-from rota_cli.clusters.connection import Access
-from rota_cli.clusters.model import Range, Topic
-from rota_cli.clusters.port import Offsets, Portion, Records
+from rota_cli.clusters.connection import Connection
+from rota_cli.clusters.model import OffsetRange, Topic
+from rota_cli.clusters.port import FetchResult, Offsets, Records
 from rota_cli.clusters.rota.server import RotaServer
-from rota_cli.errors import NotFound, no_topic
+from rota_cli.errors import NotFound, unknown_topic
 from rota_proto.coordinator.v1.admin_pb2 import DescribeSlotsRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 
@@ -25,8 +25,8 @@ WAIT_MS = 500
 class RotaRecords(Records):
     """The log of one server."""
 
-    def __init__(self, access: Access, server: RotaServer) -> None:
-        self._access = access
+    def __init__(self, connection: Connection, server: RotaServer) -> None:
+        self._connection = connection
         self._server = server
         self._opened: rota.Topics | None = None
         self._readers: dict[bool, rota.LogReader] = {}
@@ -34,19 +34,23 @@ class RotaRecords(Records):
     @property
     def _topics(self) -> rota.Topics:
         if self._opened is None:
-            self._see_whether_it_is_there()
-            self._opened = rota.Topics(self._access.servers, credentials=credentials_of(self._access))
+            self._check_reachable()
+            self._opened = rota.Topics(
+                self._connection.servers, credentials=sdk_credentials(self._connection)
+            )
         return self._opened
 
     def _reader(self, *, read_committed: bool = False) -> rota.LogReader:
         if read_committed not in self._readers:
-            self._see_whether_it_is_there()
+            self._check_reachable()
             self._readers[read_committed] = rota.LogReader(
-                self._access.servers, credentials=credentials_of(self._access), read_committed=read_committed
+                self._connection.servers,
+                credentials=sdk_credentials(self._connection),
+                read_committed=read_committed,
             )
         return self._readers[read_committed]
 
-    def _see_whether_it_is_there(self) -> None:
+    def _check_reachable(self) -> None:
         # The SDK asks again for half a minute when nobody answers, as an application should. A person waits as long
         # as --timeout says.
         self._server.ask(lambda channel: AdminStub(channel).DescribeSlots, DescribeSlotsRequest())
@@ -61,7 +65,7 @@ class RotaRecords(Records):
 
     def _missing(self, names: Sequence[str]) -> NotFound:
         there = {topic.name for topic in self._topics.describe()}
-        return no_topic([name for name in names if name not in there] or names, self._access.servers)
+        return unknown_topic([name for name in names if name not in there] or names, self._connection.servers)
 
     @override
     def create(self, topic: Topic) -> None:
@@ -88,7 +92,7 @@ class RotaRecords(Records):
     @override
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
-    ) -> dict[TopicPartition, Range]:
+    ) -> dict[TopicPartition, OffsetRange]:
         asked = list(partitions)
         if not asked:
             return {}
@@ -96,7 +100,7 @@ class RotaRecords(Records):
         # The start first: what is deleted meanwhile must not put it behind the end.
         starts = reader.offsets_at(asked, START)
         ends = reader.offsets_at(asked, END)
-        return {each: Range(starts[each], ends[each]) for each in asked}
+        return {each: OffsetRange(starts[each], ends[each]) for each in asked}
 
     @override
     def offsets_at(
@@ -108,23 +112,23 @@ class RotaRecords(Records):
     @override
     def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-        places = dict(offsets)
-        while places:
+        positions = dict(offsets)
+        while positions:
             # Of each the next batch only; what does not fit into an answer comes with the next one.
             reader = self._reader(read_committed=read_committed)
-            for part in reader.fetch(places, max_wait_ms=0, partition_max_bytes=1):
+            for part in reader.fetch(positions, max_wait_ms=0, partition_max_bytes=1):
                 end = part.last_stable_offset if read_committed else part.high_watermark
                 here = TopicPartition(part.topic, part.partition)
-                if _behind_unreadable(part) is not None:
-                    del places[here]
+                if _offset_after_unreadable(part) is not None:
+                    del positions[here]
                     continue
                 first = next(iter(part), None)
                 if first is not None:
                     found[here] = first.timestamp_ms
                 if first is not None or part.next_offset >= end:
-                    del places[here]
+                    del positions[here]
                 else:
-                    places[here] = part.next_offset
+                    positions[here] = part.next_offset
         return found
 
     @override
@@ -132,26 +136,28 @@ class RotaRecords(Records):
         if not offsets:
             return {}
         found = self._reader().fetch(offsets, max_wait_ms=0, partition_max_bytes=1)
-        behind = {TopicPartition(part.topic, part.partition): _behind_unreadable(part) for part in found}
+        behind = {
+            TopicPartition(part.topic, part.partition): _offset_after_unreadable(part) for part in found
+        }
         return {here: offset for here, offset in behind.items() if offset is not None}
 
     @override
-    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[Portion]:
+    def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator[FetchResult]:
         reader = self._reader(read_committed=read_committed)
-        places = dict(offsets)
+        positions = dict(offsets)
         while True:
-            fetched = reader.fetch(places, max_wait_ms=WAIT_MS)
+            fetched = reader.fetch(positions, max_wait_ms=WAIT_MS)
             records = [record for part in fetched for record in part]
-            places |= {TopicPartition(part.topic, part.partition): part.next_offset for part in fetched}
-            yield Portion(records, dict(places))
+            positions |= {TopicPartition(part.topic, part.partition): part.next_offset for part in fetched}
+            yield FetchResult(records, dict(positions))
 
     @override
     def producer(self, on_delivery: OnDelivery) -> rota.Producer:
-        self._see_whether_it_is_there()
-        within_ms = self._access.timeout_s * 1000
+        self._check_reachable()
+        within_ms = self._connection.timeout_s * 1000
         return rota.Producer(
-            self._access.servers,
-            credentials=credentials_of(self._access),
+            self._connection.servers,
+            credentials=sdk_credentials(self._connection),
             on_delivery=on_delivery,
             max_block_ms=within_ms,
             request_timeout_ms=within_ms,
@@ -166,7 +172,7 @@ class RotaRecords(Records):
             reader.close()
 
 
-def _behind_unreadable(part: Fetched) -> int | None:
+def _offset_after_unreadable(part: Fetched) -> int | None:
     """The offset behind the first batch where that cannot be read; None where it can, or where there is none."""
     if isinstance(part.error, errors.CorruptMessage):
         return part.next_offset
@@ -181,12 +187,12 @@ def _topic(found: TopicDescription) -> Topic:
     return Topic(found.name, found.partitions, found.retention_ms, found.retention_bytes)
 
 
-def credentials_of(access: Access) -> rota.Credentials:
+def sdk_credentials(connection: Connection) -> rota.Credentials:
     """The SDK's credentials for checked flags."""
     return rota.Credentials(
-        ca_file=access.trusted,
-        certificate_file=access.certificate_file,
-        key_file=access.key_file,
-        token_file=access.token_file,
-        insecure=access.insecure,
+        ca_file=connection.trusted_ca_file,
+        certificate_file=connection.certificate_file,
+        key_file=connection.key_file,
+        token_file=connection.token_file,
+        insecure=connection.insecure,
     )

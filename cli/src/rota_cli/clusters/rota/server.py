@@ -1,7 +1,7 @@
 """
 Calls to Rota's servers: whom we trust, what we show, and what a call that failed means.
 
-A group may be another process's than the one that was named: `of_group` finds it. Answers that say "not yet" are waited
+A group may be another process's than the one that was named: `ask_coordinator` finds it. Answers that say "not yet" are waited
 for as long as the user has said.
 """
 
@@ -15,7 +15,7 @@ import grpc
 from rota import errors
 from rota.addresses import SCHEME
 from rota_cli.clusters.clocks import Clocks
-from rota_cli.clusters.connection import Access
+from rota_cli.clusters.connection import Connection
 from rota_cli.errors import Failure, NotReachable
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
@@ -29,13 +29,13 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
 )
-NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE)
-PAUSE_S = 0.1
+RETRIABLE_CODES = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE)
+RETRY_INTERVAL_S = 0.1
 # How gRPC words a handshake that failed: as UNAVAILABLE, with words for people.
-DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
+UNTRUSTED_CERTIFICATE = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 HTTP = ("http1.x server",)
-UNUSABLE_FILES = ("Failed to create security handshaker",)
+INVALID_CERTIFICATE_FILES = ("Failed to create security handshaker",)
 
 Code = grpc.StatusCode
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -58,11 +58,11 @@ Method = Callable[[grpc.Channel], Call[Request, Answer]]
 class RotaServer:
     """The server that was named, and those that it names."""
 
-    def __init__(self, access: Access, address: str, clocks: Clocks) -> None:
+    def __init__(self, connection: Connection, address: str, clocks: Clocks) -> None:
         self.address = address.removeprefix(SCHEME)
-        self.timeout_s = access.timeout_s
+        self.timeout_s = connection.timeout_s
         self.clocks = clocks
-        self._access = access
+        self._connection = connection
         self._channels: dict[str, grpc.Channel] = {}
 
     def channel(self, address: str = "") -> grpc.Channel:
@@ -73,17 +73,19 @@ class RotaServer:
         return self._channels[address]
 
     def _open(self, address: str) -> grpc.Channel:
-        trusted = self._access.trusted
+        trusted = self._connection.trusted_ca_file
         if trusted is None:
             return grpc.insecure_channel(address, options=OPTIONS)
         credentials = grpc.ssl_channel_credentials(
-            _content(trusted), _content(self._access.key_file), _content(self._access.certificate_file)
+            _read_file(trusted),
+            _read_file(self._connection.key_file),
+            _read_file(self._connection.certificate_file),
         )
         return grpc.secure_channel(address, credentials, options=OPTIONS)
 
     def metadata(self) -> Metadata:
         """What goes with every call."""
-        token = _content(self._access.token_file)
+        token = _read_file(self._connection.token_file)
         return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
 
     def ask(self, method: Method[Request, Answer], request: Request, address: str = "") -> Answer:
@@ -92,9 +94,9 @@ class RotaServer:
         try:
             return call(request, timeout=self.timeout_s, metadata=self.metadata())
         except grpc.RpcError as error:
-            raise self.meaning(error, address) from None
+            raise self.translate_error(error, address) from None
 
-    def of_group(
+    def ask_coordinator(
         self,
         group_id: str,
         method: Method[Request, Answer],
@@ -102,27 +104,27 @@ class RotaServer:
         code_of: Callable[[Answer], int],
     ) -> tuple[str, Answer]:
         """Who coordinates the group, and its answer; neither "ask another one" nor "not yet" is one."""
-        deadline_s = self.clocks.steady_s() + self.timeout_s
+        deadline_s = self.clocks.monotonic_s() + self.timeout_s
         address = self.address
         while True:
             answer = self.ask(method, request, address)
             code = code_of(answer)
             if code == pb.NOT_COORDINATOR:
-                address = self.coordinator_of(group_id)
-            elif code not in NOT_YET:
+                address = self.find_coordinator(group_id)
+            elif code not in RETRIABLE_CODES:
                 return address, answer
-            if self.clocks.steady_s() + PAUSE_S > deadline_s:
+            if self.clocks.monotonic_s() + RETRY_INTERVAL_S > deadline_s:
                 raise errors.error_of(code, f"group {group_id} at {address}")
-            threading.Event().wait(PAUSE_S)
+            threading.Event().wait(RETRY_INTERVAL_S)
 
-    def coordinator_of(self, group_id: str) -> str:
+    def find_coordinator(self, group_id: str) -> str:
         """Who coordinates a group at the moment."""
         request = pb.FindCoordinatorRequest(group_ids=[group_id])
         (found,) = self.ask(lambda channel: CoordinatorStub(channel).FindCoordinator, request).coordinators
         # Nobody, while its slot goes from one to another.
         return found.address or self.address
 
-    def meaning(self, error: grpc.RpcError, address: str = "") -> Exception:
+    def translate_error(self, error: grpc.RpcError, address: str = "") -> Exception:
         """What a call that ended so means."""
         address = address or self.address
         code, said = error.code(), (error.details() or "no reason given").strip()
@@ -154,18 +156,18 @@ class RotaServer:
                 return Failure(f"{address} ended the call with {code.name} ({said}): see its log")
 
     def _unavailable(self, address: str, said: str) -> Exception:
-        access = self._access
-        if any(word in said for word in DISTRUST):
+        connection = self._connection
+        if any(word in said for word in UNTRUSTED_CERTIFICATE):
             return Failure(
-                f"the certificate of {address} is not trusted: check {access.ca_file or 'the authorities'} "
+                f"the certificate of {address} is not trusted: check {connection.ca_file or 'the authorities'} "
                 "(--tls-ca), and that the address is one of the certificate's names"
             )
         if any(word in said for word in NO_TLS):
             return Failure(
                 f"{address} does not speak TLS: leave the TLS flags away, or dial a port that has it"
             )
-        if any(word in said for word in UNUSABLE_FILES):
-            files = (access.ca_file, access.certificate_file, access.key_file)
+        if any(word in said for word in INVALID_CERTIFICATE_FILES):
+            files = (connection.ca_file, connection.certificate_file, connection.key_file)
             named = ", ".join(str(file) for file in files if file is not None)
             return Failure(
                 f"{named}: no certificates, or not with their key; give PEM files that belong together"
@@ -174,7 +176,7 @@ class RotaServer:
             return NotReachable(
                 f"{address} speaks HTTP, and no gRPC: dial Rota's other port, 7070 unless it was moved"
             )
-        if access.tls:
+        if connection.tls:
             advice = "see whether it runs, and whether it asks for another client certificate (--tls-cert)"
         else:
             advice = "see whether it runs (`rota doctor` looks), and whether it wants TLS (--tls-ca)"
@@ -186,7 +188,7 @@ class RotaServer:
             channel.close()
 
 
-def _content(file: Path | None) -> bytes | None:
+def _read_file(file: Path | None) -> bytes | None:
     try:
         return None if file is None else file.read_bytes()
     except OSError as error:

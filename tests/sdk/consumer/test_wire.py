@@ -169,7 +169,7 @@ def test_no_sidecar_is_an_error_once_there_was_time_to_come(tmp_path: Path) -> N
 
 
 def test_the_sidecar_of_another_group_is_refused(place: Place) -> None:
-    sentence = "member of group 'billing', and group_id is 'other'"
+    sentence = "member of group 'billing', but group_id is 'other'"
     consumer = rota.Consumer("orders", sidecar=place[0], group_id="other")
     with pytest.raises(errors.SidecarFailed, match=sentence):
         consumer.poll(timeout_ms=WAIT_MS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rota
-from rota.connection import until
+from rota.connection import retry_until
 from rota.log_reader import END, AsyncLogReader
 from tests.log.crash_history import Fetch, Sent
 from tests.log.crash_producer import PARTITIONS, TOPIC
@@ -42,7 +42,7 @@ async def main() -> None:
     with options.output.open("w") as output:
         while True:
             is_last = options.finish.exists()
-            found = await until(
+            found = await retry_until(
                 lambda: reader.fetch(offsets, max_wait_ms=WAIT_MS),
                 deadline_s=clock() + WITHIN_S,
                 clock=clock,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from rota import errors
 from rota.clocks import Clocks
-from rota.producer.accumulator import Accumulator, Full, Limits, UnknownTopic
+from rota.producer.accumulator import Accumulator, BufferFull, Limits, UnknownTopic
 from rota.producer.batches import RECORD_BYTES, Batch
-from rota.producer.bulk import portions
+from rota.producer.bulk import chunks
 from rota.producer.futures import SendFuture
 from rota_proto.log.keys import murmur2
 
@@ -46,7 +46,7 @@ def made(clock: Clock | None = None, *, batch_bytes: int = 300, buffer_bytes: in
 
 
 def send(accumulator: Accumulator, partition: int | None = 0, value: bytes = RECORD) -> tuple[Batch, int]:
-    return accumulator.send("t", value, None, partition, None, None)
+    return accumulator.append("t", value, None, partition, None, None)
 
 
 def test_a_batch_waits_until_it_is_old_enough() -> None:
@@ -103,10 +103,10 @@ def test_records_without_a_key_stay_together_until_their_batch_is_closed() -> No
 def test_the_buffer_is_bounded_and_room_is_told_of() -> None:
     accumulator = made(buffer_bytes=500)
     sent = [send(accumulator) for _ in range(5)]
-    with pytest.raises(Full):
+    with pytest.raises(BufferFull):
         send(accumulator)
     told: list[str] = []
-    accumulator.when_there_is_room(lambda: told.append("room"))
+    accumulator.on_room(lambda: told.append("room"))
     # Nothing lingers while somebody waits.
     ((_, batches),), _ = accumulator.take(0.0)
     assert told == []
@@ -121,7 +121,7 @@ def test_the_buffer_is_bounded_and_room_is_told_of() -> None:
 def test_a_record_larger_than_the_buffer_goes_alone() -> None:
     accumulator = made(buffer_bytes=50)
     send(accumulator)
-    with pytest.raises(Full):
+    with pytest.raises(BufferFull):
         send(accumulator)
 
 
@@ -135,7 +135,7 @@ def test_a_record_above_the_limit_is_refused_and_leaves_nothing_behind() -> None
 def test_an_unknown_topic_is_asked_for() -> None:
     for partition in (None, 0):
         with pytest.raises(UnknownTopic):
-            made().send("other", b"x", None, partition, None, None)
+            made().append("other", b"x", None, partition, None, None)
 
 
 def test_what_is_overdue_is_given_back_in_order() -> None:
@@ -145,7 +145,7 @@ def test_what_is_overdue_is_given_back_in_order() -> None:
     clock.now_s += DELIVERY_S
     young = send(accumulator)[0]
 
-    assert accumulator.overdue(clock.now_s) == old
+    assert accumulator.expired(clock.now_s) == old
     ((_, batches),), _ = accumulator.take(1e9)
     assert batches == [young]
 
@@ -156,7 +156,7 @@ def test_a_refusal_is_raised_to_whoever_sends() -> None:
     with pytest.raises(errors.ProducerClosed):
         send(accumulator)
     with pytest.raises(errors.ProducerClosed):
-        accumulator.send_some("t", None, [b"x"], None)
+        accumulator.append_many("t", None, [b"x"], None)
 
 
 def test_only_the_first_outcome_counts() -> None:
@@ -187,14 +187,14 @@ def test_a_bulk_makes_the_same_batches_as_its_records_one_by_one(
     for value in values:
         try:
             batch, index = send(one_by_one, 0, value)
-        except Full:
+        except BufferFull:
             break
         if index == 0:
             batches.append(batch)
         singly.append((len(batches) - 1, index))
     at_once = made(batch_bytes=batch_bytes, buffer_bytes=buffer_bytes)
 
-    parts = at_once.send_some("t", 0, values, None)
+    parts = at_once.append_many("t", 0, values, None)
 
     found: list[Batch] = []
     together: list[tuple[int, int]] = []
@@ -210,12 +210,12 @@ def test_a_bulk_makes_the_same_batches_as_its_records_one_by_one(
 @given(st.lists(st.none() | st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=30), st.booleans())
 def test_portions_hold_every_record_once_with_its_own_key(keys: list[bytes | None], keyed: bool) -> None:
     values = [b"%d" % number for number in range(len(keys))]
-    cut = list(portions(values, keys if keyed else None, 4))
-    assert sorted(position for portion in cut for position in portion.positions) == list(range(len(keys)))
-    for portion in cut:
-        assert list(portion.values) == [values[position] for position in portion.positions]
-        assert list(portion.positions) == sorted(portion.positions)
+    cut = list(chunks(values, keys if keyed else None, 4))
+    assert sorted(position for chunk in cut for position in chunk.positions) == list(range(len(keys)))
+    for chunk in cut:
+        assert list(chunk.values) == [values[position] for position in chunk.positions]
+        assert list(chunk.positions) == sorted(chunk.positions)
         if keyed:
-            assert portion.keys is not None
-            assert list(portion.keys) == [keys[position] for position in portion.positions]
-            assert {None if key is None else murmur2(key) % 4 for key in portion.keys} == {portion.partition}
+            assert chunk.keys is not None
+            assert list(chunk.keys) == [keys[position] for position in chunk.positions]
+            assert {None if key is None else murmur2(key) % 4 for key in chunk.keys} == {chunk.partition}

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Position
 import rota
 from rota import errors
 from rota.metadata import GroupMetadata
-from rota.producer.kafka_group_metadata import encoded
+from rota.producer.kafka_engine import encoded_group_metadata
 from rota_proto.log.keys import murmur2
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.membership import metadata_of
@@ -306,7 +306,7 @@ def test_a_member_is_written_as_librdkafka_writes_it(group: Group, settings: dic
 
     assert known.generation_id > 0
     assert known.member_id
-    assert encoded(known) == member.consumer_group_metadata()
+    assert encoded_group_metadata(known) == member.consumer_group_metadata()
 
 
 def test_offsets_of_a_member_count_with_the_transaction(

@@ -10,7 +10,7 @@ import rota
 from rota import errors
 from rota.addresses import address_of
 from rota.producer.options import Options, options_of
-from rota.producer.preparing import Preparation, check
+from rota.producer.pipeline import SendPipeline, check
 from rota.records import OutgoingRecord
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_sent_is_refused_where_it_is_given(record: tuple[Any, ...
 
 
 def test_a_serializer_that_fails_is_named_with_its_topic() -> None:
-    preparation = Preparation(Options(value_serializer=lambda topic, value: b"%d" % value))  # type: ignore[str-format]
+    preparation = SendPipeline(Options(value_serializer=lambda topic, value: b"%d" % value))  # type: ignore[str-format]
     with pytest.raises(errors.SerializationFailed, match="value_serializer failed on a record for orders"):
         preparation.prepare(OutgoingRecord("orders", "text"), lambda _: 1)
 
@@ -112,7 +112,7 @@ def test_interceptors_see_a_record_one_after_the_other() -> None:
     options = Options(
         interceptors=[Adding("b"), Adding("c")], value_serializer=lambda _, value: str(value).encode()
     )
-    assert Preparation(options).prepare(OutgoingRecord("orders", "a"), lambda _: 1).value == b"abc"
+    assert SendPipeline(options).prepare(OutgoingRecord("orders", "a"), lambda _: 1).value == b"abc"
 
 
 def test_errors_have_kafkas_names_and_numbers() -> None:

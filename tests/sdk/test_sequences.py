@@ -4,7 +4,7 @@ import pytest
 
 from rota import errors
 from rota.producer.accumulator import Queue
-from rota.producer.sequences import NOBODY, Identity, Sequences, Verdict, verdict
+from rota.producer.sequences import NO_IDENTITY, AttemptResult, Identity, Sequences, attempt_result
 
 HERE, THERE = Queue("t", 0), Queue("t", 1)
 FIRST, SECOND = Identity(7, 0), Identity(8, 0)
@@ -43,23 +43,23 @@ def test_another_identity_begins_anew_and_late_words_of_the_old_one_change_nothi
 @pytest.mark.parametrize(
     ("error", "identity", "meaning"),
     [
-        (None, FIRST, Verdict.WRITTEN),
-        (errors.DuplicateSequenceNumber(), FIRST, Verdict.WRITTEN_BEFORE),
-        (errors.DuplicateSequenceNumber(), TRANSACTIONAL, Verdict.WRITTEN_BEFORE),
-        (errors.Disconnected("away"), NOBODY, Verdict.AGAIN),
-        (errors.KafkaStorageError(), TRANSACTIONAL, Verdict.AGAIN),
-        (errors.OutOfOrderSequenceNumber(), FIRST, Verdict.AGAIN_AS_ANOTHER),
-        (errors.UnknownProducerId(), FIRST, Verdict.AGAIN_AS_ANOTHER),
-        (errors.InvalidProducerEpoch(), FIRST, Verdict.AGAIN_AS_ANOTHER),
-        (errors.OutOfOrderSequenceNumber(), TRANSACTIONAL, Verdict.FAILED),
-        (errors.InvalidProducerEpoch(), TRANSACTIONAL, Verdict.FAILED),
-        (errors.OutOfOrderSequenceNumber(), NOBODY, Verdict.FAILED),
-        (errors.RecordTooLarge(), FIRST, Verdict.FAILED),
-        (errors.UnknownTopicOrPartition(), FIRST, Verdict.FAILED),
-        (errors.ProducerFenced(), TRANSACTIONAL, Verdict.FAILED),
+        (None, FIRST, AttemptResult.WRITTEN),
+        (errors.DuplicateSequenceNumber(), FIRST, AttemptResult.ALREADY_WRITTEN),
+        (errors.DuplicateSequenceNumber(), TRANSACTIONAL, AttemptResult.ALREADY_WRITTEN),
+        (errors.Disconnected("away"), NO_IDENTITY, AttemptResult.RETRY),
+        (errors.KafkaStorageError(), TRANSACTIONAL, AttemptResult.RETRY),
+        (errors.OutOfOrderSequenceNumber(), FIRST, AttemptResult.RETRY_WITH_NEW_IDENTITY),
+        (errors.UnknownProducerId(), FIRST, AttemptResult.RETRY_WITH_NEW_IDENTITY),
+        (errors.InvalidProducerEpoch(), FIRST, AttemptResult.RETRY_WITH_NEW_IDENTITY),
+        (errors.OutOfOrderSequenceNumber(), TRANSACTIONAL, AttemptResult.FAILED),
+        (errors.InvalidProducerEpoch(), TRANSACTIONAL, AttemptResult.FAILED),
+        (errors.OutOfOrderSequenceNumber(), NO_IDENTITY, AttemptResult.FAILED),
+        (errors.RecordTooLarge(), FIRST, AttemptResult.FAILED),
+        (errors.UnknownTopicOrPartition(), FIRST, AttemptResult.FAILED),
+        (errors.ProducerFenced(), TRANSACTIONAL, AttemptResult.FAILED),
     ],
 )
 def test_every_answer_has_one_meaning(
-    error: errors.RotaError | None, identity: Identity, meaning: Verdict
+    error: errors.RotaError | None, identity: Identity, meaning: AttemptResult
 ) -> None:
-    assert verdict(error, identity) is meaning
+    assert attempt_result(error, identity) is meaning

@@ -5,31 +5,34 @@ import itertools
 import pytest
 
 from rota import errors
-from rota.producer.transaction_state import State, Step, TransactionState
+from rota.producer.transaction_state import Operation, State, TransactionState
 
 # State by state: what each step leads to; a step that is not named is refused.
 ALLOWED = {
-    State.NEW: {Step.START: State.STARTING},
-    State.STARTING: {Step.START: State.STARTING, Step.STARTED: State.READY},
-    State.READY: {Step.BEGIN: State.OPEN},
-    State.OPEN: {
-        Step.SEND: State.OPEN,
-        Step.SEND_OFFSETS: State.OPEN,
-        Step.COMMIT: State.COMMITTING,
-        Step.ABORT: State.ABORTING,
-        Step.SPOIL: State.SPOILED,
+    State.UNINITIALIZED: {Operation.INITIALIZE: State.INITIALIZING},
+    State.INITIALIZING: {Operation.INITIALIZE: State.INITIALIZING, Operation.INITIALIZED: State.READY},
+    State.READY: {Operation.BEGIN: State.IN_TRANSACTION},
+    State.IN_TRANSACTION: {
+        Operation.SEND: State.IN_TRANSACTION,
+        Operation.SEND_OFFSETS: State.IN_TRANSACTION,
+        Operation.COMMIT: State.COMMITTING,
+        Operation.ABORT: State.ABORTING,
+        Operation.FAIL_TRANSACTION: State.ABORTABLE_ERROR,
     },
     State.COMMITTING: {
-        Step.COMMIT: State.COMMITTING,
-        Step.ENDED: State.READY,
-        Step.SPOIL: State.SPOILED,
+        Operation.COMMIT: State.COMMITTING,
+        Operation.COMPLETED: State.READY,
+        Operation.FAIL_TRANSACTION: State.ABORTABLE_ERROR,
     },
-    State.ABORTING: {Step.ABORT: State.ABORTING, Step.ENDED: State.READY},
-    State.SPOILED: {Step.ABORT: State.ABORTING, Step.SPOIL: State.SPOILED},
-    State.DEAD: {},
+    State.ABORTING: {Operation.ABORT: State.ABORTING, Operation.COMPLETED: State.READY},
+    State.ABORTABLE_ERROR: {
+        Operation.ABORT: State.ABORTING,
+        Operation.FAIL_TRANSACTION: State.ABORTABLE_ERROR,
+    },
+    State.FATAL_ERROR: {},
 }
-TOLD = (Step.STARTED, Step.ENDED, Step.SPOIL)
-PAIRS = list(itertools.product(State, Step))
+TOLD = (Operation.INITIALIZED, Operation.COMPLETED, Operation.FAIL_TRANSACTION)
+PAIRS = list(itertools.product(State, Operation))
 SPOILT = errors.InvalidRecord("orders[0]")
 FENCED = errors.ProducerFenced("the abort")
 
@@ -37,47 +40,47 @@ FENCED = errors.ProducerFenced("the abort")
 def in_state(state: State) -> TransactionState:
     found = TransactionState()
     found.state = state
-    found.error = {State.SPOILED: SPOILT, State.DEAD: FENCED}.get(state)
+    found.error = {State.ABORTABLE_ERROR: SPOILT, State.FATAL_ERROR: FENCED}.get(state)
     return found
 
 
 def test_every_pair_is_looked_at() -> None:
-    assert len(PAIRS) == len(State) * len(Step) == 80
+    assert len(PAIRS) == len(State) * len(Operation) == 80
 
 
-@pytest.mark.parametrize(("state", "step"), PAIRS)
-def test_a_step_leads_to_where_kafkas_producer_goes(state: State, step: Step) -> None:
+@pytest.mark.parametrize(("state", "operation"), PAIRS)
+def test_a_step_leads_to_where_kafkas_producer_goes(state: State, operation: Operation) -> None:
     transaction = in_state(state)
-    wanted = ALLOWED[state].get(step, state if step in TOLD else None)
-    if step is Step.KILL:
-        wanted = State.DEAD
+    wanted = ALLOWED[state].get(operation, state if operation in TOLD else None)
+    if operation is Operation.FAIL_PRODUCER:
+        wanted = State.FATAL_ERROR
     if wanted is None:
         with pytest.raises(errors.RotaError) as refused:
-            transaction.take(step, SPOILT)
-        assert refused.value.fatal is (state is State.DEAD)
+            transaction.apply(operation, SPOILT)
+        assert refused.value.fatal is (state is State.FATAL_ERROR)
         assert transaction.state is state
     else:
-        transaction.take(step, SPOILT)
+        transaction.apply(operation, SPOILT)
         assert transaction.state is wanted
 
 
 def test_the_first_error_is_the_one_that_is_told() -> None:
-    transaction = in_state(State.OPEN)
-    transaction.take(Step.SPOIL, SPOILT)
-    transaction.take(Step.SPOIL, errors.TimedOut("later"))
+    transaction = in_state(State.IN_TRANSACTION)
+    transaction.apply(Operation.FAIL_TRANSACTION, SPOILT)
+    transaction.apply(Operation.FAIL_TRANSACTION, errors.TimedOut("later"))
 
     with pytest.raises(errors.TransactionAbortable, match=r"orders\[0\]") as refused:
-        transaction.take(Step.COMMIT)
+        transaction.apply(Operation.COMMIT)
     assert refused.value.__cause__ is SPOILT
 
 
 def test_a_dead_producer_says_why_under_the_same_name() -> None:
     with pytest.raises(errors.ProducerFenced, match="cannot be used any more, close it: the abort"):
-        in_state(State.DEAD).take(Step.BEGIN)
+        in_state(State.FATAL_ERROR).apply(Operation.BEGIN)
 
 
 def test_an_ended_transaction_leaves_no_error_behind() -> None:
-    transaction = in_state(State.SPOILED)
-    transaction.take(Step.ABORT)
-    transaction.take(Step.ENDED)
+    transaction = in_state(State.ABORTABLE_ERROR)
+    transaction.apply(Operation.ABORT)
+    transaction.apply(Operation.COMPLETED)
     assert (transaction.state, transaction.error) == (State.READY, None)

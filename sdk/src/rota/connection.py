@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future as ThreadFuture
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,19 +46,19 @@ OPTIONS = (
 )
 """Of every channel."""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Request_contra = TypeVar("Request_contra", contravariant=True)
-Given_co = TypeVar("Given_co", covariant=True)
+Response_co = TypeVar("Response_co", covariant=True)
 Request = TypeVar("Request")
 Code = grpc.StatusCode
 
 
-class Call(Protocol[Request_contra, Given_co]):
+class Call(Protocol[Request_contra, Response_co]):
     """One of a stub's calls."""
 
     def __call__(
         self, request: Request_contra, *, timeout: float, metadata: Sequence[tuple[str, str]]
-    ) -> Awaitable[Given_co]: ...
+    ) -> Awaitable[Response_co]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ class Connection:
         return grpc.aio.secure_channel(
             target,
             grpc.ssl_channel_credentials(
-                _content(self._credentials.ca_file),
-                _content(self._credentials.key_file),
-                _content(self._credentials.certificate_file),
+                _file_content(self._credentials.ca_file),
+                _file_content(self._credentials.key_file),
+                _file_content(self._credentials.certificate_file),
             ),
             options=OPTIONS,
         )
 
-    async def ask(self, call: Call[Request, Answer], request: Request, *, within_s: float) -> Answer:
+    async def ask(self, call: Call[Request, Result], request: Request, *, within_s: float) -> Result:
         """The answer, once; raises one of `rota.errors` when there is none."""
         try:
             return await call(request, timeout=max(within_s, 0.001), metadata=self._metadata())
@@ -110,7 +110,7 @@ class Connection:
             raise _error_of(error, self.address) from error
 
     def _metadata(self) -> Sequence[tuple[str, str]]:
-        token = _content(self._credentials.token_file)
+        token = _file_content(self._credentials.token_file)
         return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
         )
 
 
-def _content(file: Path | None) -> bytes | None:
+def _file_content(file: Path | None) -> bytes | None:
     try:
         return None if file is None else file.read_bytes()
     except OSError as error:
@@ -161,13 +161,13 @@ def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
             return errors.Disconnected(f"{address} cannot be reached ({said}): see whether it runs")
 
 
-async def until(
-    ask: Callable[[], Awaitable[Answer]],
+async def retry_until(
+    ask: Callable[[], Awaitable[Result]],
     *,
     deadline_s: float,
     clock: Callable[[], float],
     first_s: float = BACKOFF_FIRST_S,
-) -> Answer:
+) -> Result:
     """What `ask` gives, asked again while its error is retriable; the last error once the deadline is there."""
     backoff_s = first_s
     while True:
@@ -188,37 +188,39 @@ class Background:
         self._thread = threading.Thread(target=self.loop.run_forever, name="rota", daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Answer], timeout_s: float | None = None) -> Answer:
+    def run(self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None) -> Result:
         """What the work gives; it goes on when it takes longer, and TimedOut is raised."""
         if threading.current_thread() is self._thread:
             work.close()
-            self.refuse_to_wait()
-        running: ThreadFuture[Answer] = asyncio.run_coroutine_threadsafe(work, self.loop)
+            self.check_may_block()
+        running: ThreadFuture[Result] = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return running.result(timeout_s)
-        except NotYet:
+        except FutureTimeout:
             raise errors.TimedOut(f"no outcome after {timeout_s} s: call again to wait longer") from None
 
-    def hear(self, ask: Callable[[Callable[[Any], None]], Coroutine[Any, Any, Answer]]) -> Answer:
+    def run_with_early_result(
+        self, ask: Callable[[Callable[[Any], None]], Coroutine[Any, Any, Result]]
+    ) -> Result:
         """What `ask` gives to its argument, at once, or else returns; it goes on when its caller is interrupted."""
-        self.refuse_to_wait()
-        heard: ThreadFuture[Answer] = ThreadFuture()
+        self.check_may_block()
+        early: ThreadFuture[Result] = ThreadFuture()
 
-        def returned(running: ThreadFuture[Answer]) -> None:
-            if heard.done():
+        def returned(running: ThreadFuture[Result]) -> None:
+            if early.done():
                 return
             try:
-                heard.set_result(running.result())
+                early.set_result(running.result())
             except BaseException as error:  # noqa: BLE001  whoever asked is told, also of an end by force
-                heard.set_exception(error)
+                early.set_exception(error)
 
-        asyncio.run_coroutine_threadsafe(ask(heard.set_result), self.loop).add_done_callback(returned)
-        return heard.result()
+        asyncio.run_coroutine_threadsafe(ask(early.set_result), self.loop).add_done_callback(returned)
+        return early.result()
 
-    def refuse_to_wait(self) -> None:
+    def check_may_block(self) -> None:
         """Raise on the loop's own thread, where what is awaited could never come."""
         if threading.current_thread() is self._thread:
-            raise errors.refused_in_callback()
+            raise errors.blocking_call_in_callback()
 
 
 def background() -> Background:

@@ -165,7 +165,7 @@ class TransactionAborted(_SdkError):
     """The record's transaction was aborted before the record was sent."""
 
 
-def refused_in_callback() -> IllegalState:
+def blocking_call_in_callback() -> IllegalState:
     """Error of a blocking call on the thread that would have to complete it."""
     return IllegalState(
         "blocking call inside a callback: it would wait for the thread that runs the callback; call it from a thread "

@@ -24,7 +24,7 @@ START = -2
 PARTITION_BYTES_MAX = 1 << 20
 BYTES_MAX = 3 << 20
 WITHIN_S = 30.0
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Records:
@@ -249,7 +249,7 @@ class LogReader:
         """The first offsets at or after a time; also START and END. -1 where there is no record that late."""
         return self._run(self._reader.offsets_at(partitions, timestamp_ms))
 
-    def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._background.run(work)
 
     def close(self) -> None:

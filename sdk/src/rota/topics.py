@@ -8,13 +8,13 @@ from typing import Any, Self, TypeVar
 from rota import errors
 from rota.addresses import address_of, is_rota
 from rota.clocks import system_clocks
-from rota.connection import Connection, Credentials, background, until
+from rota.connection import Connection, Credentials, background, retry_until
 from rota.records import TopicPartition
 from rota_proto.log.v1 import log_pb2 as pb
 
 WITHIN_S = 30.0
 FOR_EVER = -1
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class Topics:
             if topic.error_code not in (0, may_be):
                 raise errors.error_of(topic.error_code, topic.name, topic.error_message)
 
-    def _ask(self, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    def _ask(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         deadline_s = self._clock() + WITHIN_S
-        return self._background.run(until(ask, deadline_s=deadline_s, clock=self._clock))
+        return self._background.run(retry_until(ask, deadline_s=deadline_s, clock=self._clock))
 
     def close(self) -> None:
         """Give up the connection."""

@@ -29,7 +29,7 @@ from rota.metadata import GroupMetadata
 from rota.offsets import OffsetAndMetadata, OffsetAndTimestamp, Offsets
 from rota.records import Record, TopicPartition
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Consumer:
@@ -175,7 +175,9 @@ class Consumer:
         deadline_s = self._clock() + timeout_ms / 1000
         records_max = records_max or self._options.max_poll_records
         engine = self._engine
-        step = self._background.hear(lambda give: engine.first_step(records_max, deadline_s, give))
+        step = self._background.run_with_early_result(
+            lambda give: engine.first_step(records_max, deadline_s, give)
+        )
         while True:
             self._engine.handoff.confirm()
             self._pipeline.run_commit_callbacks(self._engine)
@@ -189,7 +191,9 @@ class Consumer:
                     self._run(self._engine.end_rebalance(step))
                 raise
             self._run(self._engine.end_rebalance(step))
-            step = self._background.hear(lambda give: engine.step(records_max, deadline_s, give))
+            step = self._background.run_with_early_result(
+                lambda give: engine.step(records_max, deadline_s, give)
+            )
 
     def _call_listener(self, event: Rebalance) -> None:
         partitions = list(event.partitions)
@@ -436,7 +440,7 @@ class Consumer:
     def _within_s(self, timeout_ms: float | None) -> float:
         return (self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
-    def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._background.run(work)
 
     def _call(self, function: Callable[..., object], *given: object) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from typing_extensions import override
 
 from rota import errors
-from rota.connection import until
+from rota.connection import retry_until
 from rota.consumer import messages
 from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.core import NO_EPOCH, Core, FinishedRange, Rebalance, RebalanceKind, Tenure
@@ -37,7 +37,7 @@ POSITIONS_S = 5.0
 COMMITS_MAX = 1_000
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 OnCommit = Callable[[Offsets, errors.RotaError | None], object]
 
 
@@ -327,9 +327,9 @@ class Engine(SidecarListener):
     async def _call_while_assigned(
         self,
         partitions: Collection[TopicPartition],
-        ask: Callable[[Collection[TopicPartition], float], Awaitable[Answer]],
+        ask: Callable[[Collection[TopicPartition], float], Awaitable[Result]],
         within_s: float,
-    ) -> Answer | None:
+    ) -> Result | None:
         """Call the sidecar for the partitions it still has; None if it has none: the loss is reported by the next poll."""
         deadline_s = self._clock() + within_s
         while True:
@@ -371,7 +371,7 @@ class Engine(SidecarListener):
                 f"{partition.topic}[{partition.partition}] has no position yet"
             )
 
-        return await until(look, deadline_s=self._clock() + within_s, clock=self._clock)
+        return await retry_until(look, deadline_s=self._clock() + within_s, clock=self._clock)
 
     def group_metadata(self) -> GroupMetadata:
         """Return the member's identity in the newest generation whose losses were all reported."""
@@ -403,7 +403,7 @@ class Engine(SidecarListener):
                     if refused is not None:
                         raise refused
 
-                await until(ask, deadline_s=deadline_s, clock=self._clock)
+                await retry_until(ask, deadline_s=deadline_s, clock=self._clock)
         if wanted:
             self.commit_outcomes.append((None, wanted, None))
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rota.connection import until
+from rota.connection import retry_until
 from rota.consumer import messages
 from rota.consumer.sidecars import Subscription
 from rota.consumer.transport import Transport
@@ -38,7 +38,7 @@ class SidecarClient:
                 messages.check_each(response.offsets)
             return response
 
-        return await until(once, deadline_s=deadline_s, clock=self._clock)
+        return await retry_until(once, deadline_s=deadline_s, clock=self._clock)
 
     async def subscribe(self, subscription: Subscription, within_s: float) -> None:
         """Want other topics; nothing: be no member."""

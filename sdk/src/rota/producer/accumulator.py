@@ -1,7 +1,7 @@
 """
 Where records wait until they are sent: one queue of batches for each partition, all in one bounded buffer.
 
-Any thread may `send`; the sender takes, releases and completes. Nothing here knows of a server or a clock of its own.
+Any thread may `append`; the sender takes, releases and completes. Nothing here knows of a server or a clock of its own.
 """
 
 import random
@@ -24,7 +24,7 @@ from rota.records import Headers
 BATCHES_PER_PARTITION_MAX = 5
 
 
-class Full(Exception):
+class BufferFull(Exception):
     """There is no room in the buffer."""
 
 
@@ -74,15 +74,15 @@ class Accumulator:
         # Where the next records of a topic go that have no key.
         self._sticky: dict[str, Queue] = {}
         self._used = 0
-        self._undecided: dict[Batch, None] = {}
-        self._hungry: list[Callable[[], None]] = []
+        self._incomplete: dict[Batch, None] = {}
+        self._room_callbacks: list[Callable[[], None]] = []
         self.refusal: errors.RotaError | None = None
         self.partitions: dict[str, int] = {}
         self.on_batch: Callable[[Outcome], None] | None = None
 
     # For whoever sends
 
-    def send(
+    def append(
         self,
         topic: str,
         value: bytes | None,
@@ -117,7 +117,7 @@ class Accumulator:
             index = len(batch.values)
             batch.values.append(value)
             batch.keys.append(key)
-            batch.times.append(timestamp_ms)
+            batch.timestamps_ms.append(timestamp_ms)
             if headers:
                 batch.headers[index] = tuple(headers)
             batch.size += size
@@ -126,7 +126,7 @@ class Accumulator:
             self._wake()
         return batch, index
 
-    def send_some(
+    def append_many(
         self,
         topic: str,
         partition: int | None,
@@ -144,7 +144,7 @@ class Accumulator:
         now_ms = self._wall_ms()
         parts: list[tuple[Batch, int, int]] = []
         done = taken = 0
-        with self._lock, suppress(Full):
+        with self._lock, suppress(BufferFull):
             while done < len(values):
                 batch = self._batch(topic, partition, None, ends[done] - taken)
                 room = min(self._batch_bytes - batch.size, self._buffer_bytes - self._used)
@@ -153,34 +153,34 @@ class Accumulator:
                 parts.append((batch, len(batch.values), stop - done))
                 batch.values += values[done:stop]
                 batch.keys += repeat(None, stop - done) if keys is None else keys[done:stop]
-                batch.times += repeat(now_ms, stop - done)
+                batch.timestamps_ms += repeat(now_ms, stop - done)
                 batch.size += ends[stop - 1] - taken
                 self._used += ends[stop - 1] - taken
                 done, taken = stop, ends[stop - 1]
         if not parts:
-            raise Full
+            raise BufferFull
         self._wake()
         return parts
 
-    def when_there_is_room(self, callback: Callable[[], None]) -> None:
+    def on_room(self, callback: Callable[[], None]) -> None:
         """Call back once something has left the buffer; until then nothing lingers in it."""
         with self._lock:
             if self._used:
-                self._hungry.append(callback)
+                self._room_callbacks.append(callback)
                 callback = self._wake
         callback()
 
-    def undecided(self, *, close: bool) -> tuple[Batch, ...]:
+    def incomplete(self, *, close: bool) -> tuple[Batch, ...]:
         """All batches without an outcome; with `close` they are sent without lingering."""
         with self._lock:
             if close:
                 self._sticky.clear()
                 for queue in self._queues.values():
                     queue.open = None
-            undecided = tuple(self._undecided)
+            incomplete = tuple(self._incomplete)
         if close:
             self._wake()
-        return undecided
+        return incomplete
 
     def _batch(self, topic: str, partition: int | None, key: bytes | None, size: int) -> Batch:
         """The batch that a record of this size goes into."""
@@ -192,7 +192,7 @@ class Accumulator:
             )
         queue = self._find(topic, partition, key)
         if self._used + size > self._buffer_bytes and self._used:
-            raise Full
+            raise BufferFull
         while queue.open is not None:
             if queue.open.size + size <= self._batch_bytes:
                 return queue.open
@@ -230,7 +230,7 @@ class Accumulator:
             batch.when_done(self.on_batch)
         queue.open = batch
         queue.batches.append(batch)
-        self._undecided[batch] = None
+        self._incomplete[batch] = None
         if not queue.muted:
             self._waiting[queue] = None
         return batch
@@ -268,7 +268,7 @@ class Accumulator:
 
     def _ready_at(self, queue: Queue) -> float:
         first = queue.batches[0]
-        if first is not queue.open or self._hungry:
+        if first is not queue.open or self._room_callbacks:
             return 0.0
         return first.created_s + self._limits.linger_s
 
@@ -293,16 +293,16 @@ class Accumulator:
     def complete(self, batch: Batch, base_offset: int, error: errors.RotaError | None = None) -> None:
         """The batch is decided: make room, and tell everybody."""
         with self._lock:
-            if batch not in self._undecided:
+            if batch not in self._incomplete:
                 return
-            del self._undecided[batch]
+            del self._incomplete[batch]
             self._used -= batch.size
-            hungry, self._hungry = self._hungry, []
+            callbacks, self._room_callbacks = self._room_callbacks, []
         batch.complete(base_offset, error)
-        for callback in hungry:
+        for callback in callbacks:
             callback()
 
-    def overdue(self, now_s: float) -> list[Batch]:
+    def expired(self, now_s: float) -> list[Batch]:
         """Batches that wait in vain since before the delivery timeout; they are out of their queues."""
         return self._drop(lambda batch: batch.created_s + self._limits.delivery_timeout_s <= now_s)
 

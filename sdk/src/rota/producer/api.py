@@ -13,7 +13,7 @@ from rota.offsets import Offsets
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.options import Options, Settings, options_of
-from rota.producer.preparing import Preparation, all_bytes, check
+from rota.producer.pipeline import SendPipeline, all_bytes, check
 from rota.records import Headers, OutgoingRecord
 
 CLOSE_S = 30.0
@@ -38,12 +38,12 @@ class Producer:
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[Settings]) -> None:
         """`rota://host:port` for Rota's log, `host:port` for Kafka (needs the extra `rota[kafka]`)."""
         options = options_of(settings)
-        self._preparation = Preparation(options)
+        self._pipeline = SendPipeline(options)
         self._transactional = bool(options.transactional_id)
         self._closed = False
         # An abort was asked for, and whether it took place is not known.
         self._aborting = False
-        self._engine = _engine(address_of(bootstrap_servers), options, self._preparation)
+        self._engine = _engine(address_of(bootstrap_servers), options, self._pipeline)
         # Looked up once: it is all that most sends do.
         self._send = self._engine.send
 
@@ -62,14 +62,14 @@ class Producer:
         Without a partition a key decides, as in Kafka (murmur2); without a key the partition is that of the current
         batch. Waits up to `max_block_ms` where the buffer is full or the topic is not known yet.
         """
-        if not self._preparation.is_needed:
+        if not self._pipeline.is_needed:
             plain = type(value) is bytes and (key is None or type(key) is bytes)
             if not plain or timestamp_ms is not None or headers:
                 check(value, key, timestamp_ms, headers)
                 value, key = _bytes(value), _bytes(key)
             return self._send(topic, value, key, partition, timestamp_ms, headers)  # type: ignore[arg-type]
         record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        prepared = self._preparation.prepare(record, self._engine.partitions_for)
+        prepared = self._pipeline.prepare(record, self._engine.partitions_for)
         check(None, None, prepared.timestamp_ms, prepared.headers)
         return self._send(*prepared)
 
@@ -85,11 +85,11 @@ class Producer:
             raise errors.InvalidArgument(
                 f"there are {len(keys)} keys for {len(values)} values: give one for each"
             )
-        if self._preparation.is_needed or not all_bytes(values) or not all_bytes(keys or ()):
+        if self._pipeline.is_needed or not all_bytes(values) or not all_bytes(keys or ()):
             each_key = keys if keys is not None else [None] * len(values)
             return self._engine.send_all(
                 [
-                    self._preparation.prepare(OutgoingRecord(topic, value, key), self._engine.partitions_for)
+                    self._pipeline.prepare(OutgoingRecord(topic, value, key), self._engine.partitions_for)
                     for value, key in zip(values, each_key, strict=True)
                 ]
             )
@@ -211,11 +211,11 @@ def _bytes(given: object) -> object:
     return bytes(given) if isinstance(given, bytearray | memoryview) else given
 
 
-def _engine(address: str, options: Options, preparation: Preparation) -> Engine:
+def _engine(address: str, options: Options, pipeline: SendPipeline) -> Engine:
     if is_rota(address):
         from rota.producer.rota_blocking import BlockingRotaEngine
 
-        return BlockingRotaEngine(address, options, system_clocks(), preparation.watcher())
+        return BlockingRotaEngine(address, options, system_clocks(), pipeline.batch_callback())
     from rota.producer.kafka_engine import KafkaEngine
 
-    return KafkaEngine(address, options, system_clocks(), preparation)
+    return KafkaEngine(address, options, system_clocks(), pipeline)

@@ -13,7 +13,7 @@ from rota.offsets import Offsets
 from rota.producer.async_engines import AsyncEngine, async_engine
 from rota.producer.futures import AsyncSendFuture, SentMany
 from rota.producer.options import Settings, options_of
-from rota.producer.preparing import Preparation, Prepared, all_bytes, as_bytes, check
+from rota.producer.pipeline import PreparedRecord, SendPipeline, all_bytes, as_bytes, check
 from rota.records import Headers, OutgoingRecord, RecordMetadata
 
 CLOSE_S = 30.0
@@ -31,14 +31,14 @@ class AsyncProducer:
         """`rota://host:port` for Rota's log, `host:port` for Kafka: its client's threads then do the work."""
         self._address = address_of(bootstrap_servers)
         self._options = options_of(settings)
-        self._preparation = Preparation(self._options)
+        self._pipeline = SendPipeline(self._options)
         self._running: AsyncEngine | None = None
         # An abort was asked for, and whether it took place is not known.
         self._aborting = False
 
     async def start(self) -> None:
         """Connect; `async with` does it."""
-        self._running = async_engine(self._address, self._options, system_clocks(), self._preparation)
+        self._running = async_engine(self._address, self._options, system_clocks(), self._pipeline)
 
     @property
     def _engine(self) -> AsyncEngine:
@@ -56,21 +56,21 @@ class AsyncProducer:
         headers: Headers | None = None,
     ) -> AsyncSendFuture:
         """Hand a record over once there is room for it; awaiting the future then tells where it lies."""
-        if self._preparation.is_needed:
+        if self._pipeline.is_needed:
             record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
             prepared = await self._prepared(record)
         else:
             check(value, key, timestamp_ms, headers)
-            prepared = Prepared(
+            prepared = PreparedRecord(
                 topic, as_bytes(value, "value"), as_bytes(key, "key"), partition, timestamp_ms, headers
             )
         return AsyncSendFuture(*await self._engine.send(prepared))
 
-    async def _prepared(self, record: OutgoingRecord) -> Prepared:
+    async def _prepared(self, record: OutgoingRecord) -> PreparedRecord:
         count = 0
         if self._options.partitioner is not None and record.partition is None:
             count = await self._engine.partitions_for(record.topic)
-        prepared = self._preparation.prepare(record, lambda _: count)
+        prepared = self._pipeline.prepare(record, lambda _: count)
         check(None, None, prepared.timestamp_ms, prepared.headers)
         return prepared
 
@@ -94,7 +94,7 @@ class AsyncProducer:
             raise errors.InvalidArgument(
                 f"there are {len(keys)} keys for {len(values)} values: give one for each"
             )
-        if not self._preparation.is_needed and all_bytes(values) and all_bytes(keys or ()):
+        if not self._pipeline.is_needed and all_bytes(values) and all_bytes(keys or ()):
             return await self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
         each_key = keys if keys is not None else [None] * len(values)
         places = [

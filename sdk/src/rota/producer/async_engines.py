@@ -10,22 +10,22 @@ from rota.addresses import is_rota
 from rota.clocks import Clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
-from rota.producer.accumulator import Full, UnknownTopic
+from rota.producer.accumulator import BufferFull, UnknownTopic
 from rota.producer.batches import Outcome
-from rota.producer.bulk import Column, portions
+from rota.producer.bulk import Column, chunks
 from rota.producer.engine import Engine
 from rota.producer.futures import SentMany
 from rota.producer.options import Options, buffer_exhausted
-from rota.producer.preparing import Preparation, Prepared
+from rota.producer.pipeline import PreparedRecord, SendPipeline
 from rota.producer.rota_engine import RotaEngine
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class AsyncEngine(Protocol):
     """As `Engine`, for one event loop."""
 
-    async def send(self, record: Prepared) -> tuple[Outcome, int]:
+    async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
         """Hand over a record; where its outcome will be."""
         ...
 
@@ -66,19 +66,21 @@ class AsyncEngine(Protocol):
         ...
 
 
-class OnRota(AsyncEngine):
+class AsyncRotaEngine(AsyncEngine):
     """To be made on the loop that it is used on."""
 
-    def __init__(self, address: str, options: Options, clocks: Clocks, preparation: Preparation) -> None:
+    def __init__(self, address: str, options: Options, clocks: Clocks, pipeline: SendPipeline) -> None:
         self._engine = RotaEngine(address, options, clocks)
         self._accumulator = self._engine.accumulator
-        self._accumulator.on_batch = preparation.watcher()
+        self._accumulator.on_batch = pipeline.batch_callback()
         self._clock = clocks.monotonic_s
         self._max_block_s = options.max_block_ms / 1000
 
     @override
-    async def send(self, record: Prepared) -> tuple[Outcome, int]:
-        batch, index = await self._patiently(record.topic, lambda: self._accumulator.send(*record))
+    async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
+        batch, index = await self._append_when_possible(
+            record.topic, lambda: self._accumulator.append(*record)
+        )
         if index == 0:
             # A new batch, and perhaps a full one before it: whoever sends in a loop lets the sender have its turn.
             await asyncio.sleep(0)
@@ -88,35 +90,35 @@ class OnRota(AsyncEngine):
     async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
         parts: list[tuple[Outcome, int, Sequence[int]]] = []
         partitions = 0 if keys is None else await self.partitions_for(topic)
-        for portion in portions(values, keys, partitions):
-            left = portion
+        for chunk in chunks(values, keys, partitions):
+            left = chunk
             while left.positions:
                 for batch, first, count in await self._some(topic, left.partition, left.values, left.keys):
                     parts.append((batch, first, left.positions[:count]))
-                    left = left.behind(count)
+                    left = left.after(count)
                 await asyncio.sleep(0)
         return SentMany(len(values), parts)
 
     async def _some(
         self, topic: str, partition: int | None, values: Column, keys: Column | None
     ) -> Sequence[tuple[Outcome, int, int]]:
-        return await self._patiently(
-            topic, lambda: self._accumulator.send_some(topic, partition, values, keys)
+        return await self._append_when_possible(
+            topic, lambda: self._accumulator.append_many(topic, partition, values, keys)
         )
 
-    async def _patiently(self, topic: str, put: Callable[[], Answer]) -> Answer:
+    async def _append_when_possible(self, topic: str, put: Callable[[], Result]) -> Result:
         deadline_s = self._clock() + self._max_block_s
         while True:
             try:
                 return put()
             except UnknownTopic:
                 await self._engine.load_partitions(topic)
-            except Full:
-                await self._await_room(deadline_s)
+            except BufferFull:
+                await self._wait_for_room(deadline_s)
 
-    async def _await_room(self, deadline_s: float) -> None:
+    async def _wait_for_room(self, deadline_s: float) -> None:
         room = asyncio.Event()
-        self._accumulator.when_there_is_room(room.set)
+        self._accumulator.on_room(room.set)
         try:
             async with asyncio.timeout(max(deadline_s - self._clock(), 0)):
                 await room.wait()
@@ -157,7 +159,7 @@ class OnRota(AsyncEngine):
         await self._engine.send_offsets(offsets, group)
 
 
-class InThreads(AsyncEngine):
+class ThreadedEngine(AsyncEngine):
     """An engine whose calls block: each is made in a thread, one after the other."""
 
     def __init__(self, engine: Engine) -> None:
@@ -165,7 +167,7 @@ class InThreads(AsyncEngine):
         self._one = asyncio.Lock()
 
     @override
-    async def send(self, record: Prepared) -> tuple[Outcome, int]:
+    async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
         future = await self._do(lambda: self._engine.send(*record))
         return future.place
 
@@ -205,16 +207,16 @@ class InThreads(AsyncEngine):
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         await self._do(lambda: self._engine.send_offsets(offsets, group))
 
-    async def _do(self, call: Callable[[], Answer]) -> Answer:
+    async def _do(self, call: Callable[[], Result]) -> Result:
         # In order: of two sends the first is the earlier record.
         async with self._one:
             return await asyncio.to_thread(call)
 
 
-def async_engine(address: str, options: Options, clocks: Clocks, preparation: Preparation) -> AsyncEngine:
+def async_engine(address: str, options: Options, clocks: Clocks, pipeline: SendPipeline) -> AsyncEngine:
     """The one for an address."""
     if is_rota(address):
-        return OnRota(address, options, clocks, preparation)
+        return AsyncRotaEngine(address, options, clocks, pipeline)
     from rota.producer.kafka_engine import KafkaEngine
 
-    return InThreads(KafkaEngine(address, options, clocks, preparation))
+    return ThreadedEngine(KafkaEngine(address, options, clocks, pipeline))

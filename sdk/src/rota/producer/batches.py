@@ -24,12 +24,21 @@ _CHANGING = threading.Lock()
 class Outcome:
     """What becomes of records that were sent together, once somebody knows."""
 
-    __slots__ = ("_callbacks", "_event", "base_offset", "done", "error", "partition", "times", "topic")
+    __slots__ = (
+        "_callbacks",
+        "_event",
+        "base_offset",
+        "done",
+        "error",
+        "partition",
+        "timestamps_ms",
+        "topic",
+    )
 
-    def __init__(self, topic: str, partition: int, times: list[int]) -> None:
+    def __init__(self, topic: str, partition: int, timestamps_ms: list[int]) -> None:
         self.topic = topic
         self.partition = partition
-        self.times = times
+        self.timestamps_ms = timestamps_ms
         self.base_offset = NO_OFFSET
         self.error: errors.RotaError | None = None
         self.done = False

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from rota.producer.partitioner import hash_of
 
 Column = Sequence[bytes | None]
-AT_ONCE = 8192
+CHUNK_RECORDS_MAX = 8192
 """Records in a portion: others may send in between, and what does not fit is measured again."""
 
 
-class Portion(NamedTuple):
+class Chunk(NamedTuple):
     """Records for one partition; None: for any, because they have no keys."""
 
     partition: int | None
@@ -19,27 +19,27 @@ class Portion(NamedTuple):
     values: Column
     keys: Column | None
 
-    def behind(self, count: int) -> "Portion":
+    def after(self, count: int) -> "Chunk":
         """What is left after the first so many."""
         keys = None if self.keys is None else self.keys[count:]
-        return Portion(self.partition, self.positions[count:], self.values[count:], keys)
+        return Chunk(self.partition, self.positions[count:], self.values[count:], keys)
 
 
-def portions(values: Column, keys: Column | None, partitions: int) -> Iterator[Portion]:
+def chunks(values: Column, keys: Column | None, partitions: int) -> Iterator[Chunk]:
     """All records, in portions; the records of a partition stay in order."""
     if keys is None:
-        yield from _cut(Portion(None, range(len(values)), values, None))
+        yield from _split(Chunk(None, range(len(values)), values, None))
         return
     found: dict[int | None, list[int]] = {}
     for position, key in enumerate(keys):
         found.setdefault(None if key is None else hash_of(key) % partitions, []).append(position)
     for partition, positions in found.items():
         mine = [values[position] for position in positions]
-        yield from _cut(Portion(partition, positions, mine, [keys[position] for position in positions]))
+        yield from _split(Chunk(partition, positions, mine, [keys[position] for position in positions]))
 
 
-def _cut(whole: Portion) -> Iterator[Portion]:
-    for start in range(0, len(whole.positions), AT_ONCE):
-        end = start + AT_ONCE
+def _split(whole: Chunk) -> Iterator[Chunk]:
+    for start in range(0, len(whole.positions), CHUNK_RECORDS_MAX):
+        end = start + CHUNK_RECORDS_MAX
         keys = None if whole.keys is None else whole.keys[start:end]
-        yield Portion(whole.partition, whole.positions[start:end], whole.values[start:end], keys)
+        yield Chunk(whole.partition, whole.positions[start:end], whole.values[start:end], keys)

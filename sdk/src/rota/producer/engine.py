@@ -6,7 +6,7 @@ from typing import Protocol
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer.futures import SendFuture, SentMany
-from rota.producer.preparing import Prepared
+from rota.producer.pipeline import PreparedRecord
 from rota.records import Headers
 
 
@@ -25,7 +25,7 @@ class Engine(Protocol):
         """Hand over a record that was checked."""
         ...
 
-    def send_all(self, records: Sequence[Prepared]) -> SentMany:
+    def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
         """Hand over many, one by one."""
         ...
 

@@ -20,7 +20,7 @@ log = logging.getLogger("rota.producer")
 def metadata_of(batch: Outcome, index: int) -> RecordMetadata:
     """Where a record of a batch lies that was sent."""
     offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + index
-    return RecordMetadata(batch.topic, batch.partition, offset, batch.times[index])
+    return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamps_ms[index])
 
 
 def outcome(batch: Outcome, index: int) -> RecordMetadata:
@@ -65,7 +65,7 @@ class SendFuture:
 
     def add_done_callback(self, callback: Callable[["SendFuture"], object]) -> None:
         """Call back with this future once it is done, from the producer's thread: it must not block there."""
-        self._batch.when_done(lambda batch: guarded(callback, self))
+        self._batch.when_done(lambda batch: call_guarded(callback, self))
 
     def _wait(self, timeout: float | None) -> None:
         if not self._batch.wait(timeout):
@@ -99,7 +99,7 @@ class AsyncSendFuture:
 
     def add_done_callback(self, callback: Callable[["AsyncSendFuture"], object]) -> None:
         """Call back with this future once it is done."""
-        self._batch.when_done(lambda batch: guarded(callback, self))
+        self._batch.when_done(lambda batch: call_guarded(callback, self))
 
 
 class SentMany:
@@ -164,7 +164,7 @@ def _settle(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-def guarded(callback: Callable[..., object], *given: object) -> None:
+def call_guarded(callback: Callable[..., object], *given: object) -> None:
     """Call the application's code; what it raises is logged, because nobody stands behind it who could take it."""
     try:
         callback(*given)

@@ -5,6 +5,7 @@ Imported only for a Kafka address. librdkafka batches, numbers and retries by it
 settings, futures and errors.
 """
 
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,9 +20,8 @@ from rota.offsets import Offsets, completed
 from rota.producer.batches import NO_OFFSET, Outcome
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
-from rota.producer.kafka_group_metadata import encoded
 from rota.producer.options import Options, buffer_exhausted
-from rota.producer.preparing import Preparation, Prepared
+from rota.producer.pipeline import PreparedRecord, SendPipeline
 from rota.records import Headers
 
 try:
@@ -33,11 +33,12 @@ from rota.producer.kafka_errors import error_from, error_in
 
 POLL_S = 0.1
 # Nobody has sent for so long: then the thread takes the deliveries.
-QUIET_S = 0.002
+IDLE_S = 0.002
 # Else whoever sends does, this often.
 SENDS_PER_POLL = 128
 POLL_EVERY_MS = 5
 ANY_PARTITION = -1
+GROUP_METADATA_MAGIC = b"CGMDv2:"
 # librdkafka's purge can miss a record that is just being given to its partition, and then waits for it until it times
 # out. An abort that is asked for again goes on where it was, and purges anew.
 ABORT_STEP_S = 1.0
@@ -49,12 +50,12 @@ KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] 
 class KafkaEngine(Engine):
     """One librdkafka producer, and the thread that takes its deliveries."""
 
-    def __init__(self, address: str, options: Options, clocks: Clocks, preparation: Preparation) -> None:
+    def __init__(self, address: str, options: Options, clocks: Clocks, pipeline: SendPipeline) -> None:
         self._address = address
         self._options = options
         self._clocks = clocks
         self._max_block_s = options.max_block_ms / 1000
-        self._on_batch = preparation.watcher()
+        self._on_batch = pipeline.batch_callback()
         self._partitions: dict[str, tuple[int, float]] = {}
         self._work = threading.Event()
         # Of each thread: whether it is inside of a call that calls callbacks.
@@ -65,7 +66,7 @@ class KafkaEngine(Engine):
         self._closed = threading.Event()
         self._in_transaction = False
         try:
-            self._producer = Producer(config_of(address, options, self._heard))
+            self._producer = Producer(config_of(address, options, self._on_error))
         except KafkaException as error:
             raise error_in(error, "the settings of the producer") from error
         self._thread = threading.Thread(target=self._deliver, name="rota-kafka", daemon=True)
@@ -80,11 +81,11 @@ class KafkaEngine(Engine):
                 self._work.clear()
                 self._poll(0)
             elif seen == self._sent:
-                self._poll(QUIET_S)
+                self._poll(IDLE_S)
             else:
                 # Who sends now also polls: to hand the interpreter over for each delivery would slow both down.
                 seen = self._sent
-                self._closed.wait(QUIET_S)
+                self._closed.wait(IDLE_S)
         self._poll(0)
 
     def _poll(self, within_s: float) -> None:
@@ -92,17 +93,17 @@ class KafkaEngine(Engine):
         if self._in_callback():
             return
         try:
-            with self._serving():
+            with self._running_callbacks():
                 self._producer.poll(within_s)
         except KafkaException as error:
             # What is wrong with the producer as a whole. Whoever calls it next is told.
             self._error(error, self._address)
 
     @contextmanager
-    def _serving(self) -> Iterator[None]:
+    def _running_callbacks(self) -> Iterator[None]:
         """What is called in here may call callbacks."""
         if self._in_callback():
-            raise errors.refused_in_callback()
+            raise errors.blocking_call_in_callback()
         self._here.polls = True
         try:
             yield
@@ -112,7 +113,7 @@ class KafkaEngine(Engine):
     def _in_callback(self) -> bool:
         return getattr(self._here, "polls", False)
 
-    def _heard(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.fatal() and error.code() != KafkaError._FATAL:
             self._fatal = error_from(error, self._address)
 
@@ -144,9 +145,9 @@ class KafkaEngine(Engine):
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> SendFuture:
-        return SendFuture(self._put(Prepared(topic, value, key, partition, timestamp_ms, headers)), 0)
+        return SendFuture(self._put(PreparedRecord(topic, value, key, partition, timestamp_ms, headers)), 0)
 
-    def _put(self, record: Prepared) -> Outcome:
+    def _put(self, record: PreparedRecord) -> Outcome:
         self._check_usable()
         timestamp_ms = self._clocks.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
         # librdkafka has batches of its own, and tells of each record.
@@ -157,7 +158,7 @@ class KafkaEngine(Engine):
         try:
             self._produce(record, outcome)
         except BufferError:
-            self._produce_patiently(record, outcome)
+            self._produce_when_possible(record, outcome)
         self._sent += 1
         if self._sent % SENDS_PER_POLL == 0 or timestamp_ms >= self._poll_at_ms:
             self._poll_at_ms = timestamp_ms + POLL_EVERY_MS
@@ -166,7 +167,7 @@ class KafkaEngine(Engine):
             self._work.set()
         return outcome
 
-    def _produce(self, record: Prepared, outcome: Outcome) -> None:
+    def _produce(self, record: PreparedRecord, outcome: Outcome) -> None:
         try:
             self._producer.produce(
                 record.topic,
@@ -174,19 +175,19 @@ class KafkaEngine(Engine):
                 key=record.key,
                 partition=outcome.partition,
                 on_delivery=partial(self._delivered, outcome),
-                timestamp=outcome.times[0],
+                timestamp=outcome.timestamps_ms[0],
                 headers=list(record.headers) if record.headers else None,
             )
         except KafkaException as error:
             raise self._error(error, record.topic) from error
 
-    def _produce_patiently(self, record: Prepared, outcome: Outcome) -> None:
+    def _produce_when_possible(self, record: PreparedRecord, outcome: Outcome) -> None:
         """Deliveries make room: take them until there is enough."""
         if self._in_callback():
             raise buffer_exhausted(0)
         deadline_s = self._clocks.monotonic_s() + self._max_block_s
         while self._clocks.monotonic_s() < deadline_s:
-            self._poll(QUIET_S)
+            self._poll(IDLE_S)
             with suppress(BufferError):
                 self._produce(record, outcome)
                 return
@@ -205,7 +206,7 @@ class KafkaEngine(Engine):
         outcome.complete(NO_OFFSET, found)
 
     @override
-    def send_all(self, records: Sequence[Prepared]) -> SentMany:
+    def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
         return SentMany(
             len(records), [(self._put(record), 0, (position,)) for position, record in enumerate(records)]
         )
@@ -217,7 +218,7 @@ class KafkaEngine(Engine):
         each_key = keys if keys is not None else [None] * len(values)
         return self.send_all(
             [
-                Prepared(topic, value, key, None, None, None)
+                PreparedRecord(topic, value, key, None, None, None)
                 for value, key in zip(values, each_key, strict=True)
             ]
         )
@@ -253,7 +254,7 @@ class KafkaEngine(Engine):
     @override
     def flush(self, timeout_s: float | None) -> None:
         try:
-            with self._serving():
+            with self._running_callbacks():
                 left = self._producer.flush(-1 if timeout_s is None else timeout_s)
         except KafkaException as error:
             raise self._error(error, "flush") from error
@@ -329,13 +330,15 @@ class KafkaEngine(Engine):
         ]
         self._do(
             f"the offsets of {group.group_id}",
-            lambda: self._producer.send_offsets_to_transaction(positions, encoded(group), self._max_block_s),
+            lambda: self._producer.send_offsets_to_transaction(
+                positions, encoded_group_metadata(group), self._max_block_s
+            ),
         )
 
     def _do(self, what: str, action: Callable[[], None]) -> None:
         self._check_usable()
         try:
-            with self._serving():
+            with self._running_callbacks():
                 action()
         except KafkaException as error:
             raise self._error(error, what) from error
@@ -369,3 +372,26 @@ def config_of(address: str, options: Options, on_error: Callable[[KafkaError], N
         config["transaction.timeout.ms"] = options.transaction_timeout_ms
         config["delivery.timeout.ms"] = min(int(options.delivery_timeout_ms), options.transaction_timeout_ms)
     return {**config, **options.kafka_config}
+
+
+def encoded_group_metadata(group: GroupMetadata) -> bytes:
+    """
+    Encode a member as librdkafka encodes its own, for `send_offsets_to_transaction`, which takes these bytes as opaque.
+
+    The layout is private to librdkafka; a test compares it with what the installed version's consumer gives:
+    "CGMDv2:", generation (int32 of this machine), group id, 0, member id, 0, then one byte 1 without instance id, else 0,
+    the instance id, 0.
+    """
+    instance = b"\1" if group.group_instance_id is None else b"\0" + _terminated(group.group_instance_id)
+    generation = struct.pack("=i", group.generation_id)
+    return (
+        GROUP_METADATA_MAGIC
+        + generation
+        + _terminated(group.group_id)
+        + _terminated(group.member_id)
+        + instance
+    )
+
+
+def _terminated(text: str) -> bytes:
+    return text.encode() + b"\0"

@@ -13,12 +13,12 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """Of topic, key, value (as bytes) and the number of partitions: the partition."""
 
 # Keys come back: most hashes are looked up, not computed.
-KEYS_REMEMBERED = 65_536
-LONGEST_REMEMBERED = 256
+CACHED_KEYS_MAX = 65_536
+CACHED_KEY_BYTES_MAX = 256
 
-_remembered = lru_cache(KEYS_REMEMBERED)(murmur2)
+_cached_hash = lru_cache(CACHED_KEYS_MAX)(murmur2)
 
 
 def hash_of(key: bytes) -> int:
     """murmur2, remembered for keys that are short."""
-    return _remembered(key) if len(key) <= LONGEST_REMEMBERED else murmur2(key)
+    return _cached_hash(key) if len(key) <= CACHED_KEY_BYTES_MAX else murmur2(key)

@@ -11,17 +11,17 @@ from rota.clocks import Clocks
 from rota.connection import background
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
-from rota.producer.accumulator import Full, UnknownTopic
+from rota.producer.accumulator import BufferFull, UnknownTopic
 from rota.producer.batches import Outcome
-from rota.producer.bulk import Column, portions
+from rota.producer.bulk import Column, chunks
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.options import Options, buffer_exhausted
-from rota.producer.preparing import Prepared
+from rota.producer.pipeline import PreparedRecord
 from rota.producer.rota_engine import RotaEngine
 from rota.records import Headers
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 # What the loop does within `max_block_ms` is awaited a little longer, so that its own words arrive.
 GRACE_S = 5.0
 
@@ -50,17 +50,19 @@ class BlockingRotaEngine(Engine):
         headers: Headers | None,
     ) -> SendFuture:
         try:
-            batch, index = self._accumulator.send(topic, value, key, partition, timestamp_ms, headers)
-        except (Full, UnknownTopic):
-            record = Prepared(topic, value, key, partition, timestamp_ms, headers)
-            batch, index = self._patiently(topic, lambda: self._accumulator.send(*record))
+            batch, index = self._accumulator.append(topic, value, key, partition, timestamp_ms, headers)
+        except (BufferFull, UnknownTopic):
+            record = PreparedRecord(topic, value, key, partition, timestamp_ms, headers)
+            batch, index = self._append_when_possible(topic, lambda: self._accumulator.append(*record))
         return SendFuture(batch, index)
 
     @override
-    def send_all(self, records: Sequence[Prepared]) -> SentMany:
+    def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
         parts: list[tuple[Outcome, int, Sequence[int]]] = []
         for position, record in enumerate(records):
-            batch, index = self._patiently(record.topic, partial(self._accumulator.send, *record))
+            batch, index = self._append_when_possible(
+                record.topic, partial(self._accumulator.append, *record)
+            )
             parts.append((batch, index, (position,)))
         return SentMany(len(records), parts)
 
@@ -68,16 +70,16 @@ class BlockingRotaEngine(Engine):
     def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
         parts: list[tuple[Outcome, int, Sequence[int]]] = []
         partitions = 0 if keys is None else self.partitions_for(topic)
-        for portion in portions(values, keys, partitions):
-            left = portion
+        for chunk in chunks(values, keys, partitions):
+            left = chunk
             while left.positions:
-                put = partial(self._accumulator.send_some, topic, left.partition, left.values, left.keys)
-                for batch, first, count in self._patiently(topic, put):
+                put = partial(self._accumulator.append_many, topic, left.partition, left.values, left.keys)
+                for batch, first, count in self._append_when_possible(topic, put):
                     parts.append((batch, first, left.positions[:count]))
-                    left = left.behind(count)
+                    left = left.after(count)
         return SentMany(len(values), parts)
 
-    def _patiently(self, topic: str, put: Callable[[], Answer]) -> Answer:
+    def _append_when_possible(self, topic: str, put: Callable[[], Result]) -> Result:
         """Put it in, once the topic is known and there is room."""
         deadline_s = self._clock() + self._max_block_s
         while True:
@@ -85,13 +87,13 @@ class BlockingRotaEngine(Engine):
                 return put()
             except UnknownTopic:
                 self._run(self._engine.load_partitions(topic))
-            except Full:
-                self._await_room(deadline_s)
+            except BufferFull:
+                self._wait_for_room(deadline_s)
 
-    def _await_room(self, deadline_s: float) -> None:
-        self._background.refuse_to_wait()
+    def _wait_for_room(self, deadline_s: float) -> None:
+        self._background.check_may_block()
         room = threading.Event()
-        self._accumulator.when_there_is_room(room.set)
+        self._accumulator.on_room(room.set)
         if not room.wait(max(deadline_s - self._clock(), 0)):
             raise buffer_exhausted(self._max_block_s)
 
@@ -129,7 +131,7 @@ class BlockingRotaEngine(Engine):
     def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         self._run(self._engine.send_offsets(offsets, group))
 
-    def _run(self, work: Coroutine[Any, Any, Answer], more_s: float = 0) -> Answer:
+    def _run(self, work: Coroutine[Any, Any, Result], more_s: float = 0) -> Result:
         return self._background.run(work, self._max_block_s + more_s + GRACE_S)
 
 

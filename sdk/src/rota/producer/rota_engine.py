@@ -11,15 +11,15 @@ from typing import TypeVar
 
 from rota import errors
 from rota.clocks import Clocks
-from rota.connection import Call, Connection, until
+from rota.connection import Call, Connection, retry_until
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, by_topic
 from rota.producer.accumulator import Accumulator, Limits
 from rota.producer.futures import completion
 from rota.producer.options import Options
-from rota.producer.sender import Sender, Sending
-from rota.producer.sequences import NOBODY, Identity
-from rota.producer.transaction_state import State, Step, TransactionState
+from rota.producer.sender import Sender, SenderConfig
+from rota.producer.sequences import NO_IDENTITY, Identity
+from rota.producer.transaction_state import Operation, State, TransactionState
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
@@ -29,7 +29,7 @@ REQUEST_BYTES_MAX = 2 << 20
 
 log = logging.getLogger("rota.producer")
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Request = TypeVar("Request")
 
 FATAL = (
@@ -53,14 +53,14 @@ class RotaEngine:
         self._loop = asyncio.get_running_loop()
         self._connection = Connection(address, options.credentials)
         self.accumulator = Accumulator(_limits(options), clocks, self._wake_soon)
-        self._sender = Sender(self._connection, self.accumulator, _sending(options), clocks, self._identify)
-        self._sender.on_failure = self._failed
+        self._sender = Sender(self._connection, self.accumulator, _config(options), clocks, self._identify)
+        self._sender.on_failure = self._on_batch_failure
         self.transaction = TransactionState()
-        self._identity = NOBODY
+        self._identity = NO_IDENTITY
         # Whether the log may know of the open transaction.
-        self._begun = False
+        self._is_registered = False
         self._identifying = asyncio.Lock()
-        self._wanted: set[str] = set()
+        self._topics: set[str] = set()
         self._tasks = [
             self._loop.create_task(self._sender.run()),
             self._loop.create_task(self._follow_topics()),
@@ -100,7 +100,7 @@ class RotaEngine:
 
         async def ask() -> int:
             request = pb.DescribeTopicsRequest(names=[topic])
-            response = await self._ask(self._connection.log.DescribeTopics, request, deadline_s)
+            response = await self._call(self._connection.log.DescribeTopics, request, deadline_s)
             for found in response.topics:
                 if found.name == topic and not found.error_code:
                     return found.partitions
@@ -108,36 +108,36 @@ class RotaEngine:
                     raise errors.error_of(found.error_code, topic)
             raise errors.UnknownTopicOrPartition(topic)
 
-        count = await until(ask, deadline_s=deadline_s, clock=self._clock)
+        count = await retry_until(ask, deadline_s=deadline_s, clock=self._clock)
         self.accumulator.partitions[topic] = count
-        self._wanted.add(topic)
+        self._topics.add(topic)
         return count
 
     async def _follow_topics(self) -> None:
         """Learn of partitions that topics are given."""
         while True:
             await asyncio.sleep(self._options.metadata_max_age_ms / 1000)
-            for topic in tuple(self._wanted):
+            for topic in tuple(self._topics):
                 try:
                     await self.load_partitions(topic)
                 except errors.RotaError:
                     # `send` asks again, and says what is wrong.
-                    self._forget(topic)
+                    self._forget_topic(topic)
 
-    def _forget(self, topic: str) -> None:
-        self._wanted.discard(topic)
+    def _forget_topic(self, topic: str) -> None:
+        self._topics.discard(topic)
         self.accumulator.partitions.pop(topic, None)
 
     # Identity
 
-    async def _identify(self, given_up: Identity) -> Identity:
+    async def _identify(self, abandoned: Identity) -> Identity:
         if self._options.transactional_id:
-            self._begun = True
+            self._is_registered = True
             return self._identity
         if not self._options.idempotent:
-            return NOBODY
+            return NO_IDENTITY
         async with self._identifying:
-            if self._identity in (NOBODY, given_up):
+            if self._identity in (NO_IDENTITY, abandoned):
                 # The caller gives up in time.
                 self._identity = await self._initialized(float("inf"))
         return self._identity
@@ -148,17 +148,17 @@ class RotaEngine:
                 transactional_id=self._options.transactional_id,
                 transaction_timeout_ms=self._options.transaction_timeout_ms,
             )
-            response = await self._ask(self._connection.log.InitProducer, request, deadline_s)
+            response = await self._call(self._connection.log.InitProducer, request, deadline_s)
             _raise(response.error_code, self._options.transactional_id or "the producer")
             return Identity(response.producer_id, response.producer_epoch, self._options.transactional_id)
 
-        return await until(ask, deadline_s=deadline_s, clock=self._clock)
+        return await retry_until(ask, deadline_s=deadline_s, clock=self._clock)
 
     # Waiting
 
     async def flush(self, timeout_s: float | None) -> None:
         """Wait until all that was sent so far is decided."""
-        batches = self.accumulator.undecided(close=True)
+        batches = self.accumulator.incomplete(close=True)
         try:
             async with asyncio.timeout(timeout_s):
                 for batch in batches:
@@ -172,8 +172,8 @@ class RotaEngine:
     async def close(self, timeout_s: float | None) -> None:
         """Send what waits, as far as there is time; then end."""
         try:
-            if self.transaction.state in (State.OPEN, State.SPOILED):
-                await self._abort_at_last(timeout_s)
+            if self.transaction.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+                await self._abort_on_close(timeout_s)
             else:
                 await self.flush(timeout_s)
         finally:
@@ -185,7 +185,7 @@ class RotaEngine:
             )
             await self._connection.close()
 
-    async def _abort_at_last(self, timeout_s: float | None) -> None:
+    async def _abort_on_close(self, timeout_s: float | None) -> None:
         try:
             await asyncio.wait_for(self.abort(), timeout_s)
         except (errors.RotaError, TimeoutError) as error:
@@ -196,34 +196,36 @@ class RotaEngine:
 
     async def init_transactions(self) -> None:
         """Become the only producer of the transactional id."""
-        self.transaction.take(Step.START)
+        self.transaction.apply(Operation.INITIALIZE)
         try:
             self._identity = await self._initialized(self._block_deadline())
         except errors.RotaError as error:
-            self._note(error)
+            self._on_transaction_error(error)
             raise
-        self.transaction.take(Step.STARTED)
+        self.transaction.apply(Operation.INITIALIZED)
 
     def begin(self) -> None:
         """From here on records belong to a new transaction."""
-        self.transaction.take(Step.BEGIN)
-        self._begun = False
+        self.transaction.apply(Operation.BEGIN)
+        self._is_registered = False
         self.accumulator.refusal = None
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         """Make a group's offsets part of the transaction."""
-        self.transaction.check(Step.SEND_OFFSETS)
+        self.transaction.check(Operation.SEND_OFFSETS)
         deadline_s = self._block_deadline()
-        self._begun = True
+        self._is_registered = True
         try:
-            await until(lambda: self._add_group(group, deadline_s), deadline_s=deadline_s, clock=self._clock)
-            await until(
+            await retry_until(
+                lambda: self._add_group(group, deadline_s), deadline_s=deadline_s, clock=self._clock
+            )
+            await retry_until(
                 lambda: self._commit_offsets(offsets, group, deadline_s),
                 deadline_s=deadline_s,
                 clock=self._clock,
             )
         except errors.RotaError as error:
-            self._note(error)
+            self._on_transaction_error(error)
             raise
 
     async def _add_group(self, group: GroupMetadata, deadline_s: float) -> None:
@@ -236,7 +238,7 @@ class RotaEngine:
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
         )
-        response = await self._ask(self._connection.log.AddOffsetsToTransaction, request, deadline_s)
+        response = await self._call(self._connection.log.AddOffsetsToTransaction, request, deadline_s)
         _raise(response.error_code, f"the offsets of {group.group_id}")
 
     async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata, deadline_s: float) -> None:
@@ -250,7 +252,7 @@ class RotaEngine:
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
         )
-        response = await self._ask(self._connection.coordinator.TxnCommitOffsets, request, deadline_s)
+        response = await self._call(self._connection.coordinator.TxnCommitOffsets, request, deadline_s)
         _raise(response.error_code, f"the offsets of {group.group_id}")
         for topic in response.topics:
             for partition in topic.partitions:
@@ -260,20 +262,20 @@ class RotaEngine:
 
     async def commit(self) -> None:
         """Make everything of the transaction count, or nothing."""
-        self.transaction.take(Step.COMMIT)
+        self.transaction.apply(Operation.COMMIT)
         self._refuse_sends()
         deadline_s = self._block_deadline()
         try:
             await self.flush(self._options.max_block_ms / 1000)
         except errors.TimedOut as error:
-            raise _undecided(error) from error
+            raise _undecided_commit(error) from error
         # What failed meanwhile has spoiled it.
-        self.transaction.take(Step.COMMIT)
+        self.transaction.apply(Operation.COMMIT)
         await self._end(commit=True, deadline_s=deadline_s)
 
     async def abort(self) -> None:
         """Make nothing of the transaction count."""
-        self.transaction.take(Step.ABORT)
+        self.transaction.apply(Operation.ABORT)
         self._refuse_sends()
         # What is under way and arrives late is refused: the abort raises the epoch.
         await self._sender.interrupt(
@@ -282,29 +284,29 @@ class RotaEngine:
         await self._end(commit=False, deadline_s=self._block_deadline())
 
     async def _end(self, *, commit: bool, deadline_s: float) -> None:
-        if self._begun:
+        if self._is_registered:
             try:
-                await until(
-                    lambda: self._ask_end(commit, deadline_s), deadline_s=deadline_s, clock=self._clock
+                await retry_until(
+                    lambda: self._request_end(commit, deadline_s), deadline_s=deadline_s, clock=self._clock
                 )
             except errors.RotaError as error:
                 # After a lost answer nobody knows the outcome: the same end is asked for again, and nothing else.
                 if error.retriable and commit:
-                    raise _undecided(error) from error
+                    raise _undecided_commit(error) from error
                 if not error.retriable:
-                    self._note(error)
+                    self._on_transaction_error(error)
                 raise
-        self._begun = False
-        self.transaction.take(Step.ENDED)
+        self._is_registered = False
+        self.transaction.apply(Operation.COMPLETED)
 
-    async def _ask_end(self, commit: bool, deadline_s: float) -> None:
+    async def _request_end(self, commit: bool, deadline_s: float) -> None:
         request = pb.EndTransactionRequest(
             transactional_id=self._identity.transactional_id,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
             commit=commit,
         )
-        response = await self._ask(self._connection.log.EndTransaction, request, deadline_s)
+        response = await self._call(self._connection.log.EndTransaction, request, deadline_s)
         if response.producer_id > 0:
             # Also beside an error: then it was aborted instead, and the abort to come is one of the next epoch.
             self._identity = Identity(
@@ -317,20 +319,20 @@ class RotaEngine:
             "a record of a transactional producer needs a transaction: call begin_transaction first"
         )
 
-    def _failed(self, error: errors.RotaError) -> None:
+    def _on_batch_failure(self, error: errors.RotaError) -> None:
         """A batch was not written."""
         if isinstance(error, errors.UnknownTopicOrPartition):
-            for topic in tuple(self._wanted):
-                self._forget(topic)
+            for topic in tuple(self._topics):
+                self._forget_topic(topic)
         if self._options.transactional_id and not isinstance(error, errors.TransactionAborted):
-            self._note(error)
+            self._on_transaction_error(error)
 
-    def _note(self, error: errors.RotaError) -> None:
+    def _on_transaction_error(self, error: errors.RotaError) -> None:
         """An error of the transaction: the way on is to abort, or there is none."""
         fatal = isinstance(error, FATAL) or error.fatal
-        self.transaction.take(Step.KILL if fatal else Step.SPOIL, error)
+        self.transaction.apply(Operation.FAIL_PRODUCER if fatal else Operation.FAIL_TRANSACTION, error)
         try:
-            self.transaction.check(Step.SEND)
+            self.transaction.check(Operation.SEND)
         except errors.RotaError as refusal:
             self.accumulator.refusal = refusal
 
@@ -339,12 +341,12 @@ class RotaEngine:
     def _block_deadline(self) -> float:
         return self._clock() + self._options.max_block_ms / 1000
 
-    async def _ask(self, call: Call[Request, Answer], request: Request, deadline_s: float) -> Answer:
+    async def _call(self, call: Call[Request, Result], request: Request, deadline_s: float) -> Result:
         within_s = min(self._options.request_timeout_ms / 1000, deadline_s - self._clock())
         return await self._connection.ask(call, request, within_s=within_s)
 
 
-def _undecided(error: errors.RotaError) -> errors.UndecidedCommit:
+def _undecided_commit(error: errors.RotaError) -> errors.UndecidedCommit:
     return errors.UndecidedCommit(f"it is not known whether the transaction counts ({error}): commit again")
 
 
@@ -368,8 +370,8 @@ def _limits(options: Options) -> Limits:
     )
 
 
-def _sending(options: Options) -> Sending:
-    return Sending(
+def _config(options: Options) -> SenderConfig:
+    return SenderConfig(
         acks={0: pb.ACKS_NONE, 1: pb.ACKS_WRITTEN}.get(
             options.acks if isinstance(options.acks, int) else -1, pb.ACKS_ALL
         ),

@@ -16,7 +16,14 @@ from rota.clocks import Clocks
 from rota.connection import Connection
 from rota.producer.accumulator import Accumulator, Queue
 from rota.producer.batches import NO_OFFSET, Batch
-from rota.producer.sequences import NOBODY, SEQUENCE_MASK, Identity, Sequences, Verdict, verdict
+from rota.producer.sequences import (
+    NO_IDENTITY,
+    SEQUENCE_MASK,
+    AttemptResult,
+    Identity,
+    Sequences,
+    attempt_result,
+)
 from rota_proto.log.columns import CODEC, Columns, pack
 from rota_proto.log.v1 import log_pb2 as pb
 
@@ -24,13 +31,13 @@ Taken = Sequence[tuple[Queue, list[Batch]]]
 """What one request is to bring: for each partition its batches, in order."""
 
 # How often to look for batches whose time is over.
-LOOK_S = 0.5
+EXPIRY_CHECK_S = 0.5
 
 log = logging.getLogger("rota.producer")
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SenderConfig:
     """How to send."""
 
     acks: pb.Acks.ValueType
@@ -43,7 +50,7 @@ class Sending:
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class PartitionData:
     """The batches of one partition in a request; sent again as they are until they are decided."""
 
     queue: Queue
@@ -68,17 +75,17 @@ class Sender:
         self,
         connection: Connection,
         accumulator: Accumulator,
-        sending: Sending,
+        config: SenderConfig,
         clocks: Clocks,
         identify: Callable[[Identity], Awaitable[Identity]],
     ) -> None:
         """`identify` gives who to send as: another one than the given, if that one is given up."""
         self._connection = connection
         self._accumulator = accumulator
-        self._sending = sending
+        self._config = config
         self._clock = clocks.monotonic_s
         self._identify = identify
-        self._given_up = NOBODY
+        self._abandoned_identity = NO_IDENTITY
         self._sequences = Sequences()
         self._woken = asyncio.Event()
         self._requests: dict[asyncio.Task[None], Taken] = {}
@@ -97,10 +104,10 @@ class Sender:
             self._woken.clear()
             now_s = self._clock()
             if now_s >= look_s:
-                self._fail(self._accumulator.overdue(now_s), self._overdue())
-                look_s = now_s + min(LOOK_S, self._sending.delivery_timeout_s / 4)
+                self._fail(self._accumulator.expired(now_s), self._timeout_error())
+                look_s = now_s + min(EXPIRY_CHECK_S, self._config.delivery_timeout_s / 4)
             next_s: float | None = None
-            if len(self._requests) < self._sending.max_in_flight:
+            if len(self._requests) < self._config.max_in_flight:
                 taken, next_s = self._accumulator.take(now_s)
                 if taken:
                     self._start(taken)
@@ -109,7 +116,7 @@ class Sender:
 
     async def _sleep(self, within_s: float) -> None:
         """Until there may be something to do; without end while nothing waits."""
-        if not self._accumulator.undecided(close=False):
+        if not self._accumulator.incomplete(close=False):
             await self._woken.wait()
             return
         handle = asyncio.get_running_loop().call_later(max(within_s, 0), self._woken.set)
@@ -124,13 +131,13 @@ class Sender:
     def _ended(self, request: asyncio.Task[None]) -> None:
         # Here, and not at the end of the task: one that is cancelled before its first step has no end.
         taken = self._requests.pop(request)
-        error = self._why(request)
+        error = self._failure_of(request)
         # Those that are decided by now stay as they are.
         self._fail((batch for _, batches in taken for batch in batches), error)
         self._accumulator.release(queue for queue, _ in taken)
         self._woken.set()
 
-    def _why(self, request: asyncio.Task[None]) -> errors.RotaError:
+    def _failure_of(self, request: asyncio.Task[None]) -> errors.RotaError:
         """Why what a request has not decided is not sent."""
         unforeseen = errors.UnknownServerError("the producer failed to send")
         if request.cancelled():
@@ -146,142 +153,142 @@ class Sender:
         """Send until every batch is decided."""
         identity: Identity | None = None
         while identity is None:
-            taken = [(queue, batches) for queue, batches in taken if not self._is_overdue(batches)]
+            taken = [(queue, batches) for queue, batches in taken if not self._is_expired(batches)]
             if not taken:
                 return
             identity = await self._identity(min(self._left_s(batches) for _, batches in taken))
-        pieces = list(self._packed(taken, identity))
-        backoff_s = self._sending.backoff_first_s
-        while pieces := [piece for piece in pieces if not self._is_overdue(piece.batches, piece)]:
-            left_s = min(self._left_s(piece.batches) for piece in pieces)
-            pieces = await self._attempt(pieces, min(self._sending.request_timeout_s, left_s))
-            if pieces:
-                left_s = max(min(self._left_s(piece.batches) for piece in pieces), 0)
+        partitions = list(self._partition_data(taken, identity))
+        backoff_s = self._config.backoff_first_s
+        while partitions := [data for data in partitions if not self._is_expired(data.batches, data)]:
+            left_s = min(self._left_s(data.batches) for data in partitions)
+            partitions = await self._attempt(partitions, min(self._config.request_timeout_s, left_s))
+            if partitions:
+                left_s = max(min(self._left_s(data.batches) for data in partitions), 0)
                 await asyncio.sleep(min(backoff_s * random.uniform(0.8, 1.2), left_s))
-                backoff_s = min(backoff_s * 2, self._sending.backoff_max_s)
-                pieces = [await self._renewed(piece) for piece in pieces]
+                backoff_s = min(backoff_s * 2, self._config.backoff_max_s)
+                partitions = [await self._renewed(data) for data in partitions]
 
     def _left_s(self, batches: Sequence[Batch]) -> float:
-        return batches[0].created_s + self._sending.delivery_timeout_s - self._clock()
+        return batches[0].created_s + self._config.delivery_timeout_s - self._clock()
 
-    def _is_overdue(self, batches: Sequence[Batch], piece: Piece | None = None) -> bool:
+    def _is_expired(self, batches: Sequence[Batch], data: PartitionData | None = None) -> bool:
         """Whether the time of these batches is over; they have failed then."""
         if self._left_s(batches) > 0:
             return False
-        if piece is not None and piece.attempts:
+        if data is not None and data.attempts:
             # They may be in the log all the same: the next records cannot take their numbers.
-            self._give_up(piece)
-        self._fail(batches, self._overdue())
+            self._abandon_identity(data)
+        self._fail(batches, self._timeout_error())
         return True
 
     async def _identity(self, within_s: float) -> Identity | None:
         """Who to send as; None when that is not known in time."""
         try:
             async with asyncio.timeout(within_s):
-                return await self._identify(self._given_up)
+                return await self._identify(self._abandoned_identity)
         except TimeoutError:
             return None
 
-    def _packed(self, taken: Taken, identity: Identity) -> Iterator[Piece]:
+    def _partition_data(self, taken: Taken, identity: Identity) -> Iterator[PartitionData]:
         for queue, batches in taken:
             try:
-                yield self._piece(queue, batches, identity)
+                yield self._data_of(queue, batches, identity)
             except ValueError as error:
                 where = f"{queue.topic}[{queue.partition}]"
                 self._fail(batches, errors.InvalidArgument(f"a record for {where} cannot be sent: {error}"))
 
-    def _piece(self, queue: Queue, batches: Sequence[Batch], identity: Identity) -> Piece:
+    def _data_of(self, queue: Queue, batches: Sequence[Batch], identity: Identity) -> PartitionData:
         first = sequence = self._sequences.first(queue, identity)
         messages = []
         for batch in batches:
             messages.append(self._message(batch, identity, sequence))
             sequence = sequence + len(batch.values) & SEQUENCE_MASK
         message = pb.ProduceRequest.Partition(topic=queue.topic, index=queue.partition, batches=messages)
-        return Piece(queue, batches, identity, first, message)
+        return PartitionData(queue, batches, identity, first, message)
 
     def _message(self, batch: Batch, identity: Identity, sequence: int) -> pb.RecordBatch:
-        base_ms = batch.times[0]
+        base_ms = batch.timestamps_ms[0]
         count = len(batch.values)
-        columns = Columns(batch.values, batch.keys, batch.times, batch.header_column())
+        columns = Columns(batch.values, batch.keys, batch.timestamps_ms, batch.header_column())
         return pb.RecordBatch(
             base_timestamp_ms=base_ms,
-            max_timestamp_ms=max(batch.times),
+            max_timestamp_ms=max(batch.timestamps_ms),
             count=count,
             codec=CODEC,
             payload=pack(columns, count, base_ms),
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            base_sequence=sequence if identity != NOBODY else -1,
+            base_sequence=sequence if identity != NO_IDENTITY else -1,
             transactional=bool(identity.transactional_id),
         )
 
-    async def _renewed(self, piece: Piece) -> Piece:
+    async def _renewed(self, data: PartitionData) -> PartitionData:
         """The piece as it is to be sent again: as it was, unless its numbers were refused."""
-        identity = await self._identity(self._left_s(piece.batches)) if piece.refused else None
+        identity = await self._identity(self._left_s(data.batches)) if data.refused else None
         if identity is None:
-            return piece
-        renewed = self._piece(piece.queue, piece.batches, identity)
-        renewed.attempts = piece.attempts
+            return data
+        renewed = self._data_of(data.queue, data.batches, identity)
+        renewed.attempts = data.attempts
         return renewed
 
-    async def _attempt(self, pieces: Sequence[Piece], within_s: float) -> list[Piece]:
+    async def _attempt(self, partitions: Sequence[PartitionData], within_s: float) -> list[PartitionData]:
         """Send once; the pieces that are to be sent again."""
         request = pb.ProduceRequest(
-            partitions=[piece.message for piece in pieces],
-            acks=self._sending.acks,
-            transactional_id=pieces[0].identity.transactional_id,
+            partitions=[data.message for data in partitions],
+            acks=self._config.acks,
+            transactional_id=partitions[0].identity.transactional_id,
         )
-        if self._sending.acks == pb.ACKS_NONE:
-            for piece in pieces:
-                self._written(piece, NO_OFFSET)
-        for piece in pieces:
-            piece.attempts += 1
+        if self._config.acks == pb.ACKS_NONE:
+            for data in partitions:
+                self._written(data, NO_OFFSET)
+        for data in partitions:
+            data.attempts += 1
         try:
             response = await self._connection.ask(self._connection.log.Produce, request, within_s=within_s)
         except errors.RotaError as error:
-            return [piece for piece in pieces if self._again(piece, NO_OFFSET, error)]
+            return [data for data in partitions if self._needs_retry(data, NO_OFFSET, error)]
         answers = {(answer.topic, answer.index): answer for answer in response.partitions}
-        return [piece for piece in pieces if self._again(piece, *_outcome(piece, answers))]
+        return [data for data in partitions if self._needs_retry(data, *_outcome(data, answers))]
 
-    def _again(self, piece: Piece, offset: int, error: errors.RotaError | None) -> bool:
+    def _needs_retry(self, data: PartitionData, offset: int, error: errors.RotaError | None) -> bool:
         """Settle what an answer settles; whether the piece is to be sent again."""
-        if self._sending.acks == pb.ACKS_NONE:
+        if self._config.acks == pb.ACKS_NONE:
             return False
-        match verdict(error, piece.identity):
-            case Verdict.WRITTEN:
-                self._written(piece, offset)
+        match attempt_result(error, data.identity):
+            case AttemptResult.WRITTEN:
+                self._written(data, offset)
                 return False
-            case Verdict.WRITTEN_BEFORE:
-                self._written(piece, NO_OFFSET)
+            case AttemptResult.ALREADY_WRITTEN:
+                self._written(data, NO_OFFSET)
                 return False
-            case Verdict.AGAIN if piece.attempts <= self._sending.retries:
+            case AttemptResult.RETRY if data.attempts <= self._config.retries:
                 return True
-            case Verdict.AGAIN_AS_ANOTHER if piece.attempts <= self._sending.retries:
-                self._given_up = piece.identity
-                piece.refused = True
+            case AttemptResult.RETRY_WITH_NEW_IDENTITY if data.attempts <= self._config.retries:
+                self._abandoned_identity = data.identity
+                data.refused = True
                 return True
             case _:
                 assert error is not None
                 if error.retriable:
                     # It may be in the log all the same: the next records cannot take its numbers.
-                    self._give_up(piece)
-                self._fail(piece.batches, error)
+                    self._abandon_identity(data)
+                self._fail(data.batches, error)
                 return False
 
-    def _written(self, piece: Piece, offset: int) -> None:
-        self._sequences.written(piece.queue, piece.identity, piece.first, piece.count)
-        for batch in piece.batches:
+    def _written(self, data: PartitionData, offset: int) -> None:
+        self._sequences.written(data.queue, data.identity, data.first, data.count)
+        for batch in data.batches:
             count = len(batch.values)
             self._accumulator.complete(batch, offset)
             offset = offset if offset < 0 else offset + count
 
-    def _give_up(self, piece: Piece) -> None:
-        if piece.identity != NOBODY and not piece.identity.transactional_id:
-            self._given_up = piece.identity
+    def _abandon_identity(self, data: PartitionData) -> None:
+        if data.identity != NO_IDENTITY and not data.identity.transactional_id:
+            self._abandoned_identity = data.identity
 
-    def _overdue(self) -> errors.RotaError:
+    def _timeout_error(self) -> errors.RotaError:
         return errors.TimedOut(
-            f"no answer within delivery_timeout_ms ({self._sending.delivery_timeout_s * 1000:.0f}) from "
+            f"no answer within delivery_timeout_ms ({self._config.delivery_timeout_s * 1000:.0f}) from "
             f"{self._connection.address}: see whether the server runs, and send again"
         )
 
@@ -304,11 +311,11 @@ class Sender:
 
 
 def _outcome(
-    piece: Piece, answers: Mapping[tuple[str, int], pb.ProduceResponse.Partition]
+    data: PartitionData, answers: Mapping[tuple[str, int], pb.ProduceResponse.Partition]
 ) -> tuple[int, errors.RotaError | None]:
     """What the answer says of a piece."""
-    where = f"{piece.queue.topic}[{piece.queue.partition}]"
-    answer = answers.get((piece.queue.topic, piece.queue.partition))
+    where = f"{data.queue.topic}[{data.queue.partition}]"
+    answer = answers.get((data.queue.topic, data.queue.partition))
     if answer is None:
         return NO_OFFSET, errors.UnknownServerError(f"{where} is missing in the answer")
     if answer.error_code:

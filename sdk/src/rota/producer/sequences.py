@@ -23,7 +23,7 @@ class Identity(NamedTuple):
     transactional_id: str = ""
 
 
-NOBODY = Identity(NO_PRODUCER, NO_PRODUCER)
+NO_IDENTITY = Identity(NO_PRODUCER, NO_PRODUCER)
 """Of producers without idempotence."""
 
 
@@ -31,7 +31,7 @@ class Sequences:
     """The next number for each partition, under one identity."""
 
     def __init__(self) -> None:
-        self._identity = NOBODY
+        self._identity = NO_IDENTITY
         self._next: dict[Queue, int] = {}
 
     def first(self, queue: Queue, identity: Identity) -> int:
@@ -47,19 +47,19 @@ class Sequences:
             self._next[queue] = first + count & SEQUENCE_MASK
 
 
-class Verdict(enum.Enum):
+class AttemptResult(enum.Enum):
     """What an answer to some batches means."""
 
     WRITTEN = enum.auto()
     # They are in the log since an earlier attempt; where is forgotten.
-    WRITTEN_BEFORE = enum.auto()
-    AGAIN = enum.auto()
+    ALREADY_WRITTEN = enum.auto()
+    RETRY = enum.auto()
     # Again, as another producer: the log has numbers of this one that do not go together, and refused the batches.
-    AGAIN_AS_ANOTHER = enum.auto()
+    RETRY_WITH_NEW_IDENTITY = enum.auto()
     FAILED = enum.auto()
 
 
-CONFUSED = (
+SEQUENCE_ERRORS = (
     errors.OutOfOrderSequenceNumber,
     errors.UnknownProducerId,
     errors.InvalidProducerEpoch,
@@ -67,14 +67,14 @@ CONFUSED = (
 )
 
 
-def verdict(error: errors.RotaError | None, identity: Identity) -> Verdict:
+def attempt_result(error: errors.RotaError | None, identity: Identity) -> AttemptResult:
     """Of an answer to batches that were sent under an identity."""
     if error is None:
-        return Verdict.WRITTEN
+        return AttemptResult.WRITTEN
     if isinstance(error, errors.DuplicateSequenceNumber):
-        return Verdict.WRITTEN_BEFORE
+        return AttemptResult.ALREADY_WRITTEN
     if error.retriable:
-        return Verdict.AGAIN
-    if isinstance(error, CONFUSED) and not identity.transactional_id and identity != NOBODY:
-        return Verdict.AGAIN_AS_ANOTHER
-    return Verdict.FAILED
+        return AttemptResult.RETRY
+    if isinstance(error, SEQUENCE_ERRORS) and not identity.transactional_id and identity != NO_IDENTITY:
+        return AttemptResult.RETRY_WITH_NEW_IDENTITY
+    return AttemptResult.FAILED

@@ -13,55 +13,59 @@ from rota import errors
 class State(enum.Enum):
     """Where a transactional producer stands."""
 
-    NEW = "has not called init_transactions"
-    STARTING = "is still in init_transactions"
+    UNINITIALIZED = "has not called init_transactions"
+    INITIALIZING = "is still in init_transactions"
     READY = "has no transaction open"
-    OPEN = "has a transaction open"
+    IN_TRANSACTION = "has a transaction open"
     COMMITTING = "is committing"
     ABORTING = "is aborting"
-    SPOILED = "has a transaction that can only be aborted"
-    DEAD = "cannot be used any more"
+    ABORTABLE_ERROR = "has a transaction that can only be aborted"
+    FATAL_ERROR = "cannot be used any more"
 
 
-class Step(enum.Enum):
+class Operation(enum.Enum):
     """What is asked of it, or happens to it."""
 
-    START = "init_transactions"
-    STARTED = "started"
+    INITIALIZE = "init_transactions"
+    INITIALIZED = "started"
     BEGIN = "begin_transaction"
     SEND = "send"
     SEND_OFFSETS = "send_offsets_to_transaction"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
-    ENDED = "ended"
-    SPOIL = "a failure of the transaction"
-    KILL = "a failure of the producer"
+    COMPLETED = "ended"
+    FAIL_TRANSACTION = "a failure of the transaction"
+    FAIL_PRODUCER = "a failure of the producer"
 
 
-NEXT: dict[Step, dict[State, State]] = {
+NEXT: dict[Operation, dict[State, State]] = {
     # Again, where the outcome of the first call is not known.
-    Step.START: {State.NEW: State.STARTING, State.STARTING: State.STARTING},
-    Step.STARTED: {State.STARTING: State.READY},
-    Step.BEGIN: {State.READY: State.OPEN},
-    Step.SEND: {State.OPEN: State.OPEN},
-    Step.SEND_OFFSETS: {State.OPEN: State.OPEN},
+    Operation.INITIALIZE: {State.UNINITIALIZED: State.INITIALIZING, State.INITIALIZING: State.INITIALIZING},
+    Operation.INITIALIZED: {State.INITIALIZING: State.READY},
+    Operation.BEGIN: {State.READY: State.IN_TRANSACTION},
+    Operation.SEND: {State.IN_TRANSACTION: State.IN_TRANSACTION},
+    Operation.SEND_OFFSETS: {State.IN_TRANSACTION: State.IN_TRANSACTION},
     # Again too: whether a commit took place must be asked in the same words.
-    Step.COMMIT: {State.OPEN: State.COMMITTING, State.COMMITTING: State.COMMITTING},
-    Step.ABORT: {State.OPEN: State.ABORTING, State.SPOILED: State.ABORTING, State.ABORTING: State.ABORTING},
-    Step.ENDED: {State.COMMITTING: State.READY, State.ABORTING: State.READY},
+    Operation.COMMIT: {State.IN_TRANSACTION: State.COMMITTING, State.COMMITTING: State.COMMITTING},
+    Operation.ABORT: {
+        State.IN_TRANSACTION: State.ABORTING,
+        State.ABORTABLE_ERROR: State.ABORTING,
+        State.ABORTING: State.ABORTING,
+    },
+    Operation.COMPLETED: {State.COMMITTING: State.READY, State.ABORTING: State.READY},
     # What fails while it aborts was not to count anyway.
-    Step.SPOIL: {
-        State.OPEN: State.SPOILED,
-        State.COMMITTING: State.SPOILED,
-        State.SPOILED: State.SPOILED,
+    Operation.FAIL_TRANSACTION: {
+        State.IN_TRANSACTION: State.ABORTABLE_ERROR,
+        State.COMMITTING: State.ABORTABLE_ERROR,
+        State.ABORTABLE_ERROR: State.ABORTABLE_ERROR,
         State.ABORTING: State.ABORTING,
         State.READY: State.READY,
     },
-    Step.KILL: dict.fromkeys(State, State.DEAD),
+    Operation.FAIL_PRODUCER: dict.fromkeys(State, State.FATAL_ERROR),
 }
 """A step that is not here for a state is refused in it."""
 
-SILENT = {Step.SPOIL, Step.STARTED, Step.ENDED}
+UNCHECKED = {Operation.FAIL_TRANSACTION, Operation.INITIALIZED, Operation.COMPLETED}
 """They tell of what happened: where they fit no more, nothing changes."""
 
 
@@ -69,59 +73,61 @@ class TransactionState:
     """The state of one producer."""
 
     def __init__(self) -> None:
-        self.state = State.NEW
+        self.state = State.UNINITIALIZED
         # Why it is spoiled or dead.
         self.error: errors.RotaError | None = None
 
-    def take(self, step: Step, error: errors.RotaError | None = None) -> None:
+    def apply(self, operation: Operation, error: errors.RotaError | None = None) -> None:
         """Go on by a step; raises where it does not fit."""
-        if self.state is State.DEAD:
-            if step in SILENT or step is Step.KILL:
+        if self.state is State.FATAL_ERROR:
+            if operation in UNCHECKED or operation is Operation.FAIL_PRODUCER:
                 return
-            raise self._dead()
-        to = NEXT[step].get(self.state)
+            raise self._fatal_error()
+        to = NEXT[operation].get(self.state)
         if to is None:
-            if step not in SILENT:
-                raise self._refused(step)
+            if operation not in UNCHECKED:
+                raise self._not_allowed(operation)
             return
-        if to in (State.SPOILED, State.DEAD):
-            self.error = self.error if self.state is State.SPOILED and to is State.SPOILED else error
+        if to in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
+            self.error = (
+                self.error if self.state is State.ABORTABLE_ERROR and to is State.ABORTABLE_ERROR else error
+            )
         elif to is State.READY:
             self.error = None
         self.state = to
 
-    def check(self, step: Step) -> None:
+    def check(self, operation: Operation) -> None:
         """Raise where the step would not fit."""
-        if self.state is State.DEAD:
-            raise self._dead()
-        if self.state not in NEXT[step]:
-            raise self._refused(step)
+        if self.state is State.FATAL_ERROR:
+            raise self._fatal_error()
+        if self.state not in NEXT[operation]:
+            raise self._not_allowed(operation)
 
-    def _dead(self) -> errors.RotaError:
+    def _fatal_error(self) -> errors.RotaError:
         assert self.error is not None
         error = type(self.error).with_message(f"the producer cannot be used any more, close it: {self.error}")
         error.fatal = True
         return error
 
-    def _refused(self, step: Step) -> errors.RotaError:
-        if self.state is State.SPOILED:
+    def _not_allowed(self, operation: Operation) -> errors.RotaError:
+        if self.state is State.ABORTABLE_ERROR:
             refused = errors.TransactionAbortable.with_message(
-                f"{step.value} is not possible, abort the transaction: {self.error}"
+                f"{operation.value} is not possible, abort the transaction: {self.error}"
             )
             refused.__cause__ = self.error
             return refused
         return errors.IllegalState(
-            f"{step.value} is not possible: the producer {self.state.value}; {REMEDY[self.state]}"
+            f"{operation.value} is not possible: the producer {self.state.value}; {REMEDY[self.state]}"
         )
 
 
 REMEDY = {
-    State.NEW: "call init_transactions first",
-    State.STARTING: "call init_transactions again until it returns",
+    State.UNINITIALIZED: "call init_transactions first",
+    State.INITIALIZING: "call init_transactions again until it returns",
     State.READY: "call begin_transaction first, and send inside of the transaction",
-    State.OPEN: "commit or abort the open transaction first",
+    State.IN_TRANSACTION: "commit or abort the open transaction first",
     State.COMMITTING: "call commit_transaction again until it returns",
     State.ABORTING: "call abort_transaction again until it returns",
-    State.SPOILED: "abort the transaction",
-    State.DEAD: "close it",
+    State.ABORTABLE_ERROR: "abort the transaction",
+    State.FATAL_ERROR: "close it",
 }

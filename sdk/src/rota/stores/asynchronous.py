@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 from rota.metadata import GroupMetadata
 from rota.stores import flows, keys
 from rota.stores.batch import Batch, Tenure, check_member
-from rota.stores.connections import as_tuples, open_transaction, refuse_open, rendered
+from rota.stores.connections import as_tuples, check_no_open_transaction, has_open_transaction, rendered
 from rota.stores.errors import Partition, StoreError, StoreFenced, TransactionLost
 from rota.stores.flows import SAVEPOINT, Flow, Rows, Statement, each
 from rota.stores.snapshots import Snapshots
@@ -50,13 +50,13 @@ class AsyncSqlStore:
 
     async def create_tables(self) -> None:
         """Create the tables that are missing."""
-        await self._alone(each(self.tables.creation()))
+        await self._in_transaction(each(self.tables.creation()))
 
     async def assign(self, group: GroupMetadata, partitions: Iterable[Partition]) -> Tenure:
         """Raise the fence for these partitions, then read their positions."""
         check_member(group)
         wanted = [(topic, index) for topic, index in partitions]
-        return Tenure(group, await self._alone(flows.raise_fence(self.tables, group, wanted)))
+        return Tenure(group, await self._in_transaction(flows.raise_fence(self.tables, group, wanted)))
 
     @asynccontextmanager
     async def transaction(self, tenure: Tenure) -> AsyncIterator[AsyncTransaction]:
@@ -72,28 +72,28 @@ class AsyncSqlStore:
                 await self.run(each([*self._opening, f"SAVEPOINT {SAVEPOINT}"]))
                 yield batch
                 await self._check_savepoint(batch.group_id)
-                await self.run(batch.settle())
+                await self.run(batch.save_offsets())
                 await self._commit()
             except BaseException as error:
-                await self._give_up(error)
-                await self._look_for_newer(batch, error)
+                await self._roll_back(error)
+                await self._check_owner(batch, error)
                 raise
         finally:
             batch.is_open = False
             self._current = None
-        batch.note_committed()
+        batch.on_committed()
 
     async def restore(self, snapshots: Snapshots, tenure: Tenure, partition: Partition) -> dict[bytes, bytes]:
         """The state of a partition as its last transaction left it."""
-        return await self._alone(snapshots.restored(self.tables, tenure, partition))
+        return await self._in_transaction(snapshots.restored(self.tables, tenure, partition))
 
     async def stored_offsets(self, group_id: str) -> dict[Partition, int]:
         """The offsets of a group, for those who look on."""
-        return await self._alone(flows.stored_offsets(self.tables, group_id))
+        return await self._in_transaction(flows.stored_offsets(self.tables, group_id))
 
     async def prune_keys(self, limit: int = 10_000) -> int:
         """Forget keys that have expired, at most `limit`; gives how many."""
-        return await self._alone(keys.prune(self.tables, limit))
+        return await self._in_transaction(keys.prune(self.tables, limit))
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a flow in the transaction that is open."""
@@ -118,21 +118,21 @@ class AsyncSqlStore:
 
     async def _execute(self, statement: Statement) -> Rows:
         cursor = await self._connection.execute(*rendered(statement, "pyformat"))
-        return as_tuples(await cursor.fetchall()) if statement.gives else []
+        return as_tuples(await cursor.fetchall()) if statement.returns_rows else []
 
-    async def _alone(self, flow: Flow[T]) -> T:
+    async def _in_transaction(self, flow: Flow[T]) -> T:
         await self._begin()
         try:
             await self.run(each(self._opening))
             result = await self.run(flow)
             await self._commit()
         except BaseException as error:
-            await self._give_up(error)
+            await self._roll_back(error)
             raise
         return result
 
     async def _begin(self) -> None:
-        refuse_open(open_transaction(self._connection))
+        check_no_open_transaction(has_open_transaction(self._connection))
         if self._connection.autocommit:
             await self._execute(Statement("BEGIN"))
 
@@ -140,17 +140,17 @@ class AsyncSqlStore:
         # Also ends what began by a word of ours.
         await self._connection.commit()
 
-    async def _give_up(self, error: BaseException) -> None:
+    async def _roll_back(self, error: BaseException) -> None:
         try:
             await self._connection.rollback()
         except Exception as second:  # noqa: BLE001 - the first error is what happened; a lost connection rolls back
             error.add_note(f"the roll-back failed too: {second}")
 
-    async def _look_for_newer(self, batch: Batch, error: BaseException) -> None:
+    async def _check_owner(self, batch: Batch, error: BaseException) -> None:
         if isinstance(error, StoreFenced) or not isinstance(error, Exception):
             return
         try:
-            await self._alone(batch.look_for_newer())
+            await self._in_transaction(batch.check_owner())
         except StoreFenced as late:
             raise late from error
         except Exception as second:  # noqa: BLE001 - it is the first error that is raised

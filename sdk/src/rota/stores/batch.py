@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, completed
 from rota.stores.errors import NotAssigned, Partition, StoreError
-from rota.stores.flows import Flow, Save, look_for_newer, settle
+from rota.stores.flows import Flow, Save, check_owner, save_offsets
 from rota.stores.tables import Tables
 
 # Kafka's limit, so that what is stored here can be committed there.
@@ -34,8 +34,8 @@ class Batch:
         self.tenure = tenure
         self.is_open = True
         self._saves: dict[Partition, Save] = {}
-        self._written_last: list[Flow[None]] = []
-        self._touched: set[Partition] = set()
+        self._written_after_check: list[Flow[None]] = []
+        self._included: set[Partition] = set()
 
     @property
     def group_id(self) -> str:
@@ -58,39 +58,39 @@ class Batch:
                     f"the metadata of an offset has {len(metadata)} characters, {METADATA_LENGTH_MAX} are allowed: "
                     "keep more in a table of your own, in the same transaction"
                 )
-            self.touch((topic, index))
+            self.include((topic, index))
             self._saves[topic, index] = Save(offset, metadata, rewind)
 
-    def write_last(self, partition: Partition, flow: Flow[None]) -> None:
+    def write_after_check(self, partition: Partition, flow: Flow[None]) -> None:
         """Run this behind the check of the fence: a late owner does not get so far."""
         self.check_open()
-        self.touch(partition)
-        self._written_last.append(flow)
+        self.include(partition)
+        self._written_after_check.append(flow)
 
-    def touch(self, partition: Partition) -> None:
+    def include(self, partition: Partition) -> None:
         """The batch counts only if this partition is still its owner's."""
         topic, index = partition
         if (topic, index) not in self.tenure.positions:
             raise NotAssigned(self.group_id, partition)
-        self._touched.add((topic, index))
+        self._included.add((topic, index))
 
-    def concerned(self) -> set[Partition]:
+    def fenced_partitions(self) -> set[Partition]:
         """Whose fence is looked at: the partitions of which something is kept, or all when none is named."""
-        return self._touched or set(self.tenure.positions)
+        return self._included or set(self.tenure.positions)
 
-    def settle(self) -> Flow[None]:
+    def save_offsets(self) -> Flow[None]:
         """All that is written behind the application's own results."""
-        yield from settle(
-            self.tables, self.tenure.group, self.tenure.positions, self._saves, self.concerned()
+        yield from save_offsets(
+            self.tables, self.tenure.group, self.tenure.positions, self._saves, self.fenced_partitions()
         )
-        for flow in self._written_last:
+        for flow in self._written_after_check:
             yield from flow
 
-    def look_for_newer(self) -> Flow[None]:
+    def check_owner(self) -> Flow[None]:
         """Refuse when somebody else owns a partition of this batch by now."""
-        return look_for_newer(self.tables, self.tenure.group, self.concerned())
+        return check_owner(self.tables, self.tenure.group, self.fenced_partitions())
 
-    def note_committed(self) -> None:
+    def on_committed(self) -> None:
         """The positions of the tenure are those in the store again."""
         self.tenure.positions.update({partition: save.offset for partition, save in self._saves.items()})
 

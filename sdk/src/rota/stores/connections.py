@@ -33,7 +33,7 @@ class Connection(Protocol):
 
     dialect: Dialect
 
-    def begin(self, *, only_reads: bool = False) -> None:
+    def begin(self, *, read_only: bool = False) -> None:
         """Begin a transaction; refused when one is open."""
         ...
 
@@ -52,38 +52,38 @@ class DbApi:
         self._connection = cast("Any", connection)
         self._paramstyle = paramstyle
 
-    def begin(self, *, only_reads: bool = False) -> None:
-        refuse_open(open_transaction(self._connection))
-        if self._begins_by_word():
-            self._say("BEGIN" if only_reads else BEGIN[self.dialect])
+    def begin(self, *, read_only: bool = False) -> None:
+        check_no_open_transaction(has_open_transaction(self._connection))
+        if self._begins_explicitly():
+            self._execute_sql("BEGIN" if read_only else BEGIN[self.dialect])
 
     def execute(self, statement: Statement) -> Rows:
         cursor = self._connection.cursor()
         try:
             cursor.execute(*rendered(statement, self._paramstyle))
-            return as_tuples(cursor.fetchall()) if statement.gives else []
+            return as_tuples(cursor.fetchall()) if statement.returns_rows else []
         finally:
             cursor.close()
 
     def commit(self) -> None:
-        if self._begins_by_word():
-            self._say("COMMIT")
+        if self._begins_explicitly():
+            self._execute_sql("COMMIT")
         else:
             self._connection.commit()
 
     def roll_back(self) -> None:
-        if not self._begins_by_word():
+        if not self._begins_explicitly():
             self._connection.rollback()
-        elif open_transaction(self._connection) is not False:
-            self._say("ROLLBACK")
+        elif has_open_transaction(self._connection) is not False:
+            self._execute_sql("ROLLBACK")
 
-    def _begins_by_word(self) -> bool:
+    def _begins_explicitly(self) -> bool:
         """Whether transactions begin by a BEGIN of ours, and not by the driver's before the first statement."""
         # sqlite3 has three ways, of which only one begins by itself before whatever statement comes.
         autocommit = getattr(self._connection, "autocommit", None)
         return autocommit is not False if self.dialect is Dialect.SQLITE else autocommit is True
 
-    def _say(self, word: str) -> None:
+    def _execute_sql(self, word: str) -> None:
         self.execute(Statement(word))
 
 
@@ -95,17 +95,17 @@ class SqlAlchemy:
         self.dialect = dialect or known_dialect(self._connection.dialect.name)
         self._paramstyle: str = self._connection.dialect.paramstyle
 
-    def begin(self, *, only_reads: bool = False) -> None:
-        refuse_open(self._connection.in_transaction())
+    def begin(self, *, read_only: bool = False) -> None:
+        check_no_open_transaction(self._connection.in_transaction())
         self._connection.begin()
         # SQLAlchemy leaves the beginning to sqlite3, which leaves it to the first write.
         begun = self.dialect is not Dialect.SQLITE or self._connection.connection.in_transaction
-        if not begun and not only_reads:
+        if not begun and not read_only:
             self.execute(Statement(BEGIN[self.dialect]))
 
     def execute(self, statement: Statement) -> Rows:
         result = self._connection.exec_driver_sql(*rendered(statement, self._paramstyle))
-        return as_tuples(result.fetchall()) if statement.gives else []
+        return as_tuples(result.fetchall()) if statement.returns_rows else []
 
     def commit(self) -> None:
         self._connection.commit()
@@ -147,7 +147,7 @@ def known_dialect(name: str) -> Dialect:
     return known[name]
 
 
-def open_transaction(connection: object) -> bool | None:
+def has_open_transaction(connection: object) -> bool | None:
     """Whether a transaction is open; None when the driver does not tell."""
     if getattr(connection, "autocommit", None) is False and driver_name(connection) == "sqlite3":
         return None  # it opens one as soon as the last has ended
@@ -157,7 +157,7 @@ def open_transaction(connection: object) -> bool | None:
     return None if status is None else int(status) in LIBPQ_OPEN
 
 
-def refuse_open(is_open: bool | None) -> None:
+def check_no_open_transaction(is_open: bool | None) -> None:
     """A batch is a transaction of its own."""
     if is_open:
         raise StoreError(

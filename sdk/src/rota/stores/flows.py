@@ -30,7 +30,7 @@ class Statement(NamedTuple):
     sql: str
     values: Sequence[object] = ()
     # Whether it has rows to read.
-    gives: bool = False
+    returns_rows: bool = False
 
 
 Rows = list[tuple[Any, ...]]
@@ -46,7 +46,7 @@ class Save(NamedTuple):
     rewind: bool
 
 
-class Standing(NamedTuple):
+class StoredPosition(NamedTuple):
     """What the store holds of a partition."""
 
     topic: str
@@ -84,7 +84,7 @@ def raise_fence(
     and meets the fence. Rows are taken in one order everywhere, so that two owners never wait for each other.
     """
     positions: dict[Partition, int | None] = {}
-    for some in _pieces(sorted(set(partitions))):
+    for some in _chunks(sorted(set(partitions))):
         rows = yield Statement(
             f"INSERT INTO {tables.offsets} AS held (group_id, topic, partition, metadata, incarnation, generation, "
             f"member_id) VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * len(some))} "
@@ -100,44 +100,44 @@ def raise_fence(
                     *(group.incarnation, group.generation_id, group.member_id),
                 )
             ],
-            gives=True,
+            returns_rows=True,
         )
         positions.update({(topic, index): offset for topic, index, offset in rows})
         if refused := [partition for partition in some if partition not in positions]:
-            yield from look_for_newer(tables, group, refused)
+            yield from check_owner(tables, group, refused)
             raise NotAssigned(group.group_id, refused[0])
     return positions
 
 
-def look_for_newer(tables: Tables, group: GroupMetadata, partitions: Iterable[Partition]) -> Flow[None]:
+def check_owner(tables: Tables, group: GroupMetadata, partitions: Iterable[Partition]) -> Flow[None]:
     """Refuse when one of the partitions belongs to somebody else by now."""
-    for standing in (yield from standings(tables, group.group_id, partitions)):
-        _refuse_late(group, standing)
+    for stored in (yield from stored_positions(tables, group.group_id, partitions)):
+        _check_fence(group, stored)
 
 
-def standings(
+def stored_positions(
     tables: Tables, group_id: str, partitions: Iterable[Partition], *, locked: bool = False
-) -> Flow[list[Standing]]:
+) -> Flow[list[StoredPosition]]:
     """What is held of these partitions; locked, nobody else changes it before the transaction ends."""
-    found: list[Standing] = []
+    found: list[StoredPosition] = []
     for topic, each in groupby(sorted(set(partitions)), key=lambda partition: partition[0]):
-        for some in _pieces(list(each)):
+        for some in _chunks(list(each)):
             rows = yield Statement(
                 f"SELECT {COLUMNS} FROM {tables.offsets} WHERE group_id = ? AND topic = ? AND partition IN "
                 f"({', '.join('?' * len(some))}) ORDER BY partition{tables.for_update if locked else ''}",
                 (group_id, topic, *(index for _, index in some)),
-                gives=True,
+                returns_rows=True,
             )
-            found += [Standing(*row) for row in rows]
+            found += [StoredPosition(*row) for row in rows]
     return found
 
 
-def settle(
+def save_offsets(
     tables: Tables,
     group: GroupMetadata,
     positions: Mapping[Partition, int | None],
     saves: Mapping[Partition, Save],
-    touched: Iterable[Partition],
+    partitions: Iterable[Partition],
 ) -> Flow[None]:
     """
     The last word of a batch: its owner is still the owner, and its offsets are saved.
@@ -145,14 +145,14 @@ def settle(
     The rows stay locked until the commit, which follows at once. They are not locked while the application works: an
     owner that is stopped in the middle of its work would keep its successor from raising the fence.
     """
-    wanted = set(touched)
-    found = yield from standings(tables, group.group_id, wanted, locked=True)
-    for missing in sorted(wanted - {standing.partition for standing in found}):
+    wanted = set(partitions)
+    found = yield from stored_positions(tables, group.group_id, wanted, locked=True)
+    for missing in sorted(wanted - {stored.partition for stored in found}):
         raise NotAssigned(group.group_id, missing)
-    for standing in found:
-        _refuse_late(group, standing)
-        if (save := saves.get(standing.partition)) is not None:
-            _check_offset(standing, positions[standing.partition], save)
+    for stored in found:
+        _check_fence(group, stored)
+        if (save := saves.get(stored.partition)) is not None:
+            _check_offset(stored, positions[stored.partition], save)
     yield from _store_offsets(tables, group, saves)
 
 
@@ -162,30 +162,30 @@ def stored_offsets(tables: Tables, group_id: str) -> Flow[dict[Partition, int]]:
         f"SELECT topic, partition, next_offset FROM {tables.offsets} "
         "WHERE group_id = ? AND next_offset IS NOT NULL ORDER BY topic, partition",
         (group_id,),
-        gives=True,
+        returns_rows=True,
     )
     return {(topic, index): offset for topic, index, offset in rows}
 
 
-def _refuse_late(group: GroupMetadata, standing: Standing) -> None:
+def _check_fence(group: GroupMetadata, stored: StoredPosition) -> None:
     own = (group.incarnation, group.generation_id)
     # The same token with another member: a static member came back, and has its former self's generation.
-    if standing.token > own or (standing.token == own and standing.member_id != group.member_id):
-        raise StoreFenced(group, standing.partition, standing.token, standing.member_id)
-    if standing.token < own:
-        raise NotAssigned(group.group_id, standing.partition)
+    if stored.token > own or (stored.token == own and stored.member_id != group.member_id):
+        raise StoreFenced(group, stored.partition, stored.token, stored.member_id)
+    if stored.token < own:
+        raise NotAssigned(group.group_id, stored.partition)
 
 
-def _check_offset(standing: Standing, expected: int | None, save: Save) -> None:
-    if standing.next_offset != expected:
-        raise PositionMoved(standing.partition, standing.next_offset, expected)
-    if standing.next_offset is not None and save.offset < standing.next_offset and not save.rewind:
-        raise OffsetWentBack(standing.partition, standing.next_offset, save.offset)
+def _check_offset(stored: StoredPosition, expected: int | None, save: Save) -> None:
+    if stored.next_offset != expected:
+        raise PositionMoved(stored.partition, stored.next_offset, expected)
+    if stored.next_offset is not None and save.offset < stored.next_offset and not save.rewind:
+        raise OffsetWentBack(stored.partition, stored.next_offset, save.offset)
 
 
 def _store_offsets(tables: Tables, group: GroupMetadata, saves: Mapping[Partition, Save]) -> Flow[None]:
     # The rows are there: an insert that meets them is how many rows are changed in one statement.
-    for some in _pieces(sorted(saves)):
+    for some in _chunks(sorted(saves)):
         yield Statement(
             f"INSERT INTO {tables.offsets} AS held (group_id, topic, partition, next_offset, metadata, incarnation, "
             f"generation, member_id) VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * len(some))} "
@@ -202,6 +202,6 @@ def _store_offsets(tables: Tables, group: GroupMetadata, saves: Mapping[Partitio
         )
 
 
-def _pieces(partitions: list[Partition]) -> Iterator[list[Partition]]:
+def _chunks(partitions: list[Partition]) -> Iterator[list[Partition]]:
     for start in range(0, len(partitions), ROWS_MAX):
         yield partitions[start : start + ROWS_MAX]

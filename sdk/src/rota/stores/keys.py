@@ -34,7 +34,7 @@ def claim(
             + " ON CONFLICT (group_id, key) DO UPDATE SET expires_at_ms = excluded.expires_at_ms "
             f"WHERE held.expires_at_ms <= {tables.now_ms} RETURNING key",
             [value for key in some for value in (group_id, key, lives_ms)],
-            gives=True,
+            returns_rows=True,
         )
         fresh.update(key for (key,) in rows)
     return fresh
@@ -46,6 +46,6 @@ def prune(tables: Tables, limit: int) -> Flow[int]:
         f"DELETE FROM {tables.keys} WHERE (group_id, key) IN (SELECT group_id, key FROM {tables.keys} "
         f"WHERE expires_at_ms <= {tables.now_ms} ORDER BY expires_at_ms LIMIT ?) RETURNING key",
         (limit,),
-        gives=True,
+        returns_rows=True,
     )
     return len(rows)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rota.stores.batch import Batch, Tenure
 from rota.stores.errors import Partition, StoreError
-from rota.stores.flows import Flow, Statement, look_for_newer
+from rota.stores.flows import Flow, Statement, check_owner
 from rota.stores.tables import Tables
 
 PIECE_BYTES = 1 << 20
@@ -56,15 +56,15 @@ class Snapshots:
 
         Both are read when the block ends. One call for each partition and batch.
         """
-        batch.write_last(partition, self._saved(batch, partition, changes, state))
+        batch.write_after_check(partition, self._saved(batch, partition, changes, state))
 
     def save_full(self, batch: Batch, partition: Partition, state: Mapping[bytes, bytes]) -> None:
         """Keep all of the state now, and prune what came before."""
-        batch.write_last(partition, self._saved(batch, partition, None, state))
+        batch.write_after_check(partition, self._saved(batch, partition, None, state))
 
     def restored(self, tables: Tables, tenure: Tenure, partition: Partition) -> Flow[dict[bytes, bytes]]:
         """The last full snapshot with the changes since. Stores perform it."""
-        yield from look_for_newer(tables, tenure.group, [partition])
+        yield from check_owner(tables, tenure.group, [partition])
         state: dict[bytes, bytes] = {}
         place = self._place(tenure, partition)
         last = (-1, -1)
@@ -74,7 +74,7 @@ class Snapshots:
                 "WHERE group_id = ? AND name = ? AND topic = ? AND partition = ? AND (sequence, piece) > (?, ?) "
                 "ORDER BY sequence, piece LIMIT ?",
                 (*place, *last, PIECES_READ_AT_ONCE),
-                gives=True,
+                returns_rows=True,
             )
             for sequence, piece, is_full, content in rows:
                 if is_full and piece == 0:
@@ -98,7 +98,7 @@ class Snapshots:
         here = "group_id = ? AND name = ? AND topic = ? AND partition = ?"
         # A full one prunes what came before it, so the chain begins with the lowest.
         ((first, last),) = yield Statement(
-            f"SELECT MIN(sequence), MAX(sequence) FROM {table} WHERE {here}", place, gives=True
+            f"SELECT MIN(sequence), MAX(sequence) FROM {table} WHERE {here}", place, returns_rows=True
         )
         sequence = 1 if last is None else last + 1
         is_full = changes is None or (first is not None and sequence - first >= self._full_every)

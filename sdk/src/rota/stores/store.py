@@ -84,7 +84,7 @@ class SqlStore:
 
     def create_tables(self) -> None:
         """Create the tables that are missing; any number of processes may do so at once."""
-        self._alone(each(self.tables.creation()))
+        self._in_transaction(each(self.tables.creation()))
 
     def assign(self, group: GroupMetadata, partitions: Iterable[Partition]) -> Tenure:
         """
@@ -96,7 +96,9 @@ class SqlStore:
         """
         check_member(group)
         wanted = [(topic, index) for topic, index in partitions]
-        return Tenure(group, self._alone(flows.raise_fence(self.tables, group, wanted), self._opening))
+        return Tenure(
+            group, self._in_transaction(flows.raise_fence(self.tables, group, wanted), self._opening)
+        )
 
     def listener(self, consumer: "Consumer") -> "StoreListener":
         """For `consumer.subscribe(…, listener=…)`: fences what is assigned, and seeks to where the store is."""
@@ -120,31 +122,31 @@ class SqlStore:
         batch = self._current = Transaction(self, tenure)
         try:
             self.run(each(self._opening))
-            self._say(f"SAVEPOINT {SAVEPOINT}")
+            self._execute_sql(f"SAVEPOINT {SAVEPOINT}")
             yield batch
             self._check_savepoint(batch.group_id)
-            self.run(batch.settle())
+            self.run(batch.save_offsets())
             self._connection.commit()
         except BaseException as error:
-            self._give_up(error)
-            self._look_for_newer(batch, error)
+            self._roll_back(error)
+            self._check_owner(batch, error)
             raise
         finally:
             batch.is_open = False
             self._current = None
-        batch.note_committed()
+        batch.on_committed()
 
     def restore(self, snapshots: Snapshots, tenure: Tenure, partition: Partition) -> dict[bytes, bytes]:
         """The state of a partition as its last transaction left it. Assign first: then nobody else adds to it."""
-        return self._alone(snapshots.restored(self.tables, tenure, partition), self._opening)
+        return self._in_transaction(snapshots.restored(self.tables, tenure, partition), self._opening)
 
     def stored_offsets(self, group_id: str) -> dict[Partition, int]:
         """The offsets of a group, for those who look on: on SQLite it waits for no batch."""
-        return self._alone(flows.stored_offsets(self.tables, group_id), only_reads=True)
+        return self._in_transaction(flows.stored_offsets(self.tables, group_id), read_only=True)
 
     def prune_keys(self, limit: int = 10_000) -> int:
         """Forget keys that have expired, at most `limit`; gives how many. Call it until it gives less."""
-        return self._alone(keys.prune(self.tables, limit), self._opening)
+        return self._in_transaction(keys.prune(self.tables, limit), self._opening)
 
     def run(self, flow: Flow[T]) -> T:
         """Perform a flow in the transaction that is open."""
@@ -153,45 +155,45 @@ class SqlStore:
     def check_same_transaction(self, group_id: str) -> None:
         """The transaction that began with the block is still the one that is open."""
         self._check_savepoint(group_id)
-        self._say(f"SAVEPOINT {SAVEPOINT}")
+        self._execute_sql(f"SAVEPOINT {SAVEPOINT}")
 
     def _check_savepoint(self, group_id: str) -> None:
         # A failed statement whose error was caught leaves PostgreSQL with a transaction of which COMMIT keeps nothing,
         # without a word; SQLite may have rolled it back, and each statement counts alone from then on. In both the
         # savepoint is gone, or cannot be spoken of.
         try:
-            self._say(f"RELEASE SAVEPOINT {SAVEPOINT}")
+            self._execute_sql(f"RELEASE SAVEPOINT {SAVEPOINT}")
         except Exception as error:
             raise TransactionLost(group_id) from error
 
-    def _alone(self, flow: Flow[T], opening: Iterable[str] = (), *, only_reads: bool = False) -> T:
+    def _in_transaction(self, flow: Flow[T], opening: Iterable[str] = (), *, read_only: bool = False) -> T:
         """A flow as a transaction of its own."""
-        self._connection.begin(only_reads=only_reads)
+        self._connection.begin(read_only=read_only)
         try:
             self.run(each(opening))
             result = self.run(flow)
             self._connection.commit()
         except BaseException as error:
-            self._give_up(error)
+            self._roll_back(error)
             raise
         return result
 
-    def _give_up(self, error: BaseException) -> None:
+    def _roll_back(self, error: BaseException) -> None:
         try:
             self._connection.roll_back()
         except Exception as second:  # noqa: BLE001 - the first error is what happened; a lost connection rolls back
             error.add_note(f"the roll-back failed too: {second}")
 
-    def _look_for_newer(self, batch: Batch, error: BaseException) -> None:
+    def _check_owner(self, batch: Batch, error: BaseException) -> None:
         """Raise `StoreFenced` if the owner is late, for whatever reason its batch has failed."""
         if isinstance(error, StoreFenced) or not isinstance(error, Exception):
             return
         try:
-            self._alone(batch.look_for_newer(), self._opening)
+            self._in_transaction(batch.check_owner(), self._opening)
         except StoreFenced as late:
             raise late from error
         except Exception as second:  # noqa: BLE001 - it is the first error that is raised
             error.add_note(f"whether somebody else owns the partitions could not be read: {second}")
 
-    def _say(self, sql: str) -> None:
+    def _execute_sql(self, sql: str) -> None:
         self._connection.execute(Statement(sql))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rota import errors
 from rota.producer.batches import Outcome
-from rota.producer.futures import guarded, metadata_of
+from rota.producer.futures import call_guarded, metadata_of
 from rota.producer.options import Options, Serializer
 from rota.records import Headers, OutgoingRecord, RecordMetadata
 
@@ -17,7 +17,7 @@ Bytes = bytes | None
 TIMESTAMP_MAX = (1 << 63) - 1
 
 
-class Prepared(NamedTuple):
+class PreparedRecord(NamedTuple):
     """A record as the engine takes it."""
 
     topic: str
@@ -28,7 +28,7 @@ class Prepared(NamedTuple):
     headers: Headers | None
 
 
-class Preparation:
+class SendPipeline:
     """What a producer does to its records, and whom it tells of them."""
 
     def __init__(self, options: Options) -> None:
@@ -42,7 +42,7 @@ class Preparation:
             self._interceptors or self._key_serializer or self._value_serializer or self._partitioner
         )
 
-    def prepare(self, record: OutgoingRecord, partitions: Callable[[str], int]) -> Prepared:
+    def prepare(self, record: OutgoingRecord, partitions: Callable[[str], int]) -> PreparedRecord:
         """The record with everything done to it; `partitions` gives how many a topic has."""
         for interceptor in self._interceptors:
             record = interceptor.on_send(record)
@@ -52,24 +52,24 @@ class Preparation:
         partition = record.partition
         if partition is None and self._partitioner is not None:
             partition = self._partitioner(topic, key, value, partitions(topic))
-        return Prepared(topic, value, key, partition, record.timestamp_ms, record.headers)
+        return PreparedRecord(topic, value, key, partition, record.timestamp_ms, record.headers)
 
-    def watcher(self) -> Callable[[Outcome], None] | None:
+    def batch_callback(self) -> Callable[[Outcome], None] | None:
         """Whom to call with every batch that is complete; None when nobody wants to know."""
         if self._on_delivery is None and not self._interceptors:
             return None
         return self._tell
 
     def _tell(self, batch: Outcome) -> None:
-        for index in range(len(batch.times)):
+        for index in range(len(batch.timestamps_ms)):
             self.tell(metadata_of(batch, index), batch.error)
 
     def tell(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
         """What became of one record."""
         for interceptor in self._interceptors:
-            guarded(interceptor.on_acknowledgement, metadata, error)
+            call_guarded(interceptor.on_acknowledgement, metadata, error)
         if self._on_delivery is not None:
-            guarded(self._on_delivery, metadata, error)
+            call_guarded(self._on_delivery, metadata, error)
 
 
 def check(value: object, key: object, timestamp_ms: int | None, headers: Headers | None) -> None:

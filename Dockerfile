@@ -7,13 +7,14 @@ FROM ${BASE} AS build
 ARG PART
 COPY constraints.txt scripts/pins.py /src/
 COPY proto /src/proto
+COPY service /src/service
 COPY sdk /src/sdk
 COPY ${PART} /src/${PART}
 WORKDIR /src
 # Dependencies by hash, for what is installed and for what builds it; Rota's own parts from here, and from no index. The
-# command line is an application of the SDK; the other parts share proto alone.
+# command line is an application of the SDK; the other parts share proto and service alone.
 RUN : "${PART:?say which part: docker build --build-arg PART=sidecar .}" \
-    && own="proto" && if [ "$PART" = cli ]; then own="proto sdk"; fi \
+    && own="proto service" && if [ "$PART" = cli ]; then own="$own sdk"; fi \
     && python3 -m venv /opt/build && python3 -m venv /opt/rota \
     && python3 pins.py select build > build.txt && python3 pins.py select "$PART" > part.txt \
     && /opt/build/bin/pip install --no-cache-dir --require-hashes --no-deps -r build.txt \

@@ -24,6 +24,7 @@ FILE = next(
 # The distributions by their folders.
 PARTS = {
     "proto": "rota-proto",
+    "service": "rota-service",
     "coordinator": "rota-coordinator",
     "sidecar": "rota-sidecar",
     "sdk": "rota",

@@ -35,5 +35,5 @@ def test_rota_version_lists_every_part() -> None:
     done = run("rota_cli", "version")
     assert done.returncode == 0
     listed = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
-    names = {*PART_COMMANDS.values(), "rota", "rota-cli", "rota-proto"}
+    names = {*PART_COMMANDS.values(), "rota", "rota-cli", "rota-proto", "rota-service"}
     assert listed == {name: version(name) for name in names}

@@ -97,7 +97,7 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
         "imports",
         "do it in the shell beside the core, and hand the result in as a value BROKEN",
     ),
-    (import_another_part, "imports", "into a contract, or leave it in one of them BROKEN"),
+    (import_another_part, "imports", "into a contract or there, or leave it in one of them BROKEN"),
     (have_the_command_line_import_a_part, "imports", "starts the other parts as programs BROKEN"),
     (import_the_command_line, "imports", "belongs into that part, or into a contract BROKEN"),
     (write_a_wrong_type, "types", 'Incompatible return value type (got "str", expected "int")'),

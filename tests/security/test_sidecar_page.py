@@ -10,17 +10,17 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from rota_sidecar.application.listening import listen_on_socket
-from rota_sidecar.config.private_socket import PRIVATE, PRIVATE_FOLDER
-from rota_sidecar.membership.state_file import Owner, StateFile
-from rota_sidecar.process.http_server import (
+from rota_service.http_server import (
     CONNECTIONS_MAX,
-    HealthServer,
-    is_this_machine,
-    parsed,
+    HttpServer,
+    is_local_host,
+    parse_head,
     probes,
     refusal,
 )
+from rota_service.private_files import FILE_MODE, FOLDER_MODE
+from rota_sidecar.application.listening import listen_on_socket
+from rota_sidecar.membership.state_file import Owner, StateFile
 
 PATHS = probes(lambda: "")
 WITHIN_S = 60
@@ -28,7 +28,7 @@ WITHIN_S = 60
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[str, int]]:
-    page = HealthServer(PATHS)
+    page = HttpServer(PATHS, "--http-listen", checks_host=True)
     host, _, port = (await page.start("127.0.0.1:0")).rpartition(":")
     try:
         yield host, int(port)
@@ -88,7 +88,7 @@ def test_names_of_this_machine_are_those_of_loopback() -> None:
         "[::1]",
         "[::1]:7081",
     ):
-        assert is_this_machine(host), host
+        assert is_local_host(host), host
     for host in (
         "",
         ":",
@@ -98,20 +98,20 @@ def test_names_of_this_machine_are_those_of_loopback() -> None:
         "localhost:x",
         "evil.example",
     ):
-        assert not is_this_machine(host), host
+        assert not is_local_host(host), host
 
 
 def test_a_page_for_the_cluster_answers_probes_by_any_name() -> None:
     for host in ("10.1.2.3:7081", "orders-0.orders.shop.svc:7081"):
-        request = parsed(f"GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        assert refusal(request, PATHS, is_private=False) is None
+        request = parse_head(f"GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert refusal(request, PATHS, is_local=False) is None
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "get", ""])
 def test_the_page_is_for_reading(method: str) -> None:
     for path in PATHS:
-        request = parsed(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        refused = refusal(request, PATHS, is_private=True)
+        request = parse_head(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        refused = refusal(request, PATHS, is_local=True)
         assert refused is not None
         assert refused.status == 405
 
@@ -127,12 +127,12 @@ def test_the_application_s_socket_is_for_this_user_alone_whatever_the_mask(tmp_p
             listen_on_socket(server, path)
         finally:
             assert os.umask(before) == mask
-        assert stat.S_IMODE(path.stat().st_mode) == PRIVATE
+        assert stat.S_IMODE(path.stat().st_mode) == FILE_MODE
         await server.stop(None)
 
     asyncio.run(story())
     for folder in (path.parent, path.parent.parent):
-        assert stat.S_IMODE(folder.stat().st_mode) == PRIVATE_FOLDER
+        assert stat.S_IMODE(folder.stat().st_mode) == FOLDER_MODE
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o177])
@@ -144,7 +144,7 @@ def test_no_parent_of_the_state_folder_is_open_to_others(tmp_path: Path, mask: i
     finally:
         os.umask(before)
     for each in (folder, folder.parent):
-        assert stat.S_IMODE(each.stat().st_mode) == PRIVATE_FOLDER
+        assert stat.S_IMODE(each.stat().st_mode) == FOLDER_MODE
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o177])
@@ -152,15 +152,15 @@ def test_sockets_are_for_this_user_alone_whatever_the_mask(tmp_path: Path, mask:
     folder = tmp_path / "run" / "rota"
 
     async def story() -> None:
-        page = HealthServer(PATHS)
+        page = HttpServer(PATHS, "--http-listen", checks_host=True)
         before = os.umask(mask)
         try:
             await page.start_on_socket(folder / "drain.sock")
         finally:
             assert os.umask(before) == mask
-        assert stat.S_IMODE((folder / "drain.sock").stat().st_mode) == PRIVATE
+        assert stat.S_IMODE((folder / "drain.sock").stat().st_mode) == FILE_MODE
         await page.stop()
 
     asyncio.run(story())
-    assert stat.S_IMODE(folder.stat().st_mode) == PRIVATE_FOLDER
-    assert stat.S_IMODE(folder.parent.stat().st_mode) == PRIVATE_FOLDER
+    assert stat.S_IMODE(folder.stat().st_mode) == FOLDER_MODE
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == FOLDER_MODE

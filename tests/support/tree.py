@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 REPO = Path(__file__).parents[2]
-MEMBERS = ("cli", "coordinator", "operator", "proto", "sdk", "sidecar", "spark_apps")
+MEMBERS = ("cli", "coordinator", "operator", "proto", "sdk", "service", "sidecar", "spark_apps")
 
 
 def files(*patterns: str, repo: Path = REPO) -> list[Path]:

@@ -3,10 +3,10 @@
 import asyncio
 import sys
 
-from rota_coordinator.observability.http_server import CannotListen
 from rota_coordinator.options import option_error, parse, secret_in
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.store.port import StoreError
+from rota_service.addresses import BindError
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
 
     try:
         asyncio.run(serve(options))
-    except (CannotListen, SecurityError, StoreError) as error:
+    except (BindError, SecurityError, StoreError) as error:
         sys.exit(f"rota-coordinator: {error}")
     except RuntimeError as error:
         # gRPC's only word for a port that is taken.

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
 
-from rota_coordinator.core.addresses import is_loopback
 from rota_coordinator.core.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.runtime import failpoints
 from rota_coordinator.security.limits import BadLimit, Limits, limit_names, parse_limits
 from rota_coordinator.store.port import LEASE_MS_MAX
+from rota_service.addresses import is_loopback_host
 
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
@@ -230,7 +230,7 @@ def security_error(options: argparse.Namespace, host: str) -> str:
         return f"{missing} is missing: TLS needs a certificate and its key"
     if options.tls_client_ca and not options.tls_cert:
         return "--tls-client-ca asks for certificates of clients, which needs --tls-cert and --tls-key"
-    if options.insecure or is_loopback(host):
+    if options.insecure or is_loopback_host(host):
         return ""
     if not options.tls_cert:
         return f"--listen {options.listen} is not loopback: add --tls-cert and --tls-key, or --insecure if you mean it"

@@ -8,14 +8,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import NamedTuple
 
 from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.quotas import Quotas
 from rota_coordinator.observability.event_log import Journal, RoundLog, set_up
-from rota_coordinator.observability.http_server import HealthServer, Page, Pages, probes
 from rota_coordinator.observability.metrics import CONTENT_TYPE, Metrics
 from rota_coordinator.options import quota_of
 from rota_coordinator.rpc.group_service import make_server
@@ -31,6 +30,7 @@ from rota_coordinator.runtime.slot import SlotEnvironment
 from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
 from rota_coordinator.security.wiring import secure
 from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
+from rota_service.http_server import HttpServer, Page, Path, probes
 
 GRACE_S = 5
 # Python's own are 700, 10 and 10 objects and rounds.
@@ -82,8 +82,8 @@ async def serve(options: argparse.Namespace) -> None:
     stopped = stop_signals()
     if failpoints.names:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, failpoints.arm)
-    health = HealthServer(pages(lambda: "stopping" if stopped.done() else service.missing(), metrics))
-    address = await health.start(options.http_listen)
+    http = http_server(lambda: "stopping" if stopped.done() else service.missing(), metrics)
+    address = await http.start(options.http_listen)
     journal.tell("http", f"http on {address}", address=address)
     stalls.start()
     await server.start()
@@ -104,7 +104,7 @@ async def serve(options: argparse.Namespace) -> None:
     sessions.finish()
     await server.stop(GRACE_S)
     await store.close()
-    await health.stop()
+    await http.stop()
     stalls.stop()
     journal.tell("stopped", "stopped")
 
@@ -136,12 +136,14 @@ def tune_garbage_collector() -> None:
     gc.set_threshold(*COLLECT_AFTER)
 
 
-def pages(missing: Callable[[], str], metrics: Metrics) -> Pages:
-    """What is shown over HTTP."""
-    return {
-        **probes(missing),
-        "/metrics": lambda: Page(HTTPStatus.OK, metrics.page(), CONTENT_TYPE),
-    }
+def http_server(unready_reason: Callable[[], str], metrics: Metrics) -> HttpServer:
+    """Return the server of the pages for probes and Prometheus, which may name the pod by any Host, on loopback too."""
+
+    async def scrape(_query: str) -> Page:
+        return Page(HTTPStatus.OK, metrics.page(), CONTENT_TYPE)
+
+    paths = {**probes(unready_reason), "/metrics": Path(scrape)}
+    return HttpServer(paths, "--http-listen", checks_host=False)
 
 
 def stop_signals() -> "asyncio.Task[bool]":
@@ -168,7 +170,7 @@ async def open_store(options: argparse.Namespace) -> OpenedStore:
     if engine == "sqlite":
         from rota_coordinator.store import sqlite
 
-        file = sqlite.open_store(Path(rest))
+        file = sqlite.open_store(FilePath(rest))
         return OpenedStore(file, rows=file if options.log else None)
     # Loaded when asked for: a coordinator on SQLite needs no PostgreSQL client.
     from rota_coordinator.store import postgres, postgres_tls

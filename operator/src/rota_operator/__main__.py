@@ -71,16 +71,17 @@ def run_local(options: argparse.Namespace) -> None:
     """Until SIGINT or SIGTERM."""
     # Imported late: --version and a wrong flag answer at once.
     from rota_operator.local.demo import Demo, demo_folder, hints
-    from rota_operator.local.home import make_private, private_files
+    from rota_operator.local.home import make_private
     from rota_operator.local.runner import CannotRun, Runner, load, place_at
     from rota_operator.manifests.documents import InvalidManifest
+    from rota_service.private_files import owner_only
 
     async def run() -> bool:
         folder = None if options.file else demo_folder()
         manifests = load(options.file or [folder], on_kafka=bool(options.kafka))
         demo = None
         with ExitStack() as stack:
-            umask = stack.enter_context(private_files())
+            umask = stack.enter_context(owner_only())
             at = place_at(options.home, options.listen, options.page, options.kafka)
             place = replace(stack.enter_context(at), umask=umask)
             say, shows = talking(options, place)

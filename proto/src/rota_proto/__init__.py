@@ -1,1 +1,1 @@
-"""The gRPC contracts, generated from proto/rota: the only thing that the parts share."""
+"""The gRPC contracts, generated from proto/rota, and the layouts of the bytes that they carry; all parts share them."""

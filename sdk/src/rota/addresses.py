@@ -1,6 +1,5 @@
 """What `bootstrap_servers` may say: `rota://host:port` for Rota's own log, `host:port` for Kafka."""
 
-import ipaddress
 from collections.abc import Sequence
 
 from rota import errors
@@ -31,15 +30,6 @@ def address_of(bootstrap_servers: str | Sequence[str]) -> str:
 def is_rota(address: str) -> bool:
     """Whether it is that of Rota's own log."""
     return address.startswith(SCHEME)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether what is sent to host:port stays on this machine."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _servers(given: str, port: int) -> list[str]:

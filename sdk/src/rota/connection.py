@@ -21,9 +21,10 @@ import grpc
 import grpc.aio
 
 from rota import errors
-from rota.addresses import SCHEME, is_loopback
+from rota.addresses import SCHEME
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.v1.log_pb2_grpc import LogStub
+from rota_service.addresses import is_loopback
 
 if TYPE_CHECKING:
     from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorAsyncStub

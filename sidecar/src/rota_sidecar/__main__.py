@@ -48,12 +48,12 @@ def main() -> None:
     wrong = problem(options, strategies)
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
+    from rota_service.addresses import BindError
     from rota_sidecar.membership.state_file import StateFileError
-    from rota_sidecar.process.http_server import CannotListen
 
     try:
         failed = asyncio.run(serve(options, strategies, arguments))
-    except (StateFileError, CannotListen) as error:
+    except (StateFileError, BindError) as error:
         failed = str(error)
     if failed:
         sys.exit(f"rota-sidecar: {failed}")
@@ -74,7 +74,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 
 async def serve(options: argparse.Namespace, strategies: "Strategies", arguments: Sequence[str]) -> str:
     """
-    Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, CannotListen.
+    Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, BindError.
 
     What one mode needs the other does not load.
     """

@@ -75,7 +75,7 @@ def part(name: str) -> Image:
     """One of Rota's own images, from the Dockerfile that users build: `part("sidecar")`."""
     below = base()
     files = ("Dockerfile", ".dockerignore", "constraints.txt", "scripts/pins.py")
-    folders = ("proto", "sdk", name)
+    folders = ("proto", "service", "sdk", name)
     sources = [CHECKOUT / file for file in files]
     sources += [source for folder in folders for source in _sources(CHECKOUT / folder)]
     key = cache.key_of(below.name, *[str(source.relative_to(CHECKOUT)) for source in sources], *sources)

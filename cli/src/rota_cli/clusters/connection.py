@@ -5,9 +5,10 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.addresses import SCHEME, address_of, is_loopback, is_rota
+from rota.addresses import SCHEME, address_of, is_rota
 from rota.errors import InvalidArgument
 from rota_cli.errors import NotFound, WrongUsage
+from rota_service.addresses import is_loopback
 
 ADDRESS_FILE = Path(".rota/address")
 DEFAULT_SERVERS = "rota://127.0.0.1:7070"

@@ -16,6 +16,7 @@ from rota_cli.output.render import OutputFormat, OutputOption, print_data
 
 PARTS = {
     "rota-proto": "the gRPC contracts",
+    "rota-service": "HTTP pages, event log and validation of the parts",
     "rota-coordinator": "group coordinator and embedded topic log",
     "rota-sidecar": "the member beside each application pod",
     "rota": "the SDK",

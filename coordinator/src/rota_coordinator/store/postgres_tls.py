@@ -11,7 +11,7 @@ from pathlib import Path
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
-from rota_coordinator.core.addresses import is_loopback
+from rota_service.addresses import is_loopback_host
 
 VERIFIED = "verify-full"
 
@@ -52,7 +52,7 @@ def from_variables() -> dict[str, str]:
 
 def is_local(host: str) -> bool:
     """Return whether the host is a Unix socket, which is also libpq's default, or a loopback address."""
-    return not host or host.startswith("@") or Path(host).is_absolute() or is_loopback(host)
+    return not host or host.startswith("@") or Path(host).is_absolute() or is_loopback_host(host)
 
 
 def remedy(failure: str) -> str:

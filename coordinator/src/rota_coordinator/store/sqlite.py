@@ -25,8 +25,7 @@ from rota_coordinator.store.sqlite_rows import RowReader
 from rota_coordinator.store.sqlite_work import AppendRows, AtomicWrite, Drop, Job, Other, Part, Write
 from rota_coordinator.store.sqlite_writer import Writer
 from rota_proto.coordinator.v1.records_pb2 import Record
-
-PRIVATE, PRIVATE_FOLDER, OTHERS = 0o600, 0o700, 0o077
+from rota_service.private_files import FILE_MODE, FOLDER_MODE, OTHERS
 
 Result = TypeVar("Result")
 
@@ -158,8 +157,10 @@ class SqliteStore:
 def open_store(path: Path, vfs: str = "") -> SqliteStore:
     """Open the file, or make it; called in the event loop that will use it. Through SQLite's own VFS, or another."""
     try:
-        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        lock = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "ab")
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        lock = os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "ab"
+        )
     except OSError as broken:
         raise StoreError(f"{path} cannot be made ({broken}); name another file with --store") from broken
     try:
@@ -190,4 +191,4 @@ def _close_to_others(file: Path) -> None:
         return
     found = file.stat()
     if found.st_mode & OTHERS and found.st_uid == os.geteuid():
-        file.chmod(PRIVATE)
+        file.chmod(FILE_MODE)

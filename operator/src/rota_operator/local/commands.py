@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota_operator.local.home import PRIVATE_UMASK
 from rota_operator.local.processes import Command
 from rota_operator.manifests.resources import Group, Manifests, Name, Workload
 from rota_operator.manifests.workloads import Container, FieldOf, Variable
 from rota_operator.plan.settings import flags_of
 from rota_operator.replicas.events import Rules
 from rota_operator.spec.model import ROTA
+from rota_service.private_files import OTHERS
 
 ADDRESS = re.compile(re.escape(ROTA) + r"[A-Za-z0-9.\-]+(:[0-9]+)?")
 REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_][A-Za-z0-9_]*)\)")
@@ -47,7 +47,7 @@ class Place:
     # Kafka's brokers that stand for Rota's servers, as HOST:PORT with commas; empty: nobody does.
     kafka: str = ""
     # The user's own, for applications.
-    umask: int = PRIVATE_UMASK
+    umask: int = OTHERS
 
     @property
     def servers(self) -> str:

@@ -7,25 +7,14 @@ leash.
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-PRIVATE_UMASK = 0o077
-PRIVATE_FOLDER = 0o700
+from rota_service.private_files import OTHERS
+
 # What runners keep in a home; the coordinator's files have its name, and the demo has a home of its own in there.
 OWN = frozenset({"address", "demo", "lock", "logs", "page", "settings", "state"})
 COORDINATOR = "coordinator."
-
-
-@contextmanager
-def private_files() -> Iterator[int]:
-    """The mask is ours within the block; gives the one of before."""
-    before = os.umask(PRIVATE_UMASK)
-    try:
-        yield before
-    finally:
-        os.umask(before)
 
 
 def make_private(home: Path, say: Callable[[str], None]) -> None:
@@ -38,7 +27,7 @@ def make_private(home: Path, say: Callable[[str], None]) -> None:
     if is_own:
         _close(home)
     mode = home.stat().st_mode
-    if mode & PRIVATE_UMASK:
+    if mode & OTHERS:
         what = "belongs to another user" if is_own else "contains files that are not Rota's"
         others = f"is accessible to other users (mode {stat.S_IMODE(mode):03o})"
         say(f"warning: {home} {what} and {others}; use a separate folder for --home")
@@ -54,6 +43,6 @@ def _close_to_others(path: Path) -> None:
 
 def _close(path: Path) -> None:
     found = path.lstat()
-    is_open = not stat.S_ISLNK(found.st_mode) and found.st_mode & PRIVATE_UMASK
+    is_open = not stat.S_ISLNK(found.st_mode) and found.st_mode & OTHERS
     if is_open and found.st_uid == os.geteuid():
-        path.chmod(stat.S_IMODE(found.st_mode) & ~PRIVATE_UMASK)
+        path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)

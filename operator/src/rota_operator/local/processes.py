@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota_operator.local.drain_client import ask_to_drain
-from rota_operator.local.home import PRIVATE_UMASK
 from rota_operator.replicas.events import (
     Action,
     Again,
@@ -33,6 +32,7 @@ from rota_operator.replicas.events import (
     Wanted,
 )
 from rota_operator.replicas.replica_set import ReplicaSet
+from rota_service.private_files import OTHERS
 
 LEASH = "rota_operator.local.supervisor"
 
@@ -50,7 +50,7 @@ class Command:
     # Of a sidecar: where it can be asked to drain.
     drain_socket: Path | None = None
     # Of the process; an application has its user's.
-    umask: int = PRIVATE_UMASK
+    umask: int = OTHERS
 
 
 Told = Again | Gone | Undrained

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rota_service.private_files import FILE_MODE
+
 SECRET_BYTES = 32
-PRIVATE = 0o600
 
 
 class Replica(NamedTuple):
@@ -34,7 +35,7 @@ class ReplicaSecrets:
         secret = self._new_secret()
         file.unlink(missing_ok=True)
         # Made anew, for this user alone from its first moment: another file or a link there is not written to.
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as opened:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w") as opened:
             opened.write(f"{secret}\n")
         self._secrets[replica] = secret.encode()
 

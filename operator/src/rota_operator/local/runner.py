@@ -30,7 +30,6 @@ from rota_operator.local.commands import (
 from rota_operator.local.dashboard_state import Board
 from rota_operator.local.fleet_server import LocalFleet, serving_fleet
 from rota_operator.local.group_watches import GroupWatches, is_coordinated_here, missing_library
-from rota_operator.local.home import PRIVATE_FOLDER
 from rota_operator.local.offset_reset import Resetting
 from rota_operator.local.processes import Command, Processes, Told
 from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
@@ -45,6 +44,7 @@ from rota_operator.replicas.events import Again, Gone, Part, Rules, Undrained
 from rota_operator.replicas.replica_set import ReplicaSet
 from rota_operator.spec.model import ROTA
 from rota_operator.spec.validation import Problem
+from rota_service.private_files import FOLDER_MODE
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0
@@ -295,7 +295,7 @@ def place_at(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[Pl
     if kafka and not BROKERS.fullmatch(kafka):
         raise CannotRun(f"invalid --kafka {kafka}; expected HOST:PORT, comma-separated")
     home = home.absolute()
-    home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    home.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="rota-") as sockets:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

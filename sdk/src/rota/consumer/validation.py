@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 
 from rota import errors
-from rota.addresses import address_of, is_loopback, is_rota
+from rota.addresses import address_of, is_rota
 from rota.consumer.sidecar_options import SidecarOptions
+from rota_service.addresses import is_loopback
 
 INT32_MAX = 2**31 - 1
 LENGTH_MAX = 249

@@ -3,7 +3,9 @@
 import argparse
 from typing import NamedTuple
 
-from rota_sidecar.config.parsing import is_address, is_loopback, is_name, listed
+from rota_service.addresses import is_loopback
+from rota_service.private_files import SOCKET_PATH_BYTES_MAX
+from rota_sidecar.config.parsing import is_address, is_name, listed
 from rota_sidecar.config.urls import url_problem
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig, Reset
 from rota_sidecar.core.ledger.batches import Ordering
@@ -14,8 +16,6 @@ INT32_MAX = 2**31 - 1
 AHEAD_MAX = 1 << 30
 RECORDS_MAX = 1_000_000
 LINGER_MAX_MS = 1_000
-# What a socket's path may be long, without its end (sockaddr_un).
-SOCKET_PATH_MAX = 107
 FAIL = "fail"
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
@@ -153,8 +153,8 @@ def listening_problem(options: argparse.Namespace) -> str:
             "give a loopback address, or --insecure if you mean it"
         )
     for flag, path in (("listen-socket", options.listen_socket), ("drain-socket", options.drain_socket)):
-        if len(path.encode()) > SOCKET_PATH_MAX:
-            return f"--{flag}: a socket's path has at most {SOCKET_PATH_MAX} bytes"
+        if len(path.encode()) > SOCKET_PATH_BYTES_MAX:
+            return f"--{flag}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes"
     if options.drain_socket and options.drain_socket == options.listen_socket:
         return "--drain-socket and --listen-socket are the same: give each its own path"
     if not (options.listen or options.listen_socket or options.delivery_url):

@@ -1,6 +1,5 @@
 """What a text among the options is: a name, an address, a list."""
 
-import ipaddress
 import re
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -30,14 +29,3 @@ def is_address(text: str, lowest_port: int = 1) -> bool:
 def is_name(text: str) -> bool:
     """Whether Kafka takes it as the name of a topic or of an instance."""
     return NAME.fullmatch(text) is not None and text not in (".", "..")
-
-
-def is_loopback(address: str) -> bool:
-    """Whether what is sent to HOST:PORT stays on this machine."""
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

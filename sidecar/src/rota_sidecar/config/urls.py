@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from rota_sidecar.config.parsing import is_loopback
+from rota_service.addresses import is_loopback
 
 PORTS = {"http": 80, "https": 443}
 

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Collection, Sequence
 
+from rota_service.addresses import is_loopback
 from rota_sidecar.config import SWITCHES
 from rota_sidecar.config.delivery_flags import INT32_MAX, serving_problem
 from rota_sidecar.config.endpoints import ROTA_SCHEME, has_tls, rota_addresses, speaks_rota
@@ -16,7 +17,7 @@ from rota_sidecar.config.flags import (
     SASL_PASSWORD,
     SASL_USERNAME,
 )
-from rota_sidecar.config.parsing import is_address, is_loopback, is_name, listed
+from rota_sidecar.config.parsing import is_address, is_name, listed
 
 GROUP_ID_LENGTH_MAX = 249
 TEXT_LENGTH_MAX = 249

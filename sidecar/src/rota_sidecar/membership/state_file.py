@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from rota_sidecar.config.private_socket import private
+from rota_service.private_files import FILE_MODE, make_folder
 from rota_sidecar.core.member.identity import NO_GENERATION, JoinMetadata, SavedMembership
 
 FILE = "member.json"
@@ -23,8 +23,6 @@ VERSION = 1
 # Some ten thousand topics and their partitions.
 BYTES_MAX = 8 << 20
 INT32_MAX = 2**31 - 1
-PRIVATE = 0o600
-PRIVATE_FOLDER = 0o700
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 Kind = TypeVar("Kind")
@@ -77,7 +75,7 @@ class StateFile:
             self._lock = _locked(self._folder)
         fresh = self._folder / f"{FILE}.new"
         try:
-            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
             with os.fdopen(file, "wb") as writer:
                 writer.write(_written(saved, self._owner))
                 writer.flush()
@@ -135,10 +133,8 @@ class StateFile:
 def _locked(folder: Path) -> int:
     """The lock on the folder, which is made if need be. Raises StateFileError."""
     try:
-        # `mode` does not apply to the parents that are made as well: the mask does.
-        with private():
-            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        make_folder(folder)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         unusable = f"--state-folder {folder} cannot be used ({error.strerror})"
         if error.errno in FULL:

@@ -8,10 +8,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota_service.http_server import HttpServer, Paths
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.observability.event_log import Journal
-from rota_sidecar.process.http_server import CannotListen, HealthServer, Paths
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -28,17 +28,17 @@ class Doors:
         self._driver = driver
         self._journal = journal
         self._server: grpc.aio.Server | None = None
-        self._page: HealthServer | None = None
-        self._drains: HealthServer | None = None
+        self._page: HttpServer | None = None
+        self._drains: HttpServer | None = None
 
     async def open(self, paths: Paths, drain: Paths, slicer: BatchSlicer) -> None:
-        """All that are asked for; `drain` is served on the drain socket alone. Raises CannotListen."""
+        """All that are asked for; `drain` is served on the drain socket alone. Raises BindError."""
         options = self._options
         if options.drain_socket:
-            self._drains = HealthServer(drain)
+            self._drains = HttpServer(drain, "--drain-socket", checks_host=True)
             await self._drains.start_on_socket(Path(options.drain_socket))
         if options.http_listen:
-            self._page = HealthServer(paths)
+            self._page = HttpServer(paths, "--http-listen", checks_host=True)
             address = await self._page.start(options.http_listen)
             self._journal.tell("http", f"http on {address}")
         if not options.delivery_url and (options.listen or options.listen_socket):
@@ -59,14 +59,11 @@ class Doors:
         options = self._options
         server = make_server(ConsumerService(self._driver, slicer, self._journal.tell))
         addresses: list[str] = []
-        try:
-            if options.listen:
-                insecure = options.insecure
-                addresses.append(listening.listen_on_port(server, options.listen, insecure=insecure))
-            if options.listen_socket:
-                addresses.append(listening.listen_on_socket(server, Path(options.listen_socket)))
-        except listening.CannotListen as error:
-            raise CannotListen(str(error)) from None
+        if options.listen:
+            insecure = options.insecure
+            addresses.append(listening.listen_on_port(server, options.listen, insecure=insecure))
+        if options.listen_socket:
+            addresses.append(listening.listen_on_socket(server, Path(options.listen_socket)))
         await server.start()
         self._server = server
         for address in addresses:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from rota_service.http_server import Page, Path, Paths, probes, text_page
 from rota_sidecar import wiring
 from rota_sidecar.config.delivery_flags import delivery_config
 from rota_sidecar.core.member.actions import Ended
@@ -35,7 +36,6 @@ from rota_sidecar.observability.log_observer import LoggingObserver
 from rota_sidecar.observability.partition_status import PartitionStatus, partition_statuses
 from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 from rota_sidecar.process.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
-from rota_sidecar.process.http_server import Page, Path, Paths, probes, sentence
 from rota_sidecar.process.listeners import Doors
 from rota_sidecar.process.stdin import EndOfInput
 from rota_sidecar.wiring import Strategies
@@ -52,7 +52,7 @@ WAITING_MAX = 16
 async def serve_application(
     options: argparse.Namespace, strategies: Strategies, arguments: Sequence[str], journal: Journal
 ) -> str:
-    """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, CannotListen."""
+    """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, BindError."""
     serving = Serving(options, strategies, journal)
     if options.fleet:
         serving.report_to_fleet(strategies, arguments)
@@ -225,18 +225,18 @@ class Serving:
         try:
             request = request_of(query)
         except WrongRequest as error:
-            return sentence(HTTPStatus.BAD_REQUEST, str(error))
+            return text_page(HTTPStatus.BAD_REQUEST, str(error))
         for_ms = request.for_ms or self._options.drain_timeout_ms + AFTER_DRAIN_MS
         left = await self._draining.expire_in(Source.SOCKET, for_ms, request.then)
         if left:
             said = f"{left} records are still in the application's hands, and will come again"
-            return sentence(HTTPStatus.GATEWAY_TIMEOUT, said)
-        return sentence(HTTPStatus.OK, "drained")
+            return text_page(HTTPStatus.GATEWAY_TIMEOUT, said)
+        return text_page(HTTPStatus.OK, "drained")
 
     async def _await_drained(self, _query: str) -> Page:
         """Begin nothing: the application's container waits so for the drain that the sidecar's has begun."""
         if self._waiting >= WAITING_MAX:
-            return sentence(
+            return text_page(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING_MAX} requests wait for a drain already"
             )
         self._waiting += 1
@@ -245,8 +245,8 @@ class Serving:
         finally:
             self._waiting -= 1
         if is_drained:
-            return sentence(HTTPStatus.OK, "drained")
-        return sentence(HTTPStatus.GATEWAY_TIMEOUT, self._draining.status or "no drain has begun")
+            return text_page(HTTPStatus.OK, "drained")
+        return text_page(HTTPStatus.GATEWAY_TIMEOUT, self._draining.status or "no drain has begun")
 
     def _effect_ports(self) -> EffectPorts:
         options = self._options

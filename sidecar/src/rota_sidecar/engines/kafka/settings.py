@@ -1,12 +1,12 @@
 """How to connect to Kafka. The sidecar's options fill these in; every connection reads the files they name anew."""
 
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
 from typing_extensions import override
 
+from rota_service.addresses import is_loopback_host
 from rota_sidecar.engines.port import Refused
 
 PORT_MAX = 65_535
@@ -35,12 +35,7 @@ class Address(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether what is sent there stays on this machine."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback_host(self.host)
 
     @override
     def __str__(self) -> str:

@@ -1,0 +1,1 @@
+"""Servers' common ground, imported by all parts: HTTP server, private files and sockets, loopback addresses."""

@@ -144,12 +144,12 @@ def test_two_owners_stop_in_mid_transaction_and_each_record_counts_once(job: Job
 
     first.go_on()
     refused = first.wait_for("fenced")
-    assert "(incarnation 1, generation 1): drop the batch" in refused
+    assert "(incarnation 1, generation 1): discard the batch" in refused
     # The other way round: the first takes over from the second.
     second.wait_until_stopped()
     first.wait_until_owns_all(assignments=2)
     second.go_on()
-    assert "drop the batch" in second.wait_for("fenced")
+    assert "discard the batch" in second.wait_for("fenced")
     job.finish()
 
     assert job.totals == EXPECTED
@@ -172,7 +172,7 @@ def test_a_group_that_is_deleted_and_born_again_fences_who_knew_the_old_one(job:
     refused = former.wait_for("fenced")
     assert "(incarnation 2, generation" in refused
     assert "this is member" in refused
-    assert "(incarnation 1, generation 3): drop the batch" in refused
+    assert "(incarnation 1, generation 3): discard the batch" in refused
     job.finish()
 
     assert job.totals == EXPECTED

@@ -169,7 +169,7 @@ def test_only_the_first_outcome_counts() -> None:
 
 def test_an_outcome_that_is_not_there_in_time_is_said() -> None:
     batch, index = send(made())
-    with pytest.raises(errors.TimedOut, match="not known after 0 s"):
+    with pytest.raises(errors.TimedOut, match="not sent after 0 s"):
         SendFuture(batch, index).result(0)
 
 

@@ -290,7 +290,7 @@ def test_the_older_of_two_producers_is_fenced_and_says_so_from_then_on(
         with pytest.raises(errors.RotaError) as first:
             transactional.commit_transaction()
         assert first.value.fatal
-        with pytest.raises(errors.ProducerFenced, match="cannot be used any more"):
+        with pytest.raises(errors.ProducerFenced, match="has failed and must be closed"):
             transactional.begin_transaction()
         with successor.transaction():
             successor.send(topic, b"new")

@@ -52,15 +52,15 @@ def test_what_is_no_address_is_refused(given: str) -> None:
     ("settings", "says"),
     [
         ({"acks": 2}, "use 0, 1 or 'all'"),
-        ({"acks": 1, "enable_idempotence": True}, "leave acks out"),
-        ({"acks": 0, "transactional_id": "t"}, "leave acks out"),
-        ({"enable_idempotence": False, "transactional_id": "t"}, "leave enable_idempotence out"),
-        ({"batch_size": 0}, "batch_size is 0, and has to be more than 0"),
+        ({"acks": 1, "enable_idempotence": True}, "omit acks"),
+        ({"acks": 0, "transactional_id": "t"}, "omit acks"),
+        ({"enable_idempotence": False, "transactional_id": "t"}, "omit enable_idempotence"),
+        ({"batch_size": 0}, "batch_size is 0; it must be greater than 0"),
         ({"linger_ms": -1}, "cannot be negative"),
-        ({"linger_ms": 500, "delivery_timeout_ms": 500}, "larger than linger_ms"),
+        ({"linger_ms": 500, "delivery_timeout_ms": 500}, "greater than linger_ms"),
         ({"batch_size": 2 << 20}, "larger than max_request_size"),
         ({"coordination": "rota"}, "coordination is 'rota': use 'Auto', 'Kafka' or 'Rota'"),
-        ({"bootstrap": "x"}, "no setting 'bootstrap'"),
+        ({"bootstrap": "x"}, "unknown producer setting 'bootstrap'"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], says: str) -> None:
@@ -82,8 +82,8 @@ def test_a_producer_is_idempotent_where_its_acks_allow_it(settings: dict[str, An
         ((b"", 17, None, None), "the key is of type int"),
         ((b"", b"", -1, None), "milliseconds since 1970"),
         ((b"", b"", 1 << 63, None), "milliseconds since 1970"),
-        ((b"", b"", None, [("name", "text")]), "a header is a name and bytes"),
-        ((b"", b"", None, [(b"name", b"")]), "a header is a name and bytes"),
+        ((b"", b"", None, [("name", "text")]), "a header is a str name with bytes"),
+        ((b"", b"", None, [(b"name", b"")]), "a header is a str name with bytes"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_where_it_is_given(record: tuple[Any, ...], says: str) -> None:

@@ -142,13 +142,13 @@ def test_what_is_open_already_is_left_alone(play: Play) -> None:
         store, connection = await connect()
         tenure = await store.assign(member(1), [P0])
         async with store.transaction(tenure) as tx:
-            with pytest.raises(StoreError, match="end its block first"):
+            with pytest.raises(StoreError, match="leave its block first"):
                 await save(store, tenure, 1)
             tx.save({P0: 2})
         with pytest.raises(StoreError, match="has ended"):
             await tx.set_if_absent("key")
         async with connection.transaction():
-            with pytest.raises(StoreError, match="is open on this connection already"):
+            with pytest.raises(StoreError, match="is already open on this connection"):
                 await save(store, tenure, 3)
         assert await store.stored_offsets(GROUP) == {P0: 2}
 

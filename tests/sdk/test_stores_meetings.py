@@ -227,7 +227,7 @@ def test_a_transaction_that_is_open_already_is_left_alone(application: Database)
 
     def both(*ways: Callable[[], object]) -> None:
         for way in ways:
-            with pytest.raises(StoreError, match="is open on this connection already"):
+            with pytest.raises(StoreError, match="is already open on this connection"):
                 way()
 
     both(

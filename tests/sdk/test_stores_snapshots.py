@@ -131,7 +131,7 @@ def test_nothing_of_a_state_is_kept_when_the_offset_is_refused(application: Data
             TOTALS.save(tx, P0, {b"a": b"1"}, {})
             tx.save({P0: 9})
 
-    with pytest.raises(StoreError, match="lies before"):
+    with pytest.raises(StoreError, match="below the stored"):
         go_back()
 
     assert rows(application) == []

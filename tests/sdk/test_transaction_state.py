@@ -75,7 +75,7 @@ def test_the_first_error_is_the_one_that_is_told() -> None:
 
 
 def test_a_dead_producer_says_why_under_the_same_name() -> None:
-    with pytest.raises(errors.ProducerFenced, match="cannot be used any more, close it: the abort"):
+    with pytest.raises(errors.ProducerFenced, match="has failed and must be closed: the abort"):
         in_state(State.FATAL_ERROR).apply(Operation.BEGIN)
 
 

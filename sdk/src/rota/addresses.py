@@ -19,11 +19,13 @@ def address_of(bootstrap_servers: str | Sequence[str]) -> str:
     given = address.replace(SCHEME, "")
     if "://" in given:
         raise errors.InvalidArgument(
-            f"{bootstrap_servers!r} is no address: use rota://host:{PORT}, or host:{KAFKA_PORT}"
+            f"{bootstrap_servers!r} is not an address: use rota://host:{PORT}, or host:{KAFKA_PORT}"
         )
     names = _servers(given, PORT if ours else KAFKA_PORT)
     if ours and len(names) > 1:
-        raise errors.InvalidArgument(f"{address} names several servers, and Rota's log is one: give that one")
+        raise errors.InvalidArgument(
+            f"{address} names several servers, but Rota's log has one address: use that one"
+        )
     return (SCHEME if ours else "") + ",".join(names)
 
 
@@ -37,6 +39,6 @@ def _servers(given: str, port: int) -> list[str]:
     names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise errors.InvalidArgument(
-            f"there is no server in the address: use rota://host:{PORT}, or host:{KAFKA_PORT}"
+            f"the address names no server: use rota://host:{PORT}, or host:{KAFKA_PORT}"
         )
     return [name if name.rpartition(":")[2].isdigit() else f"{name}:{port}" for name in names]

@@ -125,8 +125,8 @@ def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
         return
     if not is_loopback(address.removeprefix(SCHEME)):
         raise errors.InvalidArgument(
-            f"{address} is another machine, and everyone in between could read the token: "
-            "give credentials a ca_file, for TLS, or insecure=True if you mean it"
+            f"{address} is not on this machine, and the token would be sent unencrypted: "
+            "set ca_file in the credentials for TLS, or insecure=True to allow it"
         )
 
 
@@ -136,7 +136,7 @@ def _file_content(file: Path | None) -> bytes | None:
     except OSError as error:
         reason = error.strerror or "unreadable"
         raise errors.AuthenticationFailed(
-            f"{file}, a file of the credentials, cannot be read ({reason}): see that it is there, and readable"
+            f"{file}, a file of the credentials, cannot be read ({reason}): check that it exists and is readable"
         ) from error
 
 
@@ -145,21 +145,21 @@ def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
     said = error.details() or error.code().name
     match error.code():
         case Code.DEADLINE_EXCEEDED:
-            return errors.TimedOut(f"{address} did not answer in time: see whether it is overloaded")
+            return errors.TimedOut(f"{address} did not answer in time: check whether it is overloaded")
         case Code.RESOURCE_EXHAUSTED:
             return errors.ThrottlingQuotaExceeded.with_message(f"{address}: {said}; send more slowly")
         case Code.UNAUTHENTICATED:
             return errors.AuthenticationFailed(
-                f"{address} does not know this caller ({said}): give it credentials"
+                f"{address} rejected the credentials ({said}): pass valid ones"
             )
         case Code.PERMISSION_DENIED:
-            return errors.ClusterAuthorizationFailed.with_message(f"{address} forbids it: {said}")
+            return errors.ClusterAuthorizationFailed.with_message(f"{address} denied the call: {said}")
         case Code.UNIMPLEMENTED:
-            return errors.NotSupported(f"{address} keeps no log: start the coordinator with --log")
+            return errors.NotSupported(f"{address} does not serve a log: start the coordinator with --log")
         case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
-            return errors.InvalidRequest.with_message(f"{address} refuses the request: {said}")
+            return errors.InvalidRequest.with_message(f"{address} rejected the request: {said}")
         case _:
-            return errors.Disconnected(f"{address} cannot be reached ({said}): see whether it runs")
+            return errors.Disconnected(f"{address} cannot be reached ({said}): check whether it is running")
 
 
 async def retry_until(
@@ -198,7 +198,7 @@ class Background:
         try:
             return running.result(timeout_s)
         except FutureTimeout:
-            raise errors.TimedOut(f"no outcome after {timeout_s} s: call again to wait longer") from None
+            raise errors.TimedOut(f"not completed after {timeout_s} s: call again to wait longer") from None
 
     def run_with_early_result(
         self, ask: Callable[[Callable[[Any], None]], Coroutine[Any, Any, Result]]

@@ -51,7 +51,9 @@ class Records:
         batch = self._batch
         where = f"{self.topic}[{self.partition}] at offset {batch.base_offset}"
         if batch.codec != CODEC:
-            raise errors.NotSupported(f"{where} has records of kind {batch.codec}, unknown here: update rota")
+            raise errors.NotSupported(
+                f"{where} has records with codec {batch.codec}, which this version does not know: upgrade rota"
+            )
         try:
             return unpack(batch.payload, batch.count, batch.base_timestamp_ms)
         except MalformedPayload as error:
@@ -127,7 +129,7 @@ class AsyncLogReader:
     ) -> None:
         found = address_of(address)
         if not is_rota(found):
-            raise errors.NotSupported(f"{found} is a Kafka cluster: read it with a Kafka client")
+            raise errors.NotSupported(f"{found} is a Kafka cluster: use a Kafka client to read it")
         self._connection = Connection(found, credentials)
         self._isolation = (
             pb.ISOLATION_LEVEL_READ_COMMITTED if read_committed else pb.ISOLATION_LEVEL_READ_UNCOMMITTED

@@ -48,7 +48,7 @@ def _integer(given: int) -> bytes:
 
 def _of_integer(data: bytes) -> int:
     if len(data) != INTEGER_BYTES:
-        raise ValueError(f"an integer has {INTEGER_BYTES} bytes, and not {len(data)}")
+        raise ValueError(f"an integer has {INTEGER_BYTES} bytes, got {len(data)}")
     return int.from_bytes(data, "big", signed=True)
 
 

@@ -37,7 +37,7 @@ def told(topic: str, settings: Settings) -> str:
         consumer.close()
     sentence = str(raised.value)
     assert "\n" not in sentence
-    assert re.match("the consumer's own sidecar has ended with exit code 1: [^{]", sentence), sentence
+    assert re.match("the consumer's own sidecar exited with code 1: [^{]", sentence), sentence
     return sentence
 
 

@@ -116,7 +116,7 @@ def test_refused_verdicts_are_logged_once_for_each_partition(caplog: pytest.LogC
         refusals.log(pb.DeliverResponse(refusals=refused))
     said = [record.getMessage() for record in caplog.records]
     assert [line.split(":")[0] for line in said] == [
-        "the sidecar refuses a verdict on orders[0]",
-        "the sidecar refuses a verdict on orders[1]",
+        "the sidecar rejected a verdict on orders[0]",
+        "the sidecar rejected a verdict on orders[1]",
     ]
     assert all('verdict="refused"' in line for line in said)

@@ -138,7 +138,7 @@ def test_a_record_that_cannot_be_read_is_named_and_can_be_passed(group: Group) -
         group.send("orders", value, partition=0)
     consumer = group.consumer("orders", value_deserializer=lambda topic, data: int(data or b""))
     assert [each.value for each in read(consumer, 1)] == [1]
-    with pytest.raises(errors.DeserializationFailed, match=r"orders\[0\] at offset 1: .*seek behind"):
+    with pytest.raises(errors.DeserializationFailed, match=r"orders\[0\] at offset 1: .*seek to the next"):
         read(consumer, 1)
     assert consumer.position(P0) == 1
     consumer.seek(P0, 2)
@@ -232,12 +232,12 @@ def test_another_thread_may_not_use_the_consumer_meanwhile(group: Group) -> None
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({}, "there is no sidecar"),
-        ({"sidecar": "x", "bootstrap_servers": "rota://y"}, "both a sidecar and bootstrap_servers"),
+        ({}, "no sidecar is configured"),
+        ({"sidecar": "x", "bootstrap_servers": "rota://y"}, "sidecar and bootstrap_servers are both set"),
         ({"bootstrap_servers": "rota://y"}, "group_id is missing"),
         ({"sidecar": "x", "session_timeout_ms": 5}, "session_timeout_ms is a setting of the sidecar"),
         ({"sidecar": "x", "max_poll_records": 0}, "max_poll_records is 0"),
-        ({"sidecar": "x", "fetch_min_bytes": 1}, "no setting 'fetch_min_bytes'"),
+        ({"sidecar": "x", "fetch_min_bytes": 1}, "unknown consumer setting 'fetch_min_bytes'"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(

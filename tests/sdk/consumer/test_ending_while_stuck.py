@@ -84,4 +84,4 @@ def test_handlers_end_and_leave_whatever_they_are_stuck_in(tmp_path: Path) -> No
         assert [group for group, log in logs.items() if "ended" not in log] == []
         assert [group for group, log in logs.items() if "is killed" in log] == []
         assert {group: coordinator.members_of(group) for group in STATES} == dict.fromkeys(STATES, 0)
-        assert "orders[0] at offset 0: its handler has not returned" in logs["handler-hangs"]
+        assert "orders[0] at offset 0: the handler did not return" in logs["handler-hangs"]

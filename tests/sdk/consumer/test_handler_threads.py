@@ -42,7 +42,7 @@ def test_a_handler_that_never_returns_is_abandoned_at_the_end_of_its_time_and_it
         assert is_over
         assert group.committed.get(P0, 0) == 0
     (said,) = said_by_handlers(caplog)
-    assert said.startswith("orders[0] at offset 0: its handler has not returned within 0 s of the stop")
+    assert said.startswith("orders[0] at offset 0: the handler did not return within 0 s of the stop")
 
 
 def test_threads_of_handlers_are_used_again_and_never_more_than_their_number() -> None:

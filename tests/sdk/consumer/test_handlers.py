@@ -184,13 +184,13 @@ def made(**more: Any) -> rota.Handler:  # noqa: ANN401  what a handler takes
 @pytest.mark.parametrize(
     ("handlers", "sentence"),
     [
-        ([], "there is no handler"),
+        ([], "no handler to run"),
         ([made(), made()], "orders has two handlers"),
         (
             [made(), rota.handler("b", concurrency=2)(lambda record: None)],
             "the same ordering and concurrency",
         ),
-        ([lambda record: None], "is no handler"),
+        ([lambda record: None], "is not a handler"),
     ],
 )
 def test_handlers_that_do_not_go_together_are_refused(handlers: list[Any], sentence: str) -> None:
@@ -201,7 +201,7 @@ def test_handlers_that_do_not_go_together_are_refused(handlers: list[Any], sente
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"sidecar": "x", "max_poll_records": 1}, "max_poll_records is for consumers that poll"),
+        ({"sidecar": "x", "max_poll_records": 1}, "max_poll_records is a setting of polling consumers"),
         ({"sidecar": "x", "dead_letter_topic": "d"}, "dead_letter_topic is a setting of the sidecar"),
     ],
 )

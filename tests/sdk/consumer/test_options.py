@@ -25,75 +25,75 @@ LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": "hus
 BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     "group_id": [({"group_id": "g" * 250}, "group_id has 250 characters")],
     "bootstrap_servers": [
-        ({"bootstrap_servers": "http://a:1"}, "'http://a:1' is no address"),
-        ({"bootstrap_servers": "a:99999"}, "bootstrap_servers has 'a:99999': give host:port"),
-        ({"bootstrap_servers": "a b:1"}, "bootstrap_servers has 'a b:1': give host:port"),
-        ({"bootstrap_servers": ["kafka:1", "rota://a:1"]}, "of Rota and of Kafka"),
+        ({"bootstrap_servers": "http://a:1"}, "'http://a:1' is not an address"),
+        ({"bootstrap_servers": "a:99999"}, "bootstrap_servers has 'a:99999': use host:port"),
+        ({"bootstrap_servers": "a b:1"}, "bootstrap_servers has 'a b:1': use host:port"),
+        ({"bootstrap_servers": ["kafka:1", "rota://a:1"]}, "mixes addresses of Rota and Kafka"),
     ],
     "client_id": [
-        ({"client_id": "a\nb"}, r"client_id is 'a\\nb': give at most 249 printable"),
+        ({"client_id": "a\nb"}, r"client_id is 'a\\nb': use at most 249 printable"),
         ({"client_id": "c" * 250}, "client_id is 'ccc"),
     ],
     "drain_timeout_ms": [
-        ({"drain_timeout_ms": 2**31}, "drain_timeout_ms is 2147483648: give a whole number")
+        ({"drain_timeout_ms": 2**31}, "drain_timeout_ms is 2147483648: use an integer number")
     ],
     "auto_offset_reset": [
         (
             {"auto_offset_reset": "smallest"},
-            "auto_offset_reset is 'smallest': give 'earliest', 'latest' or 'none'",
+            "auto_offset_reset is 'smallest': use 'earliest', 'latest' or 'none'",
         ),
     ],
     "auto_commit_interval_ms": [
         (
             {"auto_commit_interval_ms": 0},
-            "auto_commit_interval_ms is 0: give a whole number of milliseconds from 1",
+            "auto_commit_interval_ms is 0: use an integer number of milliseconds from 1",
         ),
-        ({"auto_commit_interval_ms": 0.5}, "auto_commit_interval_ms is 0.5: give a whole number"),
+        ({"auto_commit_interval_ms": 0.5}, "auto_commit_interval_ms is 0.5: use an integer number"),
     ],
     "isolation_level": [
-        ({"isolation_level": "committed"}, "isolation_level is 'committed': give 'read_uncommitted'")
+        ({"isolation_level": "committed"}, "isolation_level is 'committed': use 'read_uncommitted'")
     ],
     "max_poll_interval_ms": [
-        ({"max_poll_interval_ms": -1}, "max_poll_interval_ms is -1: give a whole number")
+        ({"max_poll_interval_ms": -1}, "max_poll_interval_ms is -1: use an integer number")
     ],
     "session_timeout_ms": [
-        ({"session_timeout_ms": "6000"}, "session_timeout_ms is '6000': give a whole number"),
-        ({"session_timeout_ms": 2}, "session_timeout_ms is 2: give 3 or more"),
+        ({"session_timeout_ms": "6000"}, "session_timeout_ms is '6000': use an integer number"),
+        ({"session_timeout_ms": 2}, "session_timeout_ms is 2: use 3 or more"),
     ],
     "heartbeat_interval_ms": [
-        ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms is 0: give a whole number"),
+        ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms is 0: use an integer number"),
         (
             {"heartbeat_interval_ms": 15_001},
-            "heartbeat_interval_ms is 15001, and session_timeout_ms 45000: give a third",
+            "heartbeat_interval_ms is 15001, session_timeout_ms is 45000: use at most a third",
         ),
         (
             {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 3_000},
-            "heartbeat_interval_ms is 3000, and session_timeout_ms 6000: give a third",
+            "heartbeat_interval_ms is 3000, session_timeout_ms is 6000: use at most a third",
         ),
     ],
-    "group_instance_id": [({"group_instance_id": "a/b"}, "group_instance_id is 'a/b': give at most 249 of")],
+    "group_instance_id": [({"group_instance_id": "a/b"}, "group_instance_id is 'a/b': use at most 249 of")],
     "coordination": [
-        ({"coordination": "zookeeper"}, "coordination is 'zookeeper': give 'auto', 'rota' or 'kafka'"),
-        ({"coordination": "kafka"}, "coordination is 'kafka', and bootstrap_servers is Rota's log"),
-        ({**RECORDS_IN_KAFKA, "coordination": "rota"}, "the records are in Kafka: give coordinator_address"),
+        ({"coordination": "zookeeper"}, "coordination is 'zookeeper': use 'auto', 'rota' or 'kafka'"),
+        ({"coordination": "kafka"}, "coordination is 'kafka', but bootstrap_servers is Rota's log"),
+        ({**RECORDS_IN_KAFKA, "coordination": "rota"}, "the records are in Kafka: set coordinator_address"),
     ],
     "coordinator_address": [
         (
             {"coordinator_address": "a:1"},
-            "bootstrap_servers is Rota's log, which coordinates groups: leave it out",
+            "bootstrap_servers is Rota's log, which coordinates its groups: omit it",
         ),
-        ({**RECORDS_IN_KAFKA, "coordinator_address": "a:1"}, "give coordination='rota'"),
+        ({**RECORDS_IN_KAFKA, "coordinator_address": "a:1"}, "set coordination='rota'"),
         (
             {**RECORDS_IN_KAFKA, "coordination": "rota", "coordinator_address": "a"},
-            "coordinator_address has 'a': give host:port",
+            "coordinator_address has 'a': use host:port",
         ),
     ],
     "partition_assignment_strategy": [
         (
             {"partition_assignment_strategy": "fair"},
-            "partition_assignment_strategy is 'fair': give 'cooperative-sticky'",
+            "partition_assignment_strategy is 'fair': use 'cooperative-sticky'",
         ),
-        ({"partition_assignment_strategy": []}, "partition_assignment_strategy is empty: give"),
+        ({"partition_assignment_strategy": []}, "partition_assignment_strategy is empty: use"),
         ({"partition_assignment_strategy": ["range", "range"]}, "names a strategy twice"),
     ],
     "credentials": [
@@ -101,35 +101,35 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"credentials": rota.Credentials(key_file=KEY)}, "credentials has no certificate_file"),
         (
             {**RECORDS_IN_KAFKA, "credentials": rota.Credentials(token_file=TOKEN)},
-            "which is for Rota's servers",
+            "which only Rota's servers accept",
         ),
         (
             {
                 "bootstrap_servers": "rota://far.example:7070",
                 "credentials": rota.Credentials(token_file=TOKEN),
             },
-            "credentials has a token_file for rota://far.example:7070, another machine, and no ca_file",
+            "credentials would send the token to rota://far.example:7070 unencrypted: set ca_file",
         ),
     ],
     "sasl_mechanism": [
         (
             {**LOGIN, **RECORDS_IN_KAFKA, "sasl_mechanism": "GSSAPI"},
-            "sasl_mechanism is 'GSSAPI': give 'PLAIN'",
+            "sasl_mechanism is 'GSSAPI': use 'PLAIN'",
         ),
-        (LOGIN, "sasl_mechanism is for Kafka, and bootstrap_servers is Rota's log"),
+        (LOGIN, "sasl_mechanism is for Kafka, but bootstrap_servers is Rota's log"),
     ],
     "sasl_username": [
         (
             {**RECORDS_IN_KAFKA, **LOGIN, "sasl_username": None},
-            "sasl_mechanism is given without sasl_username",
+            "sasl_mechanism is set without sasl_username",
         ),
     ],
     "sasl_password": [
-        ({**RECORDS_IN_KAFKA, **LOGIN, "sasl_password": ""}, "sasl_mechanism is given without sasl_password"),
+        ({**RECORDS_IN_KAFKA, **LOGIN, "sasl_password": ""}, "sasl_mechanism is set without sasl_password"),
     ],
     "sidecar_flags": [
-        ({"sidecar_flags": "--rack=a"}, "sidecar_flags is the text '--rack=a': give a list"),
-        ({"sidecar_flags": ["rack=a"]}, "sidecar_flags has 'rack=a': give flags as '--name=value'"),
+        ({"sidecar_flags": "--rack=a"}, "sidecar_flags is the string '--rack=a': use a list"),
+        ({"sidecar_flags": ["rack=a"]}, "sidecar_flags has 'rack=a': write flags as '--name=value'"),
     ],
 }
 GOOD: list[dict[str, Any]] = [
@@ -215,9 +215,9 @@ def test_the_strategies_are_those_of_the_sidecar() -> None:
 @pytest.mark.parametrize(
     ("topics", "pattern", "sentence"),
     [
-        (["a/b"], "", "'a/b' cannot be the name of a topic"),
-        ([".."], "", "'..' cannot be the name of a topic"),
-        ([], "a(", r"the pattern 'a\(' is not a regular expression"),
+        (["a/b"], "", "'a/b' is not a valid topic name"),
+        ([".."], "", "'..' is not a valid topic name"),
+        ([], "a(", r"the pattern 'a\(' is not a valid regular expression"),
     ],
 )
 def test_topics_that_cannot_be_are_refused_before_a_sidecar_starts(

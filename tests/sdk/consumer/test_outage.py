@@ -6,7 +6,7 @@ from rota import errors
 from rota.consumer.outage import Outage
 
 LIMIT_S = 60.0
-GONE = errors.Disconnected("the sidecar at 127.0.0.1:9 cannot be reached: see whether it runs")
+GONE = errors.Disconnected("the sidecar at 127.0.0.1:9 cannot be reached: check whether it is running")
 
 
 def test_an_absence_is_a_warning_after_three_seconds_and_an_error_after_the_limit(

@@ -166,7 +166,7 @@ def test_partitions_assigned_by_hand_are_read(server: str, topic: str) -> None:
 def test_a_sidecar_that_cannot_start_says_why(server: str) -> None:
     wrong = ["--rebalance-timeout-ms=0"]
     consumer = rota.Consumer("orders", group_id="g", bootstrap_servers=server, sidecar_flags=wrong)
-    with pytest.raises(errors.SidecarFailed, match="ended with exit code 1: --rebalance-timeout-ms"):
+    with pytest.raises(errors.SidecarFailed, match="exited with code 1: --rebalance-timeout-ms"):
         consumer.poll(timeout_ms=WAIT_MS)
     consumer.close()
 
@@ -182,8 +182,8 @@ def test_a_full_folder_for_temporary_files_is_said_with_what_to_do(
             consumer.poll(timeout_ms=WAIT_MS)
         consumer.close()
         assert str(raised.value) == (
-            f"no sidecar of the consumer's own can be started (No space left on device: {disk.seen}): make room there, "
-            "or name another folder with TMPDIR"
+            f"the consumer's own sidecar cannot be started (No space left on device: {disk.seen}): free some space, "
+            "or set TMPDIR to another folder"
         )
 
 
@@ -192,7 +192,7 @@ def test_a_consumer_whose_sidecar_is_killed_says_so(server: str, topic: str) -> 
     read(consumer, RECORDS)
     process = consumer._engine._sidecar._process  # type: ignore[attr-defined]
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(errors.SidecarFailed, match="ended with exit code -9"):
+    with pytest.raises(errors.SidecarFailed, match="exited with code -9"):
         poll_on(consumer)
     consumer.close()
 
@@ -235,7 +235,7 @@ def test_offsets_in_a_transaction_count_with_its_records_or_not_at_all(server: s
 
 def test_without_rota_sidecar_a_consumer_says_what_to_install() -> None:
     options = Options(group_id="g", bootstrap_servers="rota://localhost")
-    with pytest.raises(errors.SidecarFailed, match="install rota-sidecar"):
+    with pytest.raises(errors.SidecarFailed, match="rota-sidecar is not installed"):
         SidecarProcess(options, "rota://localhost:7070", module="rota_sidecar_that_is_not_there")
 
 

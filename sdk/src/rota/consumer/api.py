@@ -95,7 +95,7 @@ class Consumer:
         with self._exclusive():
             if self._engine.is_manual:
                 raise errors.IllegalState(
-                    "this consumer has partitions by assign(): call unsubscribe() before subscribe()"
+                    "partitions were assigned with assign(): call unsubscribe() before subscribe()"
                 )
             self._listener = listener or RebalanceListener()
             self._run(self._engine.subscribe(subscription, self._within_s(None)))
@@ -109,7 +109,7 @@ class Consumer:
         wanted = topic_partitions(partitions)
         with self._exclusive():
             if self._engine.subscription:
-                raise errors.IllegalState("this consumer has subscribed: call unsubscribe() before assign()")
+                raise errors.IllegalState("the consumer is subscribed: call unsubscribe() before assign()")
             self._run(self._engine.assign(wanted, self._within_s(None)))
 
     def assignment(self) -> set[TopicPartition]:
@@ -309,7 +309,7 @@ class Consumer:
         """Return records from this offset on. What it commits next may be lower than before: that is its own wish."""
         (topic_partition,) = topic_partitions([partition])
         if offset < 0:
-            raise errors.InvalidArgument(f"{offset} is no offset: give 0 or more, or use seek_to_end")
+            raise errors.InvalidArgument(f"{offset} is not an offset: use 0 or more, or seek_to_end")
         self._seek({topic_partition: offset})
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
@@ -426,11 +426,11 @@ class Consumer:
         """No other thread uses it meanwhile; what is iterated over is settled before anything else is done."""
         if not self._using.acquire(blocking=False):
             raise errors.IllegalState(
-                "another thread uses this consumer: give each thread its own; only wakeup() may come from others"
+                "the consumer is in use by another thread: create one per thread; only wakeup() may be called from others"
             )
         try:
             if self._closed:
-                raise errors.ConsumerClosed("the consumer is closed: make a new one")
+                raise errors.ConsumerClosed("the consumer is closed: create a new one")
             if settles and self._slice is not None:
                 self._put_back_unread()
             yield

@@ -30,7 +30,7 @@ def subscription_of(topics: str | Iterable[str], pattern: str) -> Subscription:
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if bool(names) == bool(pattern):
         raise errors.InvalidArgument(
-            "give either topics or a pattern: one of them says what to read; to read nothing call unsubscribe()"
+            "subscribe takes either topics or a pattern; to subscribe to nothing, call unsubscribe()"
         )
     if fault := topics_fault(names, pattern):
         raise errors.InvalidArgument(fault)
@@ -52,7 +52,7 @@ def validated_offsets(offsets: Offsets | None) -> Mapping[TopicPartition, Offset
     for partition, offset in found.items():
         if offset.offset < 0:
             raise errors.InvalidArgument(
-                f"{offset.offset} for {partition.topic}[{partition.partition}] is no offset: give the next one to read"
+                f"{offset.offset} for {partition.topic}[{partition.partition}] is not an offset: use the next offset to read, 0 or more"
             )
     return found
 
@@ -62,6 +62,6 @@ def check_assigned(core: Core, partitions: Sequence[TopicPartition]) -> list[Top
     for each in partitions:
         if each not in core.assigned:
             raise errors.IllegalState(
-                f"{each.topic}[{each.partition}] is not assigned to this consumer: poll until it is, or assign() it"
+                f"{each.topic}[{each.partition}] is not assigned to this consumer: poll until it is, or call assign()"
             )
     return list(partitions) or sorted(core.assigned)

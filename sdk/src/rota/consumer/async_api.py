@@ -82,7 +82,7 @@ class AsyncConsumer:
         self._check()
         if self._engine.is_manual:
             raise errors.IllegalState(
-                "this consumer has partitions by assign(): call unsubscribe() before subscribe()"
+                "partitions were assigned with assign(): call unsubscribe() before subscribe()"
             )
         self._listener = listener or RebalanceListener()
         await self._engine.subscribe(subscription, self._within_s(None))
@@ -95,7 +95,7 @@ class AsyncConsumer:
         """Read these partitions and no others, with no group that shares them out."""
         self._check()
         if self._engine.subscription:
-            raise errors.IllegalState("this consumer has subscribed: call unsubscribe() before assign()")
+            raise errors.IllegalState("the consumer is subscribed: call unsubscribe() before assign()")
         await self._engine.assign(topic_partitions(partitions), self._within_s(None))
 
     def assignment(self) -> set[TopicPartition]:
@@ -146,7 +146,7 @@ class AsyncConsumer:
 
     async def _next(self, timeout_ms: float, records_max: int | None) -> list[BatchSlice]:
         if self._is_used:
-            raise errors.IllegalState("another task polls this consumer: give each task its own")
+            raise errors.IllegalState("the consumer is in use by another task: create one per task")
         self._is_used = True
         try:
             deadline_s = self._clock() + timeout_ms / 1000
@@ -265,7 +265,7 @@ class AsyncConsumer:
         """Return records from this offset on."""
         (topic_partition,) = topic_partitions([partition])
         if offset < 0:
-            raise errors.InvalidArgument(f"{offset} is no offset: give 0 or more, or use seek_to_end")
+            raise errors.InvalidArgument(f"{offset} is not an offset: use 0 or more, or seek_to_end")
         await self._seek({topic_partition: offset})
 
     async def seek_to_beginning(self, *partitions: PartitionLike) -> None:
@@ -372,7 +372,7 @@ class AsyncConsumer:
     def _check(self) -> None:
         """It is open; what is iterated over is settled before anything else is done."""
         if self._closed:
-            raise errors.ConsumerClosed("the consumer is closed: make a new one")
+            raise errors.ConsumerClosed("the consumer is closed: create a new one")
         self._put_back_unread()
 
     def _within_s(self, timeout_ms: float | None) -> float:

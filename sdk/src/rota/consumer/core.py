@@ -122,7 +122,7 @@ class Core:
             self._announce(event, self._withdraw(event.partitions))
         elif gone := self._withdraw(event.partitions):
             # Gone before the application has let it go: nothing can be committed any more.
-            reason = "the application did not let go of them before the deadline"
+            reason = "the application did not finish revoking them before the deadline"
             self._rebalances.append(
                 Rebalance(NO_EVENT, RebalanceKind.LOST, gone, event.tenure, reason=reason)
             )

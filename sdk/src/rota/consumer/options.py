@@ -80,26 +80,26 @@ class Options(SidecarOptions):
 
     def _faults(self) -> list[str]:
         faults = [
-            f"{name} is {value}, and has to be more than 0"
+            f"{name} is {value}; it must be greater than 0"
             for name in POSITIVE
             if not isinstance(value := getattr(self, name), int | float) or value <= 0
         ]
         if self.sidecar and self.bootstrap_servers:
             faults.append(
-                "both a sidecar and bootstrap_servers are given: the sidecar knows its servers, leave one of them out"
+                "sidecar and bootstrap_servers are both set: a running sidecar knows its servers, omit one of them"
             )
         if not self.own_sidecar:
             faults += [
-                f"{name} is a setting of the sidecar, and this consumer uses one that is there: set it there"
+                f"{name} is a setting of the sidecar, but this consumer uses a running one: set it there"
                 for name in SIDECAR_SETTINGS
                 if getattr(self, name) not in (None, ())
             ]
         if not self.own_sidecar and not self.address:
             faults.append(
-                f"there is no sidecar: give sidecar= or {SIDECAR}, or bootstrap_servers= for one of the consumer's own"
+                f"no sidecar is configured: set sidecar= or {SIDECAR}, or bootstrap_servers= to start one"
             )
         if self.own_sidecar and not self.group_id:
-            faults.append("group_id is missing: name the group to be a member of")
+            faults.append("group_id is missing: set the group to join")
         if self.own_sidecar and not faults:
             faults += validation.faults(self)
         return faults
@@ -130,5 +130,5 @@ def options_of(settings: Settings) -> Options:
     """The options; a setting that is not known is refused by name."""
     for name in settings:
         if name not in NAMES:
-            raise errors.InvalidArgument(f"a consumer has no setting {name!r}: see rota.consumer.options")
+            raise errors.InvalidArgument(f"unknown consumer setting {name!r}: see rota.consumer.options")
     return Options(**settings)

@@ -47,7 +47,7 @@ class PollPipeline:
             try:
                 changed = interceptor.on_consume(records)
             except Exception:
-                log.exception("an interceptor raised; the records are returned as they are")
+                log.exception("an interceptor raised; the records are returned unchanged")
             else:
                 records = {partition: list(some) for partition, some in changed.items()}
         return records
@@ -67,7 +67,7 @@ def _call_guarded(callback: Any, *given: object) -> None:  # noqa: ANN401  the a
     try:
         callback(*given)
     except Exception:
-        log.exception("a callback of the application raised; the commit's outcome is not changed by it")
+        log.exception("a commit callback raised; the commit itself is not affected")
 
 
 def deserialization_failed(
@@ -76,7 +76,7 @@ def deserialization_failed(
     """What poll raises when a record cannot be made."""
     where = f"{batch_slice.topic}[{batch_slice.partition}] at offset {offset}"
     return errors.DeserializationFailed(
-        f"{where}: a deserializer failed ({error}); seek behind the record to go on without it"
+        f"{where}: a deserializer failed ({error}); seek to the next offset to skip the record"
     )
 
 

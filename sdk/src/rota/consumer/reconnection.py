@@ -74,9 +74,9 @@ class ReconnectingAttachment:
         """What nobody foresaw must not leave the application waiting for ever."""
         broken = None if task.cancelled() else task.exception()
         if broken is not None:
-            log.error("the attachment to the sidecar broke", exc_info=broken)
+            log.error("the attachment to the sidecar failed unexpectedly", exc_info=broken)
             self.failed = errors.SidecarFailed(
-                f"the attachment to the sidecar broke ({broken!r}): make a new consumer, and tell who makes this one"
+                f"the attachment to the sidecar failed unexpectedly ({broken!r}): create a new consumer, and report this as a bug"
             )
             self._on_detached(self.failed)
 
@@ -122,7 +122,8 @@ class ReconnectingAttachment:
                     await self._attachment.detach()
             except (errors.RotaError, TimeoutError) as error:
                 log.warning(
-                    "the sidecar could not be told goodbye, and will think that this crashed: %s", error
+                    "detaching from the sidecar failed, it will treat this as a crash of the application: %s",
+                    error,
                 )
         if self._task is not None:
             self._task.cancel()

@@ -21,8 +21,8 @@ class RejectionLog:
             self._logged.add(partition)
             log.log(
                 level,
-                "the sidecar refuses a verdict on %s[%d]: %s (logged once for the partition; rota_records_total "
-                'counts all, with verdict="refused")',
+                "the sidecar rejected a verdict on %s[%d]: %s (logged once per partition; rota_records_total "
+                'counts all with verdict="refused")',
                 *partition,
                 refusal.message,
             )

@@ -37,8 +37,8 @@ class SidecarProcess(Sidecar):
     def __init__(self, options: SidecarOptions, address: str, module: str = MODULE) -> None:
         if importlib.util.find_spec(module) is None:
             raise errors.SidecarFailed(
-                "a consumer with bootstrap_servers= runs a sidecar, and there is none: install rota-sidecar, or give "
-                "the address of one that runs with sidecar="
+                "a consumer with bootstrap_servers= starts a sidecar, but rota-sidecar is not installed: install it, or pass "
+                "the address of a running sidecar with sidecar="
             )
         self._options = options
         self._address = address
@@ -111,8 +111,8 @@ class SidecarProcess(Sidecar):
     def ended(self) -> str:
         if self._process is None or self._process.returncode is None:
             return ""
-        said = self._lines[-1] if self._lines else "it has said nothing"
-        return f"the consumer's own sidecar has ended with exit code {self._process.returncode}: {said}"
+        said = self._lines[-1] if self._lines else "it logged nothing"
+        return f"the consumer's own sidecar exited with code {self._process.returncode}: {said}"
 
     @override
     async def close(self) -> None:
@@ -125,7 +125,7 @@ class SidecarProcess(Sidecar):
                 async with asyncio.timeout(within_s):
                     await self._process.wait()
             except TimeoutError:
-                log.warning("the consumer's own sidecar did not end in %s s, and is killed", within_s)
+                log.warning("the consumer's own sidecar did not exit within %s s; killing it", within_s)
                 self._process.kill()
                 await self._process.wait()
         if self._reading is not None:
@@ -141,8 +141,8 @@ def private_folder() -> Path:
     except OSError as error:
         where = f": {Path(error.filename).parent}" if error.filename else ""
         raise errors.SidecarFailed(
-            f"no sidecar of the consumer's own can be started ({error.strerror}{where}): make room there, or name "
-            "another folder with TMPDIR"
+            f"the consumer's own sidecar cannot be started ({error.strerror}{where}): free some space, or set TMPDIR to "
+            "another folder"
         ) from error
 
 

@@ -105,7 +105,7 @@ class GrpcTransport(Transport):
                 raise error_of(error, self._address) from error
             if isinstance(error, TimeoutError):
                 raise errors.Disconnected(
-                    f"the sidecar at {self._address} did not take this application in {ATTACH_S:.0f} s: "
+                    f"the sidecar at {self._address} did not accept this application within {ATTACH_S:.0f} s: "
                     "see its log"
                 ) from error
             raise
@@ -144,7 +144,7 @@ class GrpcAttachment(Attachment):
         first = await self._events.read()
         if not isinstance(first, pb.AttachResponse):
             await _raise_status(self._events)
-            raise errors.Disconnected(f"the sidecar at {self._address} ended the attachment: see its log")
+            raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment: see its log")
         self._attached = first.attached
         self._deliveries = self._stub.Deliver()
         await self._deliveries.write(
@@ -189,7 +189,7 @@ class GrpcAttachment(Attachment):
             async with self._sending:
                 await self._deliveries.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
+            raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment") from error
 
     def _written(self, writing: "asyncio.Task[None]") -> None:
         self._writing.discard(writing)
@@ -210,7 +210,7 @@ class GrpcAttachment(Attachment):
             return error_of(failed, self._address)
         if failed is not None:
             raise failed
-        return errors.Disconnected(f"the sidecar at {self._address} ended the attachment: see its log")
+        return errors.Disconnected(f"the sidecar at {self._address} closed the attachment: see its log")
 
     @override
     async def detach(self) -> None:
@@ -225,7 +225,7 @@ class GrpcAttachment(Attachment):
             await self._events.done_writing()
             await asyncio.wait([events])
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise errors.Disconnected(f"the sidecar at {self._address} has ended the attachment") from error
+            raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment") from error
 
     async def cancel(self) -> None:
         """End both streams, whatever they do."""
@@ -258,22 +258,22 @@ def error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
     match error.code():
         case Code.DEADLINE_EXCEEDED:
             return errors.TimedOut(
-                f"the sidecar at {address} did not answer in time: see whether it reaches its servers"
+                f"the sidecar at {address} did not answer in time: check whether it reaches its servers"
             )
         case Code.UNIMPLEMENTED:
-            return errors.NotSupported(f"the sidecar at {address} is too old for this call: update it")
+            return errors.NotSupported(f"the sidecar at {address} does not support this call: upgrade it")
         case Code.ALREADY_EXISTS:
             # Perhaps this application itself, before its connection broke.
-            return errors.Disconnected(f"the sidecar at {address} refuses: {said}")
+            return errors.Disconnected(f"the sidecar at {address} rejected the call: {said}")
         case Code.FAILED_PRECONDITION | Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE:
-            return errors.SidecarFailed(f"the sidecar at {address} refuses: {said}")
+            return errors.SidecarFailed(f"the sidecar at {address} rejected the call: {said}")
         case Code.RESOURCE_EXHAUSTED:
             return errors.ThrottlingQuotaExceeded.with_message(f"the sidecar at {address}: {said}")
         case Code.PERMISSION_DENIED | Code.UNAUTHENTICATED:
             return errors.ClusterAuthorizationFailed.with_message(
-                f"the sidecar at {address} forbids it: {said}"
+                f"the sidecar at {address} denied the call: {said}"
             )
         case _:
             return errors.Disconnected(
-                f"the sidecar at {address} cannot be reached ({said}): see whether it runs"
+                f"the sidecar at {address} cannot be reached ({said}): check whether it is running"
             )

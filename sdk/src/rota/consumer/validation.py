@@ -53,7 +53,7 @@ def choice_faults(options: SidecarOptions) -> Iterator[str]:
     for name, known in CHOICES.items():
         value = getattr(options, name)
         if value is not None and value not in known:
-            yield f"{name} is {value!r}: give {said(known)}"
+            yield f"{name} is {value!r}: use {said(known)}"
 
 
 def time_faults(options: SidecarOptions) -> Iterator[str]:
@@ -63,29 +63,29 @@ def time_faults(options: SidecarOptions) -> Iterator[str]:
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= INT32_MAX:
-            yield f"{name} is {value!r}: give a whole number of milliseconds from 1 to {INT32_MAX}"
+            yield f"{name} is {value!r}: use an integer number of milliseconds from 1 to {INT32_MAX}"
             return
     session_ms, heartbeat_ms = options.session_timeout_ms, options.heartbeat_interval_ms
     if session_ms is not None and session_ms < HEARTBEATS_MIN:
-        yield f"session_timeout_ms is {session_ms}: give {HEARTBEATS_MIN} or more, for it has {HEARTBEATS_MIN} heartbeats"
+        yield f"session_timeout_ms is {session_ms}: use {HEARTBEATS_MIN} or more, a session has {HEARTBEATS_MIN} heartbeats"
     if heartbeat_ms is None or (session_ms is None and is_given(options, "session-timeout-ms")):
         return
     session_ms = SESSION_TIMEOUT_MS if session_ms is None else session_ms
     if heartbeat_ms * HEARTBEATS_MIN > session_ms:
         yield (
-            f"heartbeat_interval_ms is {heartbeat_ms}, and session_timeout_ms {session_ms}: give a third of the session "
-            "or less, or leave heartbeat_interval_ms out"
+            f"heartbeat_interval_ms is {heartbeat_ms}, session_timeout_ms is {session_ms}: use at most a third of the "
+            "session timeout, or omit heartbeat_interval_ms"
         )
 
 
 def name_faults(options: SidecarOptions) -> Iterator[str]:
     """The group and its member."""
     if len(options.group_id) > LENGTH_MAX:
-        yield f"group_id has {len(options.group_id)} characters: give at most {LENGTH_MAX}"
+        yield f"group_id has {len(options.group_id)} characters: use at most {LENGTH_MAX}"
     if len(options.client_id) > LENGTH_MAX or not options.client_id.isprintable():
-        yield f"client_id is {options.client_id!r}: give at most {LENGTH_MAX} printable characters"
+        yield f"client_id is {options.client_id!r}: use at most {LENGTH_MAX} printable characters"
     if options.group_instance_id and not is_name(options.group_instance_id):
-        yield f"group_instance_id is {options.group_instance_id!r}: give at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
+        yield f"group_instance_id is {options.group_instance_id!r}: use at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
 
 
 def strategy_faults(given: str | Sequence[str] | None) -> Iterator[str]:
@@ -97,19 +97,19 @@ def strategy_faults(given: str | Sequence[str] | None) -> Iterator[str]:
     unknown = [name for name in names if name not in known]
     if not names or unknown:
         wrong = repr(unknown[0]) if unknown else "empty"
-        yield f"partition_assignment_strategy is {wrong}: give {said(sorted(known))}"
+        yield f"partition_assignment_strategy is {wrong}: use {said(sorted(known))}"
     elif len(set(names)) < len(names):
-        yield "partition_assignment_strategy names a strategy twice: give each once, the preferred one first"
+        yield "partition_assignment_strategy names a strategy twice: list each once, the preferred one first"
 
 
 def flag_faults(flags: Sequence[str]) -> Iterator[str]:
     """What cannot be a flag; what a flag means is the sidecar's to check."""
     if isinstance(flags, str):
-        yield f"sidecar_flags is the text {flags!r}: give a list of flags"
+        yield f"sidecar_flags is the string {flags!r}: use a list of flags"
         return
     for flag in flags:
         if not str(flag).startswith("--"):
-            yield f"sidecar_flags has {flag!r}: give flags as '--name=value'"
+            yield f"sidecar_flags has {flag!r}: write flags as '--name=value'"
 
 
 def address_faults(options: SidecarOptions) -> Iterator[str]:
@@ -122,14 +122,14 @@ def address_faults(options: SidecarOptions) -> Iterator[str]:
     given = options.bootstrap_servers
     each = given.split(",") if isinstance(given, str) else given
     if len({is_rota(address.strip()) for address in each if address.strip()}) > 1:
-        yield f"bootstrap_servers is {given!r}, of Rota and of Kafka: records are in one of them, give that one"
+        yield f"bootstrap_servers mixes addresses of Rota and Kafka ({given!r}): use those that have the records"
     for name, addresses in (
         ("bootstrap_servers", servers.removeprefix("rota://")),
         ("coordinator_address", options.coordinator_address or ""),
     ):
         for address in (part.strip() for part in addresses.split(",") if part.strip()):
             if not is_address(address.removeprefix("rota://")):
-                yield f"{name} has {address!r}: give host:port, for example 127.0.0.1:7070"
+                yield f"{name} has {address!r}: use host:port, for example 127.0.0.1:7070"
     yield from coordination_faults(options, rota=is_rota(servers))
     yield from credential_faults(options, servers)
     yield from login_faults(options, rota=is_rota(servers))
@@ -140,13 +140,13 @@ def coordination_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]
     coordination, address = options.coordination, options.coordinator_address
     if rota:
         if coordination == "kafka":
-            yield "coordination is 'kafka', and bootstrap_servers is Rota's log: give Kafka's brokers, or 'rota'"
+            yield "coordination is 'kafka', but bootstrap_servers is Rota's log: use Kafka's brokers, or 'rota'"
         if address:
-            yield "coordinator_address is given, and bootstrap_servers is Rota's log, which coordinates groups: leave it out"
+            yield "coordinator_address is set, but bootstrap_servers is Rota's log, which coordinates its groups: omit it"
     elif coordination == "rota" and not address and not is_given(options, "coordinator-address"):
-        yield "coordination is 'rota', and the records are in Kafka: give coordinator_address"
+        yield "coordination is 'rota', but the records are in Kafka: set coordinator_address"
     elif coordination != "rota" and address and not is_given(options, "coordination"):
-        yield "coordinator_address is given, and Kafka's brokers coordinate the group: give coordination='rota'"
+        yield "coordinator_address is set, but Kafka's brokers coordinate the group: set coordination='rota'"
 
 
 def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
@@ -156,12 +156,12 @@ def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
         return
     if (given.certificate_file is None) != (given.key_file is None):
         missing = "key_file" if given.key_file is None else "certificate_file"
-        yield f"credentials has no {missing}: a certificate is shown with its key, give both"
+        yield f"credentials has no {missing}: a client certificate needs certificate_file and key_file"
     if given.token_file is None:
         return
     of_rota = servers if is_rota(servers) else (options.coordinator_address or "")
     if not of_rota and not is_given(options, "fleet"):
-        yield "credentials has a token_file, which is for Rota's servers: give sasl_mechanism for Kafka"
+        yield "credentials has a token_file, which only Rota's servers accept: use sasl_mechanism for Kafka"
     is_encrypted = given.ca_file is not None or given.certificate_file is not None
     if (
         is_encrypted
@@ -173,7 +173,7 @@ def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
         return
     for address in (part.strip() for part in of_rota.split(",") if part.strip()):
         if not is_loopback(address.removeprefix("rota://")):
-            yield f"credentials has a token_file for {address}, another machine, and no ca_file: give it, for TLS"
+            yield f"credentials would send the token to {address} unencrypted: set ca_file for TLS"
 
 
 def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
@@ -181,10 +181,10 @@ def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
     if options.sasl_mechanism is None:
         for name in ("sasl_username", "sasl_password"):
             if getattr(options, name) and not is_given(options, "sasl-mechanism"):
-                yield f"{name} is given without sasl_mechanism: give {said(MECHANISMS)}"
+                yield f"{name} is set without sasl_mechanism: use {said(MECHANISMS)}"
         return
     if rota:
-        yield "sasl_mechanism is for Kafka, and bootstrap_servers is Rota's log: give credentials instead"
+        yield "sasl_mechanism is for Kafka, but bootstrap_servers is Rota's log: use credentials instead"
         return
     for name in ("sasl_username", "sasl_password"):
         flag = name.replace("_", "-")
@@ -193,18 +193,18 @@ def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
             and not is_given(options, flag)
             and not is_given(options, f"{flag}-file")
         ):
-            yield f"sasl_mechanism is given without {name}: give it too"
+            yield f"sasl_mechanism is set without {name}: set both"
 
 
 def topics_fault(topics: Sequence[str], pattern: str) -> str:
     """The first fault of a subscription; empty without one."""
     for topic in topics:
         if not is_name(str(topic)):
-            return f"{topic!r} cannot be the name of a topic: give at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
+            return f"{topic!r} is not a valid topic name: use at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return f"the pattern {pattern!r} is not a regular expression ({error}): correct it"
+        return f"the pattern {pattern!r} is not a valid regular expression ({error})"
     return ""
 
 

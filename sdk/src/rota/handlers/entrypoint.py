@@ -46,7 +46,7 @@ def run(*handlers: Handler, dead_letter_topic: str = "", **settings: Unpack[Sett
 def _options(like: Handler, settings: Settings, dead_letter_topic: str) -> Options:
     for name in OF_POLLING:
         if name in settings:
-            raise errors.InvalidArgument(f"{name} is for consumers that poll: leave it out of rota.run")
+            raise errors.InvalidArgument(f"{name} is a setting of polling consumers: omit it in rota.run")
     options = options_of(settings)
     if options.own_sidecar:
         flags = [*options.sidecar_flags, f"--ordering={like.ordering}", f"--concurrency={like.concurrency}"]
@@ -55,7 +55,7 @@ def _options(like: Handler, settings: Settings, dead_letter_topic: str) -> Optio
         return replace(options, sidecar_flags=flags)
     if dead_letter_topic:
         raise errors.InvalidArgument(
-            "dead_letter_topic is a setting of the sidecar, and this process uses one that is there: set it there"
+            "dead_letter_topic is a setting of the sidecar, but this process uses a running one: set it there"
         )
     return options
 

@@ -28,7 +28,7 @@ class Retry(Verdict):
     def __init__(self, after: float | None = None, reason: str = "") -> None:
         super().__init__(reason)
         if after is not None and after < 0:
-            raise errors.InvalidArgument(f"Retry(after={after}): give 0 or more seconds")
+            raise errors.InvalidArgument(f"Retry(after={after}): after must be 0 or more seconds")
         self.after = after
         self.reason = reason
 
@@ -94,11 +94,11 @@ def handler(
     >>> rota.run(bill, group_id="billing", bootstrap_servers="rota://127.0.0.1:7070")    # doctest: +SKIP
     """
     if not topics:
-        raise errors.InvalidArgument("a handler needs a topic: @rota.handler('orders')")
+        raise errors.InvalidArgument("a handler needs a topic, as in @rota.handler('orders')")
     if ordering not in ORDERINGS:
         raise errors.InvalidArgument(f"ordering is {ordering!r}: use one of {', '.join(ORDERINGS)}")
     if concurrency < 1:
-        raise errors.InvalidArgument(f"concurrency is {concurrency}: give 1 or more")
+        raise errors.InvalidArgument(f"concurrency is {concurrency}; it must be 1 or more")
 
     def made(function: Function) -> Handler:
         return Handler(function, topics, ordering, concurrency, key_deserializer, value_deserializer)
@@ -109,15 +109,17 @@ def handler(
 def check_together(handlers: Sequence[Handler]) -> None:
     """They share one member of the group, and its settings."""
     if not handlers:
-        raise errors.InvalidArgument("there is no handler to run: give one made by @rota.handler")
+        raise errors.InvalidArgument("no handler to run: pass functions decorated with @rota.handler")
     for each in handlers:
         if not isinstance(each, Handler):
-            raise errors.InvalidArgument(f"{each!r} is no handler: put @rota.handler('topic') over it")
+            raise errors.InvalidArgument(
+                f"{each!r} is not a handler: decorate it with @rota.handler('topic')"
+            )
     if len({(each.ordering, each.concurrency) for each in handlers}) > 1:
         raise errors.InvalidArgument(
-            "handlers of one process share a member of the group: give all the same ordering and concurrency"
+            "handlers of one process share one member of the group: use the same ordering and concurrency for all"
         )
     topics = [topic for each in handlers for topic in each.topics]
     twice = sorted({topic for topic in topics if topics.count(topic) > 1})
     if twice:
-        raise errors.InvalidArgument(f"{twice[0]} has two handlers: give each topic one")
+        raise errors.InvalidArgument(f"{twice[0]} has two handlers: use one handler per topic")

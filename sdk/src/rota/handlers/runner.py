@@ -107,8 +107,8 @@ class Runner(SidecarListener):
         for task in late:
             job = self._tasks[task]
             log.warning(
-                "%s[%d] at offset %d: its handler has not returned within %g s of the stop; the process ends without "
-                "it, and the record is delivered again",
+                "%s[%d] at offset %d: the handler did not return within %g s of the stop; the process exits, "
+                "and the record will be delivered again",
                 *job.topic_partition,
                 job.record.offset,
                 self.finish_s,
@@ -147,7 +147,7 @@ class Runner(SidecarListener):
                 self._enqueue(messages.acknowledgement(event.event_id))
             case RebalanceKind.REVOKING | RebalanceKind.LOST:
                 if rebalance.kind is RebalanceKind.LOST:
-                    log.warning("partitions are lost, their records come elsewhere: %s", rebalance.reason)
+                    log.warning("partitions were lost, other members get their records: %s", rebalance.reason)
                 self._lanes.stop(rebalance.partitions)
                 self._revocations.append(PendingRevocation(event.event_id, rebalance.partitions))
                 self._acknowledge_idle()
@@ -230,9 +230,12 @@ class Runner(SidecarListener):
             judgement.verdict, judgement.reason = pb.SKIP, skip.reason
         except Exception as error:
             log.warning(
-                "%s[%d] at offset %d is retried: %s", *job.topic_partition, job.record.offset, one_line(error)
+                "%s[%d] at offset %d will be retried: %s",
+                *job.topic_partition,
+                job.record.offset,
+                one_line(error),
             )
-            log.debug("the whole traceback", exc_info=error)
+            log.debug("full traceback", exc_info=error)
             judgement.verdict = pb.RETRY
             judgement.reason = f"{type(error).__name__}: {error}"
         judgement.reason = judgement.reason[:REASON_LENGTH_MAX]

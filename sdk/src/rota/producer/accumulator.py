@@ -187,9 +187,7 @@ class Accumulator:
         if self.refusal is not None:
             raise self.refusal.with_traceback(None)
         if size > self._limits.record_bytes:
-            raise errors.RecordTooLarge(
-                f"a record of {size:,} bytes for {topic}, max_request_size allows less"
-            )
+            raise errors.RecordTooLarge(f"a record of {size:,} bytes for {topic} exceeds max_request_size")
         queue = self._find(topic, partition, key)
         if self._used + size > self._buffer_bytes and self._used:
             raise BufferFull
@@ -213,9 +211,7 @@ class Accumulator:
         if partition is None:
             partition = hash_of(key or b"") % count
         elif not 0 <= partition < count:
-            raise errors.UnknownTopicOrPartition(
-                f"{topic} has {count} partitions, and {partition} is none of them"
-            )
+            raise errors.UnknownTopicOrPartition(f"{topic}[{partition}], the topic has {count} partitions")
         return self._queue(topic, partition)
 
     def _queue(self, topic: str, partition: int) -> Queue:

@@ -83,7 +83,7 @@ class Producer:
         """
         if keys is not None and len(keys) != len(values):
             raise errors.InvalidArgument(
-                f"there are {len(keys)} keys for {len(values)} values: give one for each"
+                f"got {len(keys)} keys for {len(values)} values: pass one key per value"
             )
         if self._pipeline.is_needed or not all_bytes(values) or not all_bytes(keys or ()):
             each_key = keys if keys is not None else [None] * len(values)
@@ -194,12 +194,12 @@ class Producer:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise errors.ProducerClosed("the producer is closed: make a new one")
+            raise errors.ProducerClosed("the producer is closed: create a new one")
 
     def _check_transactional(self) -> None:
         self._check_open()
         if not self._transactional:
-            raise errors.IllegalState("this producer has no transactions: give it a transactional_id")
+            raise errors.IllegalState("the producer is not transactional: set transactional_id")
 
 
 def _is_undecided(error: BaseException) -> bool:

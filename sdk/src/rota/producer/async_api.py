@@ -43,7 +43,7 @@ class AsyncProducer:
     @property
     def _engine(self) -> AsyncEngine:
         if self._running is None:
-            raise errors.IllegalState("the producer does not run: use `async with`, or await start() first")
+            raise errors.IllegalState("the producer is not started: use `async with`, or await start() first")
         return self._running
 
     async def send(
@@ -92,7 +92,7 @@ class AsyncProducer:
         """Hand many records of one topic over at once; awaiting the answer tells where they lie."""
         if keys is not None and len(keys) != len(values):
             raise errors.InvalidArgument(
-                f"there are {len(keys)} keys for {len(values)} values: give one for each"
+                f"got {len(keys)} keys for {len(values)} values: pass one key per value"
             )
         if not self._pipeline.is_needed and all_bytes(values) and all_bytes(keys or ()):
             return await self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
@@ -187,4 +187,4 @@ class AsyncProducer:
 
     def _check_transactional(self) -> None:
         if not self._options.transactional_id:
-            raise errors.IllegalState("this producer has no transactions: give it a transactional_id")
+            raise errors.IllegalState("the producer is not transactional: set transactional_id")

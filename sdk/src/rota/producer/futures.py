@@ -70,8 +70,8 @@ class SendFuture:
     def _wait(self, timeout: float | None) -> None:
         if not self._batch.wait(timeout):
             raise errors.TimedOut(
-                f"it is not known after {timeout} s whether the record was sent to {self._batch.topic}: "
-                "wait longer, or look at the server"
+                f"the record for {self._batch.topic} is not sent after {timeout} s: wait longer, or "
+                "check the server"
             )
 
 
@@ -169,4 +169,4 @@ def call_guarded(callback: Callable[..., object], *given: object) -> None:
     try:
         callback(*given)
     except Exception:
-        log.exception("a callback of the application raised; the record's own outcome is not changed by it")
+        log.exception("a callback raised; the record itself is not affected")

@@ -125,10 +125,10 @@ class KafkaEngine(Engine):
 
     def _check_usable(self) -> None:
         if self._closed.is_set():
-            raise errors.ProducerClosed("the producer is closed: make a new one")
+            raise errors.ProducerClosed("the producer is closed: create a new one")
         if self._fatal is not None:
             dead = type(self._fatal).with_message(
-                f"the producer cannot be used any more, close it: {self._fatal}"
+                f"the producer has failed and must be closed: {self._fatal}"
             )
             dead.fatal = True
             raise dead
@@ -260,7 +260,7 @@ class KafkaEngine(Engine):
             raise self._error(error, "flush") from error
         if left:
             raise errors.TimedOut(
-                f"{left} records are not decided after {timeout_s} s: flush again to wait longer"
+                f"{left} records are not sent after {timeout_s} s: flush again to wait longer"
             )
 
     @override
@@ -297,7 +297,7 @@ class KafkaEngine(Engine):
             self._in_transaction = False
         except errors.RotaError as error:
             if error.retriable:
-                sentence = f"it is not known whether the transaction counts ({error}): commit again"
+                sentence = f"the outcome of the commit is unknown ({error}): commit again"
                 raise errors.UndecidedCommit(sentence) from error
             raise
 

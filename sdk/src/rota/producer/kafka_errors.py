@@ -40,7 +40,7 @@ def error_from(error: KafkaError, where: str) -> errors.RotaError:
     found.fatal = error.fatal() or found.fatal
     if error.txn_requires_abort():
         found.retriable = False
-        found.add_note("the transaction has to be aborted")
+        found.add_note("the transaction must be aborted")
     return found
 
 

@@ -114,25 +114,23 @@ class Options:
 
     def _faults(self) -> list[str]:
         faults = [
-            f"{name} is {value}, and has to be more than 0"
+            f"{name} is {value}; it must be greater than 0"
             for name in POSITIVE
             if not isinstance(value := getattr(self, name), int | float) or value <= 0
         ]
         if self.acks not in (0, 1, "all", -1):
             faults.append(f"acks is {self.acks!r}: use 0, 1 or 'all'")
         elif self.acks not in ("all", -1) and (self.enable_idempotence or self.transactional_id):
-            faults.append(
-                "a producer that is idempotent or has transactions needs acks='all': leave acks out"
-            )
+            faults.append("an idempotent or transactional producer needs acks='all': omit acks")
         if self.enable_idempotence is False and self.transactional_id:
-            faults.append("transactions need an idempotent producer: leave enable_idempotence out")
+            faults.append("transactions need an idempotent producer: omit enable_idempotence")
         if self.linger_ms < 0 or self.retries < 0 or self.max_block_ms < 0:
             faults.append("linger_ms, max_block_ms and retries cannot be negative: use 0")
         if self.delivery_timeout_ms < self.linger_ms + min(
             self.request_timeout_ms, self.delivery_timeout_ms / 2
         ):
             faults.append(
-                "delivery_timeout_ms leaves no time for a request: it must be larger than linger_ms"
+                "delivery_timeout_ms leaves no time for a request: it must be greater than linger_ms"
             )
         if self.batch_size > self.max_request_size:
             faults.append("batch_size is larger than max_request_size: lower it")
@@ -161,13 +159,13 @@ def options_of(settings: Settings) -> Options:
     """The options; a setting that is not known is refused by name."""
     for name in settings:
         if name not in NAMES:
-            raise errors.InvalidArgument(f"a producer has no setting {name!r}: see rota.producer.options")
+            raise errors.InvalidArgument(f"unknown producer setting {name!r}: see rota.producer.options")
     return Options(**settings)
 
 
 def buffer_exhausted(max_block_s: float) -> errors.BufferExhausted:
     """What `send` says when there was no room for too long."""
     return errors.BufferExhausted(
-        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, give it more buffer_memory, "
-        "or see whether the server keeps up"
+        f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, raise buffer_memory, or check "
+        "whether the server keeps up"
     )

@@ -77,11 +77,11 @@ def check(value: object, key: object, timestamp_ms: int | None, headers: Headers
     as_bytes(value, "value")
     as_bytes(key, "key")
     if timestamp_ms is not None and not 0 <= timestamp_ms <= TIMESTAMP_MAX:
-        raise errors.InvalidArgument(f"timestamp_ms is {timestamp_ms}: give milliseconds since 1970")
+        raise errors.InvalidArgument(f"timestamp_ms is {timestamp_ms}: use milliseconds since 1970")
     for header in headers or ():
         name, content = map(type, header)
         if name is not str or content not in (bytes, type(None)):
-            raise errors.InvalidArgument(f"a header is a name and bytes or None, and not {header!r}")
+            raise errors.InvalidArgument(f"a header is a str name with bytes or None, got {header!r}")
 
 
 def as_bytes(given: object, what: str) -> Bytes:
@@ -91,7 +91,7 @@ def as_bytes(given: object, what: str) -> Bytes:
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     raise errors.InvalidArgument(
-        f"the {what} is of type {type(given).__name__}: give bytes or None, or set {what}_serializer"
+        f"the {what} is of type {type(given).__name__}: pass bytes or None, or set {what}_serializer"
     )
 
 

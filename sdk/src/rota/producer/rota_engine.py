@@ -74,9 +74,9 @@ class RotaEngine:
         if task.cancelled():
             return
         # Neither ever returns: something is wrong with this program, and nobody must wait for it in vain.
-        log.critical("the producer fails", exc_info=task.exception())
+        log.critical("the producer failed unexpectedly", exc_info=task.exception())
         error = errors.RotaError.with_message(
-            f"the producer fails, close it and look into the log: {task.exception()!r}"
+            f"the producer failed unexpectedly, close it and see the log: {task.exception()!r}"
         )
         error.fatal = True
         self.accumulator.refusal = error
@@ -166,7 +166,7 @@ class RotaEngine:
         except TimeoutError:
             left = sum(not batch.done for batch in batches)
             raise errors.TimedOut(
-                f"{left} batches are not decided after {timeout_s} s: flush again to wait longer"
+                f"{left} batches are not sent after {timeout_s} s: flush again to wait longer"
             ) from None
 
     async def close(self, timeout_s: float | None) -> None:
@@ -177,7 +177,7 @@ class RotaEngine:
             else:
                 await self.flush(timeout_s)
         finally:
-            self.accumulator.refusal = errors.ProducerClosed("the producer is closed: make a new one")
+            self.accumulator.refusal = errors.ProducerClosed("the producer is closed: create a new one")
             for task in self._tasks:
                 task.cancel()
             await self._sender.interrupt(
@@ -190,7 +190,7 @@ class RotaEngine:
             await asyncio.wait_for(self.abort(), timeout_s)
         except (errors.RotaError, TimeoutError) as error:
             # It was not to count, and will not: the server aborts it when its time is up.
-            log.warning("the transaction that was open at the end could not be aborted: %s", error)
+            log.warning("the transaction that was open at close could not be aborted: %s", error)
 
     # Transactions
 
@@ -316,7 +316,7 @@ class RotaEngine:
 
     def _refuse_sends(self) -> None:
         self.accumulator.refusal = errors.IllegalState(
-            "a record of a transactional producer needs a transaction: call begin_transaction first"
+            "a transactional producer sends inside a transaction: call begin_transaction first"
         )
 
     def _on_batch_failure(self, error: errors.RotaError) -> None:
@@ -347,7 +347,7 @@ class RotaEngine:
 
 
 def _undecided_commit(error: errors.RotaError) -> errors.UndecidedCommit:
-    return errors.UndecidedCommit(f"it is not known whether the transaction counts ({error}): commit again")
+    return errors.UndecidedCommit(f"the outcome of the commit is unknown ({error}): commit again")
 
 
 def _raise(code: int, where: str) -> None:
@@ -358,7 +358,7 @@ def _raise(code: int, where: str) -> None:
 def _limits(options: Options) -> Limits:
     if options.max_request_size > BATCH_BYTES_MAX:
         raise errors.InvalidArgument(
-            f"Rota's log takes batches of {BATCH_BYTES_MAX:,} bytes at most: lower max_request_size"
+            f"Rota's log accepts batches of at most {BATCH_BYTES_MAX:,} bytes: lower max_request_size"
         )
     return Limits(
         batch_bytes=options.batch_size,

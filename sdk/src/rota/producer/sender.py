@@ -139,14 +139,14 @@ class Sender:
 
     def _failure_of(self, request: asyncio.Task[None]) -> errors.RotaError:
         """Why what a request has not decided is not sent."""
-        unforeseen = errors.UnknownServerError("the producer failed to send")
+        unforeseen = errors.UnknownServerError("the producer failed to send the records")
         if request.cancelled():
             return self._interruption or unforeseen
         error = request.exception()
         if isinstance(error, errors.RotaError):
             return error
         if error is not None:
-            log.critical("a request failed in a way that nobody foresaw", exc_info=error)
+            log.critical("a request failed unexpectedly", exc_info=error)
         return unforeseen
 
     async def _send(self, taken: Taken) -> None:
@@ -288,8 +288,8 @@ class Sender:
 
     def _timeout_error(self) -> errors.RotaError:
         return errors.TimedOut(
-            f"no answer within delivery_timeout_ms ({self._config.delivery_timeout_s * 1000:.0f}) from "
-            f"{self._connection.address}: see whether the server runs, and send again"
+            f"not delivered within delivery_timeout_ms ({self._config.delivery_timeout_s * 1000:.0f}) from "
+            f"{self._connection.address}: check whether the server is running, and send again"
         )
 
     def _fail(self, batches: Iterable[Batch], error: errors.RotaError) -> None:
@@ -317,7 +317,7 @@ def _outcome(
     where = f"{data.queue.topic}[{data.queue.partition}]"
     answer = answers.get((data.queue.topic, data.queue.partition))
     if answer is None:
-        return NO_OFFSET, errors.UnknownServerError(f"{where} is missing in the answer")
+        return NO_OFFSET, errors.UnknownServerError(f"{where} is missing in the server's answer")
     if answer.error_code:
         return NO_OFFSET, errors.error_of(answer.error_code, where, answer.error_message)
     return answer.base_offset, None

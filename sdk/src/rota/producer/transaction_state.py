@@ -19,8 +19,8 @@ class State(enum.Enum):
     IN_TRANSACTION = "has a transaction open"
     COMMITTING = "is committing"
     ABORTING = "is aborting"
-    ABORTABLE_ERROR = "has a transaction that can only be aborted"
-    FATAL_ERROR = "cannot be used any more"
+    ABORTABLE_ERROR = "has a failed transaction"
+    FATAL_ERROR = "has failed"
 
 
 class Operation(enum.Enum):
@@ -105,26 +105,26 @@ class TransactionState:
 
     def _fatal_error(self) -> errors.RotaError:
         assert self.error is not None
-        error = type(self.error).with_message(f"the producer cannot be used any more, close it: {self.error}")
+        error = type(self.error).with_message(f"the producer has failed and must be closed: {self.error}")
         error.fatal = True
         return error
 
     def _not_allowed(self, operation: Operation) -> errors.RotaError:
         if self.state is State.ABORTABLE_ERROR:
             refused = errors.TransactionAbortable.with_message(
-                f"{operation.value} is not possible, abort the transaction: {self.error}"
+                f"{operation.value} is not allowed, abort the transaction: {self.error}"
             )
             refused.__cause__ = self.error
             return refused
         return errors.IllegalState(
-            f"{operation.value} is not possible: the producer {self.state.value}; {REMEDY[self.state]}"
+            f"{operation.value} is not allowed: the producer {self.state.value}; {REMEDY[self.state]}"
         )
 
 
 REMEDY = {
     State.UNINITIALIZED: "call init_transactions first",
     State.INITIALIZING: "call init_transactions again until it returns",
-    State.READY: "call begin_transaction first, and send inside of the transaction",
+    State.READY: "call begin_transaction first, and send inside the transaction",
     State.IN_TRANSACTION: "commit or abort the open transaction first",
     State.COMMITTING: "call commit_transaction again until it returns",
     State.ABORTING: "call abort_transaction again until it returns",

@@ -63,7 +63,7 @@ class AsyncSqlStore:
         """A block whose results and offsets are kept together, or not at all."""
         if self._current is not None:
             raise StoreError(
-                f"a transaction of group {self._current.group_id} is open on this connection: end its block first"
+                f"a transaction of group {self._current.group_id} is open on this connection: leave its block first"
             )
         batch = self._current = AsyncTransaction(self, tenure)
         try:
@@ -144,7 +144,7 @@ class AsyncSqlStore:
         try:
             await self._connection.rollback()
         except Exception as second:  # noqa: BLE001 - the first error is what happened; a lost connection rolls back
-            error.add_note(f"the roll-back failed too: {second}")
+            error.add_note(f"the rollback failed too: {second}")
 
     async def _check_owner(self, batch: Batch, error: BaseException) -> None:
         if isinstance(error, StoreFenced) or not isinstance(error, Exception):
@@ -154,4 +154,4 @@ class AsyncSqlStore:
         except StoreFenced as late:
             raise late from error
         except Exception as second:  # noqa: BLE001 - it is the first error that is raised
-            error.add_note(f"whether somebody else owns the partitions could not be read: {second}")
+            error.add_note(f"the owner of the partitions could not be read: {second}")

@@ -52,11 +52,11 @@ class Batch:
         for (topic, index), given in offsets.items():
             offset, metadata, _ = completed(given)
             if offset < 0:
-                raise StoreError(f"{offset} is not an offset: give the next one to read")
+                raise StoreError(f"{offset} is not an offset: use the next offset to read, 0 or more")
             if len(metadata) > METADATA_LENGTH_MAX:
                 raise StoreError(
-                    f"the metadata of an offset has {len(metadata)} characters, {METADATA_LENGTH_MAX} are allowed: "
-                    "keep more in a table of your own, in the same transaction"
+                    f"the metadata of an offset has {len(metadata)} characters, the limit is {METADATA_LENGTH_MAX}: "
+                    "store more in a table of your own, in the same transaction"
                 )
             self.include((topic, index))
             self._saves[topic, index] = Save(offset, metadata, rewind)
@@ -98,7 +98,7 @@ class Batch:
         """Its block has not ended."""
         if not self.is_open:
             raise StoreError(
-                f"this transaction of group {self.group_id} has ended: ask for what it is to keep inside its block"
+                f"this transaction of group {self.group_id} has ended: call its methods inside its block"
             )
 
 
@@ -106,6 +106,6 @@ def check_member(group: GroupMetadata) -> None:
     """It has a generation to be fenced by."""
     if group.generation_id < 0 or group.incarnation < 0:
         raise StoreError(
-            f"group {group.group_id} has given no generation to this consumer, so nobody could be fenced: subscribe "
-            "instead of assigning by hand, or give a GroupMetadata with an incarnation and generation of your own"
+            f"group {group.group_id} has assigned no generation to this consumer, so no fence is possible: subscribe "
+            "instead of assigning manually, or pass a GroupMetadata with an incarnation and generation of your own"
         )

@@ -124,7 +124,7 @@ def connected(connection: object, dialect: Dialect | None, paramstyle: str | Non
     paramstyle = paramstyle or ("qmark" if dialect is Dialect.SQLITE else None)
     if paramstyle not in PARAMSTYLES:
         raise StoreError(
-            f"how {type(connection).__module__} marks values in SQL is not known: give paramstyle=, one of "
+            f"the paramstyle of {type(connection).__module__} is unknown: set paramstyle= to one of "
             f"{', '.join(PARAMSTYLES)}"
         )
     return DbApi(connection, dialect, paramstyle)
@@ -141,8 +141,8 @@ def known_dialect(name: str) -> Dialect:
     known = {**DRIVERS, **{dialect.value: dialect for dialect in Dialect}}
     if name not in known:
         raise StoreError(
-            f"which SQL the database behind {name} speaks is not known: give dialect=Dialect.POSTGRESQL or "
-            "Dialect.SQLITE if it speaks like one of them"
+            f"the SQL dialect of {name} is unknown: set dialect=Dialect.POSTGRESQL or Dialect.SQLITE if it is "
+            "compatible with one of them"
         )
     return known[name]
 
@@ -161,8 +161,8 @@ def check_no_open_transaction(is_open: bool | None) -> None:
     """A batch is a transaction of its own."""
     if is_open:
         raise StoreError(
-            "a transaction is open on this connection already, and would end with the batch: commit it or roll it "
-            "back first, or give the store a connection of its own"
+            "a transaction is already open on this connection, and would end with the batch: commit it or roll it "
+            "back first, or use a separate connection for the store"
         )
 
 

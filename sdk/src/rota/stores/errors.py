@@ -30,8 +30,8 @@ class StoreFenced(StoreError):
         super().__init__(
             f"partition {named(partition)} of group {group.group_id} belongs to member {member_id} of (incarnation "
             f"{incarnation}, generation {generation}), and this is member {group.member_id} of (incarnation "
-            f"{group.incarnation}, generation {group.generation_id}): drop the batch, nothing of it was kept; you "
-            "are no longer the owner"
+            f"{group.incarnation}, generation {group.generation_id}): discard the batch, nothing of it was stored; "
+            "this member is no longer the owner"
         )
         self.partition = partition
         self.incarnation = incarnation
@@ -45,8 +45,8 @@ class PositionMoved(StoreError):
     def __init__(self, partition: Partition, stored: int | None, expected: int | None) -> None:
         super().__init__(
             f"the store has {_offset(stored)} for partition {named(partition)}, where this owner left "
-            f"{_offset(expected)}: a commit whose answer was lost has counted, or somebody else changed it; drop the "
-            "batch, assign again, and go on from the position that you are given"
+            f"{_offset(expected)}: a commit whose answer was lost has taken effect, or another program changed it; discard the "
+            "batch, assign again, and continue from the new position"
         )
         self.partition = partition
 
@@ -56,8 +56,8 @@ class OffsetWentBack(StoreError):
 
     def __init__(self, partition: Partition, stored: int, given: int) -> None:
         super().__init__(
-            f"offset {given} for partition {named(partition)} lies before {stored}, which is stored: nothing of the "
-            "batch was kept; save it with rewind=True if records are to be done again"
+            f"offset {given} for partition {named(partition)} is below the stored offset {stored}: nothing of the "
+            "batch was stored; pass rewind=True to process records again"
         )
         self.partition = partition
 
@@ -67,7 +67,7 @@ class NotAssigned(StoreError):
 
     def __init__(self, group_id: str, partition: Partition) -> None:
         super().__init__(
-            f"partition {named(partition)} of group {group_id} was not assigned to this owner in the store: call "
+            f"partition {named(partition)} of group {group_id} is not assigned to this owner in the store: call "
             "assign with it before its first batch"
         )
         self.partition = partition
@@ -78,8 +78,8 @@ class TransactionLost(StoreError):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"the transaction of group {group_id} has failed or ended inside its block, so the offsets are not "
-            "saved: let errors of statements leave the block, and neither commit nor roll back inside"
+            f"the transaction of group {group_id} failed or ended inside its block, so the offsets are not "
+            "saved: let SQL errors leave the block, and do not commit or roll back inside"
         )
 
 

@@ -22,7 +22,7 @@ def claim(
     for key in wanted:
         if len(key.encode()) > KEY_BYTES_MAX:
             raise StoreError(
-                f"the key {key[:20]!r}… has more than {KEY_BYTES_MAX} bytes: use a hash of it as key"
+                f"the key {key[:20]!r}… exceeds {KEY_BYTES_MAX} bytes: use a hash of it as the key"
             )
     lives_ms = None if expires_in_seconds is None else int(expires_in_seconds * 1000)
     fresh: set[str] = set()

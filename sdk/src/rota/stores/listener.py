@@ -49,7 +49,7 @@ class StoreListener(RebalanceListener):
     def tenure(self) -> Tenure:
         """For `store.transaction`: what the consumer has in this generation."""
         if self._tenure is None:
-            raise StoreError("nothing was assigned to the consumer yet: poll first")
+            raise StoreError("no partitions were assigned to the consumer yet: poll first")
         return self._tenure
 
     @override

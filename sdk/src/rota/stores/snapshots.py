@@ -122,7 +122,7 @@ class Snapshots:
         for key, value in entries:
             if len(key) + len(value or b"") > ENTRY_BYTES_MAX:
                 raise StoreError(
-                    f"an entry of snapshots {self._name!r} has more than {ENTRY_BYTES_MAX} bytes: spread it over "
+                    f"an entry of snapshots {self._name!r} exceeds {ENTRY_BYTES_MAX} bytes: split it over "
                     "several keys"
                 )
             piece += LENGTHS.pack(len(key), DELETED if value is None else len(value)) + key + (value or b"")

@@ -116,7 +116,7 @@ class SqlStore:
         """
         if self._current is not None:
             raise StoreError(
-                f"a transaction of group {self._current.group_id} is open on this connection: end its block first"
+                f"a transaction of group {self._current.group_id} is open on this connection: leave its block first"
             )
         self._connection.begin()
         batch = self._current = Transaction(self, tenure)
@@ -182,7 +182,7 @@ class SqlStore:
         try:
             self._connection.roll_back()
         except Exception as second:  # noqa: BLE001 - the first error is what happened; a lost connection rolls back
-            error.add_note(f"the roll-back failed too: {second}")
+            error.add_note(f"the rollback failed too: {second}")
 
     def _check_owner(self, batch: Batch, error: BaseException) -> None:
         """Raise `StoreFenced` if the owner is late, for whatever reason its batch has failed."""
@@ -193,7 +193,7 @@ class SqlStore:
         except StoreFenced as late:
             raise late from error
         except Exception as second:  # noqa: BLE001 - it is the first error that is raised
-            error.add_note(f"whether somebody else owns the partitions could not be read: {second}")
+            error.add_note(f"the owner of the partitions could not be read: {second}")
 
     def _execute_sql(self, sql: str) -> None:
         self._connection.execute(Statement(sql))

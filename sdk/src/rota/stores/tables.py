@@ -32,8 +32,8 @@ class Tables:
     def __post_init__(self) -> None:
         if not PREFIX.fullmatch(self.prefix):
             raise StoreError(
-                f"{self.prefix!r} cannot begin the names of tables: use letters, digits and underscores, and at most "
-                "one dot behind the schema"
+                f"{self.prefix!r} is not a valid prefix of table names: use letters, digits and underscores, and at most "
+                "one dot after the schema"
             )
 
     @property

@@ -165,7 +165,7 @@ class Group:
             self._sidecar.owned_by_others.difference_update(TopicPartition(*each) for each in partitions)
             self._sidecar.rebalance()
 
-    def lose(self, *partitions: PartitionLike, reason: str = "the session has ended") -> None:
+    def lose(self, *partitions: PartitionLike, reason: str = "the session has expired") -> None:
         """The member is taken for dead, and somebody else gets these: nobody asks it."""
         self._sidecar.lose([TopicPartition(*each) for each in partitions], reason)
 

@@ -116,7 +116,7 @@ class MemorySidecar:
         """One at a time."""
         with self.lock:
             if self._application is not None:
-                raise errors.SidecarFailed(f"the member of group {self.group_id} has an application already")
+                raise errors.SidecarFailed(f"the member of group {self.group_id} already has an application")
             self._application = application
             self._credit = 0
             self.session += 1
@@ -343,7 +343,7 @@ class MemorySidecar:
                 partition=judgement.partition,
                 delivery_epoch=judgement.delivery_epoch,
                 offset=first,
-                message=f"{topic_partition.topic}[{topic_partition.partition}]: not all of {first} to {last} are in hand",
+                message=f"{topic_partition.topic}[{topic_partition.partition}]: not all of {first} to {last} are in flight",
             )
         if judgement.verdict == pb.RETRY:
             partition.requeue_behind(first, self.ordering)

@@ -126,4 +126,4 @@ class MemoryAttachment(Attachment, ApplicationStream):
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
         if not self._ended.done():
-            self._ended.set_result(errors.Disconnected("the application has said goodbye"))
+            self._ended.set_result(errors.Disconnected("the application has detached"))

@@ -90,7 +90,9 @@ def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
     for each in request.offsets:
         partition = sidecar.assigned.get(_topic_partition(each.partition))
         if partition is None:
-            return pb.SeekResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, message="it is not assigned")
+            return pb.SeekResponse(
+                error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, message="the partition is not assigned"
+            )
         ends = {START: partition.start, END: len(partition.log)}
         sidecar.read_from(partition, ends.get(each.offset, each.offset))
     return pb.SeekResponse(voided_delivery_epoch=void)

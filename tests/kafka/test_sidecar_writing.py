@@ -13,9 +13,9 @@ from rota_proto.log.keys import murmur2
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
 from rota_sidecar.engines.kafka.settings import KafkaSettings
-from rota_sidecar.engines.kafka.writing import KafkaLetters
+from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import Letter
+from rota_sidecar.engines.records import DeadLetter
 from tests.sidecar.engines.readers import Reader, Row
 from tests.support.kafka import Kafka, running
 from tests.support.processes import wait_for
@@ -26,23 +26,23 @@ WITHIN_S = 30
 
 
 @asynccontextmanager
-async def letters_to(kafka: Kafka) -> AsyncIterator[KafkaLetters]:
-    letters = KafkaLetters(KafkaSettings((kafka.bootstrap,)))
+async def dead_letter_writer(kafka: Kafka) -> AsyncIterator[KafkaDeadLetterWriter]:
+    dead_letters = KafkaDeadLetterWriter(KafkaSettings((kafka.bootstrap,)))
     try:
-        yield letters
+        yield dead_letters
     finally:
         async with asyncio.timeout(WITHIN_S):
-            await letters.close()
+            await dead_letters.close()
 
 
-def letter(
+def dead_letter(
     topic: str,
     value: bytes | None,
     key: bytes | None = None,
     headers: Sequence[tuple[str, bytes | None]] = (),
     timestamp_ms: int = 1_000,
-) -> Letter:
-    return Letter(topic, key, value, headers, timestamp_ms)
+) -> DeadLetter:
+    return DeadLetter(topic, key, value, headers, timestamp_ms)
 
 
 def lying(kafka: Kafka, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Row]]:
@@ -80,16 +80,16 @@ def make(kafka: Kafka, topic: str, partitions: int = 1, config: Mapping[str, str
 def test_letters_lie_in_kafka_as_they_were_given(kafka: Kafka, unique_name: str) -> None:
     make(kafka, unique_name)
     given = [
-        letter(unique_name, b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
-        letter(unique_name, None, b"tombstone", timestamp_ms=3),
-        letter(unique_name, b"", b""),
-        letter(unique_name, None),
+        dead_letter(unique_name, b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
+        dead_letter(unique_name, None, b"tombstone", timestamp_ms=3),
+        dead_letter(unique_name, b"", b""),
+        dead_letter(unique_name, None),
     ]
 
     async def write() -> None:
-        async with letters_to(kafka) as letters:
-            await letters.write(given[:3], WITHIN_S)
-            await letters.write(given[3:], WITHIN_S)
+        async with dead_letter_writer(kafka) as dead_letters:
+            await dead_letters.write(given[:3], WITHIN_S)
+            await dead_letters.write(given[3:], WITHIN_S)
 
     asyncio.run(write())
     (rows,) = lying(kafka, unique_name, [4])
@@ -104,8 +104,8 @@ def test_letters_with_a_key_lie_where_kafkas_clients_put_them(kafka: Kafka, uniq
     homes = [murmur2(key) % 3 for key in keys]
 
     async def write() -> None:
-        async with letters_to(kafka) as letters:
-            await letters.write([letter(unique_name, None, key) for key in keys], WITHIN_S)
+        async with dead_letter_writer(kafka) as dead_letters:
+            await dead_letters.write([dead_letter(unique_name, None, key) for key in keys], WITHIN_S)
 
     asyncio.run(write())
     ends = [homes.count(number) for number in range(3)]
@@ -118,11 +118,11 @@ def test_letters_with_a_key_lie_where_kafkas_clients_put_them(kafka: Kafka, uniq
 def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(kafka: Kafka, unique_name: str) -> None:
     async def write() -> None:
         refused = f"^the dead-letter topic '{unique_name}' does not exist: make it, or name another one"
-        async with letters_to(kafka) as letters:
+        async with dead_letter_writer(kafka) as dead_letters:
             with pytest.raises(Refused, match=refused):
-                await letters.write([letter(unique_name, b"v")], WITHIN_S)
+                await dead_letters.write([dead_letter(unique_name, b"v")], WITHIN_S)
             make(kafka, unique_name)
-            await letters.write([letter(unique_name, b"v")], WITHIN_S)
+            await dead_letters.write([dead_letter(unique_name, b"v")], WITHIN_S)
 
     asyncio.run(write())
     (rows,) = lying(kafka, unique_name, [1])
@@ -135,10 +135,10 @@ def test_a_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_writt
     make(kafka, unique_name, config={"max.message.bytes": "10000"})
 
     async def write() -> None:
-        async with letters_to(kafka) as letters:
+        async with dead_letter_writer(kafka) as dead_letters:
             with pytest.raises(Refused, match=r"Kafka does not take dead letters for .*too large"):
-                await letters.write([letter(unique_name, bytes(20_000))], WITHIN_S)
-            await letters.write([letter(unique_name, b"small")], WITHIN_S)
+                await dead_letters.write([dead_letter(unique_name, bytes(20_000))], WITHIN_S)
+            await dead_letters.write([dead_letter(unique_name, b"small")], WITHIN_S)
 
     asyncio.run(write())
     (rows,) = lying(kafka, unique_name, [1])
@@ -150,16 +150,16 @@ def test_a_broker_that_is_away_is_said_in_time_and_written_to_when_it_is_back() 
         make(kafka, "dead")
 
         async def write() -> None:
-            async with letters_to(kafka) as letters:
-                await letters.write([letter("dead", b"before")], WITHIN_S)
+            async with dead_letter_writer(kafka) as dead_letters:
+                await dead_letters.write([dead_letter("dead", b"before")], WITHIN_S)
                 await asyncio.to_thread(kafka.broker(1).kill)
                 with pytest.raises(Unreachable, match="Kafka has not taken 1 of 1 dead letters within 1 s"):
-                    await letters.write([letter("dead", b"never")], 1)
+                    await dead_letters.write([dead_letter("dead", b"never")], 1)
                 with pytest.raises(Unreachable, match="nobody listens at"):
-                    await letters.write([letter("dead", b"never")], 1)
+                    await dead_letters.write([dead_letter("dead", b"never")], 1)
                 # A process ends with the thread that started it: not in one of the loop's.
                 kafka.broker(1).start()
-                await letters.write([letter("dead", b"after")], WITHIN_S)
+                await dead_letters.write([dead_letter("dead", b"after")], WITHIN_S)
 
         asyncio.run(write())
         (rows,) = lying(kafka, "dead", [2])

@@ -69,7 +69,7 @@ class Desk:
             commit_interval_ms=800,
             initial_offset=Reset.EARLIEST,
             on_offset_expired=Reset.EARLIEST,
-            dead_letter_topic="letters",
+            dead_letter_topic="dead_letters",
         )
 
     @property
@@ -183,7 +183,7 @@ class Desk:
 
     def _perform(self, action: do.Action) -> None:
         match action:
-            case do.LookUp() | do.Fetch() | do.StopFetching() | do.WriteLetter():
+            case do.LookUp() | do.Fetch() | do.StopFetching() | do.WriteDeadLetter():
                 self._ask_engine(action)
             case do.Find() | do.Commit() | do.GiveUp() | do.Leave() | do.Rejoin():
                 self._ask_member(action)
@@ -256,7 +256,7 @@ class Desk:
 
     # The engine.
 
-    def _ask_engine(self, action: do.LookUp | do.Fetch | do.StopFetching | do.WriteLetter) -> None:
+    def _ask_engine(self, action: do.LookUp | do.Fetch | do.StopFetching | do.WriteDeadLetter) -> None:
         match action:
             case do.LookUp():
                 self.member.process.spawn(self._look_up(action))
@@ -265,7 +265,7 @@ class Desk:
                 self._wanted[action.ledger] = self.member.process.spawn(self._read(action))
             case do.StopFetching():
                 self._stop(action.ledger)
-            case do.WriteLetter():
+            case do.WriteDeadLetter():
                 self.member.process.spawn(self._write(action))
 
     def _stop(self, ledger: int) -> None:
@@ -295,13 +295,13 @@ class Desk:
         self._wanted.pop(action.ledger, None)
         self.feed(on.Read(action.ledger, batches, following, self._bounds()))
 
-    async def _write(self, action: do.WriteLetter) -> None:
+    async def _write(self, action: do.WriteDeadLetter) -> None:
         await asyncio.sleep(self.world.chance.uniform(0, 0.3))
         if not self.world.calm and self.world.chance.random() < self.plan.letter_error_rate:
             self.world.situations.met["a dead letter cannot be written"] += 1
-            self.feed(on.LetterWritten(action.letter, "the topic is not there"))
+            self.feed(on.DeadLetterWritten(action.dead_letter, "the topic is not there"))
             return
         self.world.situations.met["a dead letter is written"] += 1
         # Only from here on a commit may pass it.
         self.did(action.partition, action.piece.first)
-        self.feed(on.LetterWritten(action.letter))
+        self.feed(on.DeadLetterWritten(action.dead_letter))

@@ -15,7 +15,7 @@ from rota_sidecar.core.ledger.commit_points import Point
 from rota_sidecar.core.ledger.in_order import InOrder
 from rota_sidecar.core.ledger.lanes import Lanes
 from rota_sidecar.core.ledger.ledger import Ledger
-from rota_sidecar.core.ledger.outcomes import Judged, LetterDue
+from rota_sidecar.core.ledger.outcomes import DueDeadLetter, Judged
 from rota_sidecar.core.ledger.rules import Verdict
 from tests.simulation.zoo_members import Bug, replaced
 
@@ -38,10 +38,10 @@ def late_verdicts_count(core: Core, event: on.Judged) -> None:
     JUDGED(core, on.Judged(renamed))
 
 
-def passes_a_letter_before_it_is_written(self: Ledger) -> Sequence[LetterDue]:
-    due = LETTERS(self)
-    for letter in due:
-        self.letter_written(letter.offset)
+def passes_a_letter_before_it_is_written(self: Ledger) -> Sequence[DueDeadLetter]:
+    due = DEAD_LETTERS(self)
+    for dead_letter in due:
+        self.dead_letter_written(dead_letter.offset)
     return due
 
 
@@ -79,7 +79,7 @@ def skips_what_is_to_be_retried(
 # What is replaced, for those that only change a part of it.
 POINT = Ledger.point.fget  # type: ignore[attr-defined]
 JUDGED = verdicts.judged
-LETTERS = Ledger.letters
+DEAD_LETTERS = Ledger.dead_letters
 GONE = Ledger.application_gone
 BEGIN = initial_position._begin
 JUDGE = Ledger.judge
@@ -87,7 +87,9 @@ JUDGE = Ledger.judge
 ZOO_DELIVERIES: dict[str, Bug] = {
     "commits what was handed out": replaced(Ledger, "point", property(commits_what_was_handed_out)),
     "late verdicts count": replaced(verdicts, "judged", late_verdicts_count),
-    "passes a letter before it is written": replaced(Ledger, "letters", passes_a_letter_before_it_is_written),
+    "passes a letter before it is written": replaced(
+        Ledger, "dead_letters", passes_a_letter_before_it_is_written
+    ),
     "gives up before all is committed": replaced(revocation, "_has_gone", gives_up_before_all_is_committed),
     "what a crashed application held is done": replaced(Ledger, "application_gone", forgets_a_crash),
     "those behind a retry stay in hand": replaced(InOrder, "call_back", does_not_call_back),

@@ -14,8 +14,8 @@ from rota_sidecar.core.assignors.model import Assignor
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.engines.port import Coordination, Hear, Topics
+from rota_sidecar.engines.records import DeadLetterWriter, Records
 from rota_sidecar.engines.records import Hear as HearRecords
-from rota_sidecar.engines.records import Letters, Records
 from rota_sidecar.membership.driver import MembershipPorts
 from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import Owner, StateFile
@@ -140,15 +140,15 @@ def _reader_for(options: argparse.Namespace, hear: HearRecords, complain: Compla
     return kafka.KafkaRecords(kafka_settings(options), hear, complain, on_kafka)
 
 
-def letters_for(options: argparse.Namespace) -> Letters:
+def dead_letter_writer_for(options: argparse.Namespace) -> DeadLetterWriter:
     """Where dead letters are written."""
     if endpoints.speaks_rota(options):
-        from rota_sidecar.engines.rota.writing import RotaLetters
+        from rota_sidecar.engines.rota.writing import RotaDeadLetterWriter
 
-        return RotaLetters(endpoints.rota_addresses(options), rota_credentials(options))
-    from rota_sidecar.engines.kafka.writing import KafkaLetters
+        return RotaDeadLetterWriter(endpoints.rota_addresses(options), rota_credentials(options))
+    from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 
-    return KafkaLetters(kafka_settings(options))
+    return KafkaDeadLetterWriter(kafka_settings(options))
 
 
 def rota_credentials(options: argparse.Namespace) -> "Credentials":

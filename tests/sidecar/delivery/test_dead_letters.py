@@ -6,12 +6,12 @@ import pytest
 
 from rota_proto.log.columns import Columns, Headers, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.core.delivery.actions import WriteLetter
+from rota_sidecar.core.delivery.actions import WriteDeadLetter
 from rota_sidecar.core.ledger.batches import Batch, Piece
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.delivery.dead_letters import letter_of
+from rota_sidecar.delivery.dead_letters import dead_letter_of
 from rota_sidecar.engines.batch_slicing import BatchSlicer
-from rota_sidecar.engines.records import Letter
+from rota_sidecar.engines.records import DeadLetter
 
 BASE_MS = 1_700_000_000_000
 ORIGIN = [
@@ -25,30 +25,32 @@ ORIGIN = [
 ]
 
 
-def written(columns: Columns, *, count: int = 2) -> Letter:
+def written(columns: Columns, *, count: int = 2) -> DeadLetter:
     """The letter for the second of the records."""
     payload = pack(columns, count, BASE_MS)
     content = log_pb2.RecordBatch(base_offset=40, base_timestamp_ms=BASE_MS, count=count, payload=payload)
     piece = Piece(Batch(40, count, len(payload), content), 41, 42)
     reason = "not a number: \N{GREEK SMALL LETTER PI}"
-    due = WriteLetter(1, "dead", Partition("orders", 3), piece, reason, deliveries=6)
-    return letter_of(due, "shop", BatchSlicer())
+    due = WriteDeadLetter(1, "dead", Partition("orders", 3), piece, reason, deliveries=6)
+    return dead_letter_of(due, "shop", BatchSlicer())
 
 
 def test_a_letter_is_the_record_with_its_origin_behind_its_own_headers() -> None:
     own: Sequence[Headers] = [(), (("trace", b"t"), ("null", None))]
-    letter = written(Columns([b"a", b"b"], [b"1", b"2"], [BASE_MS, BASE_MS + 7], own))
-    assert letter == Letter("dead", b"2", b"b", [("trace", b"t"), ("null", None), *ORIGIN], BASE_MS + 7)
+    dead_letter = written(Columns([b"a", b"b"], [b"1", b"2"], [BASE_MS, BASE_MS + 7], own))
+    assert dead_letter == DeadLetter(
+        "dead", b"2", b"b", [("trace", b"t"), ("null", None), *ORIGIN], BASE_MS + 7
+    )
 
 
 def test_nulls_stay_nulls() -> None:
-    letter = written(Columns())
-    assert (letter.key, letter.value, letter.timestamp_ms) == (None, None, BASE_MS)
-    assert [name for name, _ in letter.headers] == [name for name, _ in ORIGIN]
+    dead_letter = written(Columns())
+    assert (dead_letter.key, dead_letter.value, dead_letter.timestamp_ms) == (None, None, BASE_MS)
+    assert [name for name, _ in dead_letter.headers] == [name for name, _ in ORIGIN]
 
 
 @pytest.mark.parametrize("name", ["rota-dlq-topic", "rota-dlq-reason"])
 def test_a_letter_that_dies_again_tells_of_its_last_place_only(name: str) -> None:
     own: Sequence[Headers] = [(), ((name, b"before"), ("kept", b"k"))]
-    letter = written(Columns([b"a", b"b"], None, [BASE_MS, BASE_MS + 7], own))
-    assert letter.headers == [("kept", b"k"), *ORIGIN]
+    dead_letter = written(Columns([b"a", b"b"], None, [BASE_MS, BASE_MS + 7], own))
+    assert dead_letter.headers == [("kept", b"k"), *ORIGIN]

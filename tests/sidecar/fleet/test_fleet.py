@@ -102,7 +102,7 @@ def test_what_is_not_known_is_left_out(tmp_path: Path, coordinator: Coordinator,
 def test_what_keeps_it_from_reading_is_reported_until_it_is_over(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
-    letters = f"{topic}-letters"
+    dead_letters = f"{topic}-letters"
 
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
         await fleet.wait_until(lambda: bool(fleet.reports))
@@ -111,11 +111,15 @@ def test_what_keeps_it_from_reading_is_reported_until_it_is_over(
         await fleet.wait_until(lambda: len(fleet.last.member.problems) == 2)
         missing, dead = fleet.last.member.problems
         assert missing == f"topic {topic}-missing does not exist: create it"
-        assert dead.startswith(f"dead-letter topic {letters} does not exist: create it")
-        coordinator.make_topic(letters, 1)
+        assert dead.startswith(f"dead-letter topic {dead_letters} does not exist: create it")
+        coordinator.make_topic(dead_letters, 1)
         await fleet.wait_until(lambda: list(fleet.last.member.problems) == [missing])
 
-    flags = (f"--dead-letter-topic={letters}", "--initial-offset=none", f"--topics={topic},{topic}-missing")
+    flags = (
+        f"--dead-letter-topic={dead_letters}",
+        "--initial-offset=none",
+        f"--topics={topic},{topic}-missing",
+    )
     told(tmp_path, coordinator, topic, story, *flags, begins=False)
 
 

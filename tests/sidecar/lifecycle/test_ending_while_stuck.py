@@ -61,14 +61,14 @@ def test_with_dead_letters_that_cannot_be_written(tmp_path: Path, coordinator: C
     sidecar, app = with_application(
         tmp_path,
         coordinator,
-        "letters",
+        "dead_letters",
         "--dead-letter-topic=not-there",
         application=['--rules={"7": "dead-letter"}'],
     )
     with delivering(sidecar), attached(app):
         sidecar.wait_until(lambda: any("cannot be written" in line["message"] for line in sidecar.said))
         assert sidecar.terminate(within_s=DRAIN_S + SLACK_S) == 0
-        assert coordinator.members_of("letters") == 0
+        assert coordinator.members_of("dead_letters") == 0
 
 
 def test_with_a_coordinator_that_is_away(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def outcome_of(answer: Answer) -> Outcome:
 def said(answer: Answer) -> str:
     """The status, and how the body begins, on one line."""
     text = answer.excerpt.decode(errors="replace")
-    words = "".join(letter if letter.isprintable() else " " for letter in text).split()
+    words = "".join(dead_letter if dead_letter.isprintable() else " " for dead_letter in text).split()
     status = f"{answer.status} {answer.phrase}".strip()
     excerpt = " ".join(words)[:EXCERPT_LENGTH_MAX]
     return f"{status}: {excerpt}" if excerpt else status

@@ -1,21 +1,21 @@
 """
 Records as they go to the dead-letter topic: as they are, with headers that tell where each came from and why it goes.
 
-The delivery's shell makes them and hands them to the engine's `Letters`.
+The delivery's shell makes them and hands them to the engine's `DeadLetterWriter`.
 """
 
 from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
-from rota_sidecar.core.delivery.actions import WriteLetter
+from rota_sidecar.core.delivery.actions import WriteDeadLetter
 from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of, part_of
-from rota_sidecar.engines.records import Headers, Letter, Letters
+from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter, Headers
 
 PREFIX = "rota-dlq-"
 
 
-def letter_of(due: WriteLetter, group_id: str, slicer: BatchSlicer) -> Letter:
+def dead_letter_of(due: WriteDeadLetter, group_id: str, slicer: BatchSlicer) -> DeadLetter:
     """The letter for a record. Raises MalformedPayload."""
     content = content_of(due.piece.batch)
     # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
@@ -23,7 +23,7 @@ def letter_of(due: WriteLetter, group_id: str, slicer: BatchSlicer) -> Letter:
     record = part_of(slicer.columns_of(due.piece.batch), place, place + 1)
     values, keys, times, headers = record
     timestamp_ms = content.base_timestamp_ms if times is None else times[0]
-    return Letter(
+    return DeadLetter(
         topic=due.topic,
         key=None if keys is None else keys[0],
         value=None if values is None else values[0],
@@ -37,7 +37,7 @@ def _own(headers: Headers) -> Headers:
     return [(name, value) for name, value in headers if not name.startswith(PREFIX)]
 
 
-def _origin(due: WriteLetter, group_id: str, timestamp_ms: int) -> Headers:
+def _origin(due: WriteDeadLetter, group_id: str, timestamp_ms: int) -> Headers:
     told = {
         "topic": due.partition.topic,
         "partition": due.partition.number,
@@ -50,20 +50,20 @@ def _origin(due: WriteLetter, group_id: str, timestamp_ms: int) -> Headers:
     return [(PREFIX + name, str(value).encode()) for name, value in told.items()]
 
 
-class LazyDeadLetterWriter(Letters):
+class LazyDeadLetterWriter(DeadLetterWriter):
     """Nothing is loaded or connected before the first letter."""
 
-    def __init__(self, connect: Callable[[], Letters]) -> None:
+    def __init__(self, connect: Callable[[], DeadLetterWriter]) -> None:
         self._connect = connect
-        self._letters: Letters | None = None
+        self._dead_letters: DeadLetterWriter | None = None
 
     @override
-    async def write(self, letters: Sequence[Letter], within_s: float) -> None:
-        if self._letters is None:
-            self._letters = self._connect()
-        await self._letters.write(letters, within_s)
+    async def write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
+        if self._dead_letters is None:
+            self._dead_letters = self._connect()
+        await self._dead_letters.write(dead_letters, within_s)
 
     @override
     async def close(self) -> None:
-        if self._letters is not None:
-            await self._letters.close()
+        if self._dead_letters is not None:
+            await self._dead_letters.close()

@@ -231,8 +231,8 @@ class DeliveryDriver(Deliveries):
             self._application.deliver(cast("Sequence[do.Deliver]", actions))
         elif kind is do.Refuse:
             self._application.refuse(cast("Sequence[do.Refuse]", actions))
-        elif kind is do.WriteLetter:
-            self._effects.write(cast("Sequence[do.WriteLetter]", actions))
+        elif kind is do.WriteDeadLetter:
+            self._effects.write(cast("Sequence[do.WriteDeadLetter]", actions))
         else:
             for action in actions:
                 self._perform_one(action)

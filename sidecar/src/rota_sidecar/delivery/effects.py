@@ -14,10 +14,10 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.delivery.standalone_offsets import StandaloneOffsets
 from rota_sidecar.engines.port import Refused, Topics, Unreachable
-from rota_sidecar.engines.records import Letter, Letters, Records
+from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter, Records
 
 LOOK_UP_TIMEOUT_S = 10
-LETTERS_TIMEOUT_S = 30
+DEAD_LETTERS_TIMEOUT_S = 30
 OFFSETS_TIMEOUT_S = 30
 
 
@@ -26,9 +26,9 @@ class EffectPorts:
     """All that deliveries need of the outside."""
 
     records: Records
-    letters: Letters
+    dead_letters: DeadLetterWriter
     # The record with its origin, as it goes to the dead-letter topic. Raises ValueError when it cannot be read.
-    letter_of: Callable[[do.WriteLetter], Letter]
+    dead_letter_of: Callable[[do.WriteDeadLetter], DeadLetter]
     topics: Topics
     by_hand: StandaloneOffsets
 
@@ -43,7 +43,7 @@ class EffectRunner:
         self._tell = tell
         self._broken = broken
         self._tasks: set[asyncio.Task[None]] = set()
-        self._letters: list[do.WriteLetter] = []
+        self._dead_letters: list[do.WriteDeadLetter] = []
         self._writes = False
 
     def look_up(self, action: do.LookUp) -> None:
@@ -58,9 +58,9 @@ class EffectRunner:
         """Committed follows."""
         self.begin(self._commit(action))
 
-    def write(self, letters: Sequence[do.WriteLetter]) -> None:
-        """LetterWritten follows for each. The ledgers bound how many there are."""
-        self._letters += letters
+    def write(self, dead_letters: Sequence[do.WriteDeadLetter]) -> None:
+        """DeadLetterWritten follows for each. The ledgers bound how many there are."""
+        self._dead_letters += dead_letters
         if not self._writes:
             self._writes = True
             self.begin(self._write())
@@ -108,27 +108,27 @@ class EffectRunner:
         self._tell(on.Committed(action.request, errors))
 
     async def _write(self) -> None:
-        while self._letters:
-            due, self._letters = self._letters, []
-            ready: list[tuple[do.WriteLetter, Letter]] = []
+        while self._dead_letters:
+            due, self._dead_letters = self._dead_letters, []
+            ready: list[tuple[do.WriteDeadLetter, DeadLetter]] = []
             for action in due:
                 try:
-                    ready.append((action, self._ports.letter_of(action)))
+                    ready.append((action, self._ports.dead_letter_of(action)))
                 except ValueError as error:
-                    self._tell(on.LetterWritten(action.letter, str(error)))
-            problem = await self._written([letter for _, letter in ready])
-            for action, letter in ready:
+                    self._tell(on.DeadLetterWritten(action.dead_letter, str(error)))
+            problem = await self._written([dead_letter for _, dead_letter in ready])
+            for action, dead_letter in ready:
                 # One that is not taken must not hold up the others.
-                alone = problem if not problem or len(ready) == 1 else await self._written([letter])
-                self._tell(on.LetterWritten(action.letter, alone))
+                alone = problem if not problem or len(ready) == 1 else await self._written([dead_letter])
+                self._tell(on.DeadLetterWritten(action.dead_letter, alone))
         self._writes = False
 
-    async def _written(self, letters: Sequence[Letter]) -> str:
+    async def _written(self, dead_letters: Sequence[DeadLetter]) -> str:
         """Why they are not; empty when they are."""
-        if not letters:
+        if not dead_letters:
             return ""
         try:
-            await self._ports.letters.write(letters, LETTERS_TIMEOUT_S)
+            await self._ports.dead_letters.write(dead_letters, DEAD_LETTERS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             return str(failure)
         return ""

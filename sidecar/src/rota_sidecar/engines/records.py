@@ -60,7 +60,7 @@ class At(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A record as it goes to the dead-letter topic."""
 
     topic: str
@@ -70,10 +70,10 @@ class Letter:
     timestamp_ms: int
 
 
-class Letters(Protocol):
+class DeadLetterWriter(Protocol):
     """Writes dead letters."""
 
-    async def write(self, letters: Sequence[Letter], within_s: float) -> None:
+    async def write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
         """All of them, flushed; may write them twice. Raises Unreachable, Refused."""
         ...
 

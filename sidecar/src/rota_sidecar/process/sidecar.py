@@ -19,7 +19,7 @@ from rota_sidecar.config.delivery_flags import delivery_config
 from rota_sidecar.core.member.actions import Ended
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.dead_letter_topic import DeadLetterTopic
-from rota_sidecar.delivery.dead_letters import LazyDeadLetterWriter, letter_of
+from rota_sidecar.delivery.dead_letters import LazyDeadLetterWriter, dead_letter_of
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.delivery.effects import EffectPorts
 from rota_sidecar.delivery.standalone_offsets import StandaloneOffsets
@@ -193,7 +193,7 @@ class Serving:
         if self._orders is not None:
             await self._orders.close()
         await self._ports.records.close()
-        await self._ports.letters.close()
+        await self._ports.dead_letters.close()
         await self._ports.by_hand.close()
         await self._ports.topics.close()
 
@@ -253,8 +253,8 @@ class Serving:
         group_id = options.group_id
         return EffectPorts(
             records=wiring.records_for(options, self._driver.post_now, self._complain),
-            letters=LazyDeadLetterWriter(lambda: wiring.letters_for(options)),
-            letter_of=lambda due: letter_of(due, group_id, self._slicer),
+            dead_letters=LazyDeadLetterWriter(lambda: wiring.dead_letter_writer_for(options)),
+            dead_letter_of=lambda due: dead_letter_of(due, group_id, self._slicer),
             topics=wiring.topics_for(options),
             by_hand=StandaloneOffsets(group_id, lambda hear: wiring.coordination_for(options, hear)[0]),
         )

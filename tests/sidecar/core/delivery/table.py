@@ -75,7 +75,7 @@ def running_under_way() -> Driven:
     return driven
 
 
-def running_with_letter() -> Driven:
+def running_with_dead_letter() -> Driven:
     driven = running()
     driven.judge(2, verdict=Verdict.DEAD_LETTER)
     return driven
@@ -152,7 +152,7 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Running, not acknowledged": running_untold,
     "Running": running,
     "Running, committing": running_under_way,
-    "Running, with a dead letter": running_with_letter,
+    "Running, with a dead letter": running_with_dead_letter,
     "Running, unattended": running_unattended,
     "Stopped, without a beginning": stopped,
     "Stopped, not acknowledged": stopped_untold,
@@ -187,10 +187,10 @@ def judged(verdict: Verdict) -> Callable[[Driven], on.Event]:
     return lambda driven: on.Judged([on.Judgement(last_ledger(driven), one(), 3, 3, verdict)])
 
 
-def letter(problem: str) -> Callable[[Driven], on.Event]:
+def dead_letter(problem: str) -> Callable[[Driven], on.Event]:
     def make(driven: Driven) -> on.Event:
-        letters = driven.all(do.WriteLetter)
-        return on.LetterWritten(letters[-1].letter if letters else 9_999, problem)
+        dead_letters = driven.all(do.WriteDeadLetter)
+        return on.DeadLetterWritten(dead_letters[-1].dead_letter if dead_letters else 9_999, problem)
 
     return make
 
@@ -230,8 +230,8 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "ReadFailed, out of range": read_failed(on.Trouble.OUT_OF_RANGE),
     "ReadFailed, another topic": read_failed(on.Trouble.OTHER_TOPIC),
     "ReadFailed, denied": read_failed(on.Trouble.DENIED),
-    "LetterWritten": letter(""),
-    "LetterWritten, not": letter("no such topic"),
+    "DeadLetterWritten": dead_letter(""),
+    "DeadLetterWritten, not": dead_letter("no such topic"),
     "Committed": committed(pb.NONE),
     "Committed, not yet": committed(pb.NOT_COORDINATOR),
     "Committed, fenced": committed(pb.ILLEGAL_GENERATION),

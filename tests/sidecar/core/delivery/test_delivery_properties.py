@@ -16,7 +16,7 @@ from tests.sidecar.core.delivery.world import ERRORS, PARTITIONS, World
 
 Do = Callable[[World, int, int], None]
 CONFIGS = some.builds(
-    lambda ordering, many, in_flight, letters, mode, lanes, rate: DeliveryConfig(
+    lambda ordering, many, in_flight, dead_letters, mode, lanes, rate: DeliveryConfig(
         "orders-group",
         Rules(ordering, many, in_flight, retries=2, backoff=Backoff.CONSTANT, backoff_ms=1_000),
         concurrency=lanes,
@@ -25,7 +25,7 @@ CONFIGS = some.builds(
         commit_interval_ms=2_000,
         initial_offset=Reset.EARLIEST,
         on_offset_expired=Reset.EARLIEST,
-        dead_letter_topic="orders.dlq" if letters else "",
+        dead_letter_topic="orders.dlq" if dead_letters else "",
         rate_max=rate,
         ahead_bytes_max=200,
         ahead_bytes_total_max=400,

@@ -53,16 +53,16 @@ def test_a_dead_letter_is_written_before_the_commit_passes_it() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(5)
     driven.judge(1, 4)
-    (_, letter) = driven.judge(0, verdict=Verdict.DEAD_LETTER)
-    assert isinstance(letter, do.WriteLetter)
-    assert (letter.topic, letter.partition, letter.piece.first, letter.reason) == (
+    (_, dead_letter) = driven.judge(0, verdict=Verdict.DEAD_LETTER)
+    assert isinstance(dead_letter, do.WriteDeadLetter)
+    assert (dead_letter.topic, dead_letter.partition, dead_letter.piece.first, dead_letter.reason) == (
         "orders.dlq",
         one(),
         0,
         "because",
     )
     assert "Commit" not in names(driven.pass_time(INTERVAL_MS * 2))
-    driven.step(on.LetterWritten(letter.letter))
+    driven.step(on.DeadLetterWritten(dead_letter.dead_letter))
     driven.pass_time(INTERVAL_MS)
     assert committed(driven.last(do.Commit)) == {0: 5}
 
@@ -72,9 +72,11 @@ def test_a_letter_that_cannot_be_written_is_tried_again_and_that_is_said_once() 
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
     for _ in range(3):
-        failed = driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
-        assert "WriteLetter" not in names(failed)
-        assert names(driven.pass_time(2_000)).count("WriteLetter") == 1
+        failed = driven.step(
+            on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic")
+        )
+        assert "WriteDeadLetter" not in names(failed)
+        assert names(driven.pass_time(2_000)).count("WriteDeadLetter") == 1
     problems = [problem for problem in driven.all(do.Problem) if "no such topic" in problem.sentence]
     assert len(problems) == 1
     assert problems[0].partitions == [one()]
@@ -86,7 +88,7 @@ def test_a_revocation_waits_for_the_letters() -> None:
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
     driven.revoke(0)
     assert driven.acknowledge() == []
-    assert names(driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter))) == ["Commit"]
+    assert names(driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter))) == ["Commit"]
     assert committed(driven.last(do.Commit)) == {0: 1}
 
 
@@ -96,7 +98,7 @@ def test_a_revocation_leaves_a_letter_that_cannot_be_written_to_the_next_owner()
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
     driven.revoke(0)
     driven.acknowledge()
-    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic"))
     assert names(driven.answer_commit()) == ["GiveUp"]
     assert committed(driven.last(do.Commit)) == {0: 0}
 
@@ -106,7 +108,7 @@ def test_a_letter_of_what_is_lost_changes_nothing() -> None:
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
     driven.lose(0)
-    assert driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter)) == []
+    assert driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter)) == []
 
 
 def test_after_its_last_retry_a_record_stops_its_partition_and_that_is_said() -> None:
@@ -149,9 +151,9 @@ def test_a_dead_letter_topic_that_is_named_later_is_used_for_what_stands_still()
     driven.answer_commit()
     driven.read(1)
     assert driven.all(do.Problem), "it was said why it stood still"
-    while not driven.all(do.WriteLetter):
+    while not driven.all(do.WriteDeadLetter):
         driven.judge(0, verdict=Verdict.RETRY)
-    assert driven.last(do.WriteLetter).topic == "orders.dlq"
+    assert driven.last(do.WriteDeadLetter).topic == "orders.dlq"
 
 
 def test_a_suspect_goes_out_when_nothing_else_is_in_hand_and_nothing_with_it() -> None:
@@ -223,13 +225,13 @@ def test_a_batch_that_cannot_be_read_becomes_one_dead_letter_when_all_before_it_
     driven.read(2, keys=[b"k", b"l"])
     fetches = len(driven.all(do.Fetch))
     driven.step(unreadable(driven))
-    assert not driven.all(do.WriteLetter)
+    assert not driven.all(do.WriteDeadLetter)
     driven.judge(0, 1)
-    (due,) = driven.all(do.WriteLetter)
+    (due,) = driven.all(do.WriteDeadLetter)
     assert (due.piece.first, due.piece.end, due.reason, due.deliveries) == (2, 3, "it cannot be read", 0)
     driven.pass_time(INTERVAL_MS)
     assert {offset.offset for commit in driven.all(do.Commit) for offset in commit.offsets.values()} == {0, 2}
-    driven.step(on.LetterWritten(due.letter))
+    driven.step(on.DeadLetterWritten(due.dead_letter))
     driven.answer_commit()
     driven.pass_time(INTERVAL_MS)
     assert driven.last(do.Commit).offsets[one()].offset == 7
@@ -244,12 +246,12 @@ def test_without_a_dead_letter_topic_a_batch_that_cannot_be_read_is_waited_for_u
     driven.step(unreadable(driven))
     assert driven.delivery.partitions[one()].stopped == "stuck"
     driven.pass_time(60_000)
-    assert not driven.all(do.WriteLetter)
+    assert not driven.all(do.WriteDeadLetter)
     assert {fetch.offset for fetch in driven.all(do.Fetch)} == {0}
     driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="dead")))
     driven.pass_time(60_000)
     driven.step(unreadable(driven))
-    assert driven.last(do.WriteLetter).topic == "dead"
+    assert driven.last(do.WriteDeadLetter).topic == "dead"
     assert driven.delivery.partitions[one()].stopped == ""
 
 
@@ -300,17 +302,17 @@ def test_letters_go_to_the_topic_of_now() -> None:
     driven = Driven(dead_letter_topic="ordres.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
-    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic"))
     driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="orders.dlq")))
     driven.pass_time(1_000)
-    assert driven.last(do.WriteLetter).topic == "orders.dlq"
+    assert driven.last(do.WriteDeadLetter).topic == "orders.dlq"
 
 
 def test_when_there_is_no_dead_letter_topic_any_more_the_record_comes_again() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
-    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic"))
     driven.step(on.Configure(replace(driven.delivery.config, dead_letter_topic="")))
     driven.answer_commit()
     assert delivered(driven.read(1)) == [(0, 0, 1)]
@@ -322,10 +324,10 @@ def test_a_letter_that_the_owner_has_decided_about_is_waited_for_no_more() -> No
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
     driven.commit_asked({0: 1})
     driven.answer_commit()
-    driven.step(on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic"))
+    driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic"))
     driven.revoke(0)
     driven.acknowledge()
     driven.pass_time(1_000)
     driven.answer_commit()
     assert driven.done[-1] == do.GiveUp(1)
-    assert len(driven.all(do.WriteLetter)) == 1
+    assert len(driven.all(do.WriteDeadLetter)) == 1

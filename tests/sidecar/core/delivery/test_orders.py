@@ -52,7 +52,7 @@ def test_a_drain_does_not_wait_for_a_dead_letter_that_cannot_be_written(draining
     driven.read(2)
     driven.judge(0, 0)
     driven.judge(1, verdict=Verdict.DEAD_LETTER)
-    failure = on.LetterWritten(driven.last(do.WriteLetter).letter, "no such topic")
+    failure = on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic")
     if not draining_first:
         driven.step(failure)
     driven.step(on.Drain(driven.now_ms + 30_000))

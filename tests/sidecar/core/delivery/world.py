@@ -26,7 +26,7 @@ ERRORS = (
     pb.OFFSET_METADATA_TOO_LARGE,
 )
 KEYS: list[bytes | None] = [b"a", b"b", None]
-Call = do.Find | do.LookUp | do.Commit | do.Fetch | do.WriteLetter
+Call = do.Find | do.LookUp | do.Commit | do.Fetch | do.WriteDeadLetter
 
 
 @dataclass
@@ -64,7 +64,7 @@ class World:
         # Of ledgers that are gone: verdicts on these change nothing.
         self.late: dict[int, Hands] = {}
         self.ledgers: dict[Partition, int] = {}
-        self.letters: dict[int, int] = {}
+        self.dead_letters: dict[int, int] = {}
         self.look_ups: dict[Partition, int] = {}
         self.finds: dict[Partition, int] = {}
         self.asked: dict[int, on.Event] = {}
@@ -125,7 +125,7 @@ class World:
 
     def _check(self, action: do.Action) -> None:
         match action:
-            case do.Find() | do.LookUp() | do.Commit() | do.Fetch() | do.WriteLetter():
+            case do.Find() | do.LookUp() | do.Commit() | do.Fetch() | do.WriteDeadLetter():
                 self._called(action)
             case do.StopFetching(ledger=ledger):
                 self.calls = [
@@ -146,8 +146,8 @@ class World:
                 self._check_fetch(call)
             case do.Commit():
                 self._check_commit(call)
-            case do.WriteLetter():
-                self.letters[call.letter] = self.ledgers[call.partition]
+            case do.WriteDeadLetter():
+                self.dead_letters[call.dead_letter] = self.ledgers[call.partition]
             case do.LookUp():
                 self.look_ups.update(dict.fromkeys(call.partitions, call.request))
             case do.Find():
@@ -293,7 +293,7 @@ class World:
                 self._commit(call, error)
             case do.Fetch():
                 self._fetch(call)
-            case do.WriteLetter():
+            case do.WriteDeadLetter():
                 self._write(call, error)
 
     def _find(self, call: do.Find, error: pb.ErrorCode.ValueType) -> None:
@@ -344,15 +344,18 @@ class World:
         batch = Batch(fetch.offset, end - fetch.offset, 10 * (end - fetch.offset), object(), keys)
         self.step(on.Read(fetch.ledger, [batch], end, on.Bounds(log.start, log.end)))
 
-    def _write(self, letter: do.WriteLetter, error: pb.ErrorCode.ValueType) -> None:
+    def _write(self, dead_letter: do.WriteDeadLetter, error: pb.ErrorCode.ValueType) -> None:
         if error != pb.NONE:
-            self.step(on.LetterWritten(letter.letter, "not now"))
+            self.step(on.DeadLetterWritten(dead_letter.dead_letter, "not now"))
             return
-        offset = letter.piece.first
+        offset = dead_letter.piece.first
         # One that was given out in another ledger counts for nothing here.
-        if letter.partition in self.held and self.letters[letter.letter] == self.ledgers[letter.partition]:
-            self.logs[letter.partition].done.add(offset)
-        self.step(on.LetterWritten(letter.letter))
+        if (
+            dead_letter.partition in self.held
+            and self.dead_letters[dead_letter.dead_letter] == self.ledgers[dead_letter.partition]
+        ):
+            self.logs[dead_letter.partition].done.add(offset)
+        self.step(on.DeadLetterWritten(dead_letter.dead_letter))
 
     def trim(self, partition: Partition, offset: int) -> None:
         """Old records are deleted, done or not."""

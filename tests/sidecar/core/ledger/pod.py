@@ -40,7 +40,7 @@ class Pod:
         )
         self.poison = (self.random.randrange(case.partitions), self.random.randrange(RECORDS))
         self.durable = [Point(0, "") for _ in range(case.partitions)]
-        self.letters: list[tuple[int, int]] = []
+        self.dead_letters: list[tuple[int, int]] = []
         self.done: set[tuple[int, int]] = set()
         self.deaths = 0
         self._start()
@@ -66,7 +66,7 @@ class Pod:
             self._commit()
             self._take()
             self._work()
-            self._write_letters()
+            self._write_dead_letters()
             assert self.deaths <= deaths_max
 
     def _commit(self) -> None:
@@ -124,9 +124,9 @@ class Pod:
             ledger.application_gone(0, clean=False)
         self._restart()
 
-    def _write_letters(self) -> None:
+    def _write_dead_letters(self) -> None:
         for at, ledger in enumerate(self.ledgers):
-            for letter in ledger.letters():
-                ledger.letter_written(letter.offset)
-                self.letters.append((at, letter.offset))
-                self.done.add((at, letter.offset))
+            for dead_letter in ledger.dead_letters():
+                ledger.dead_letter_written(dead_letter.offset)
+                self.dead_letters.append((at, dead_letter.offset))
+                self.done.add((at, dead_letter.offset))

@@ -139,22 +139,22 @@ def test_a_ledger_without_marks_says_nothing() -> None:
 
 @pytest.mark.parametrize("rules", [IN_ORDER, BY_KEY, UNORDERED], ids=["in order", "by key", "unordered"])
 @pytest.mark.parametrize(
-    ("done", "letter"), [(set(), 2), ({2, 3}, 4), ({2, 4}, 3), ({2, 3, 4, 5, 6}, None)], ids=str
+    ("done", "dead_letter"), [(set(), 2), ({2, 3}, 4), ({2, 4}, 3), ({2, 3, 4, 5, 6}, None)], ids=str
 )
 def test_what_stands_for_a_batch_that_cannot_be_read_is_the_first_offset_of_it_that_is_not_done(
-    rules: Rules, done: set[int], letter: int | None
+    rules: Rules, done: set[int], dead_letter: int | None
 ) -> None:
     mark = Mark(State.CLEAN, 0, 0, completed_ahead.write(runs_of(done)))
     ledger = opened(replace(rules, has_dead_letters=True), batch(0, 2, "ab"), start=0, mark=mark)
     assert take(ledger) == [0, 1]
     ack(ledger, 0, 1)
     ledger.give_up(batch(2), 7, "why", 0)
-    due = ledger.letters()
+    due = ledger.dead_letters()
     assert [(each.offset, each.reason, each.deliveries) for each in due] == (
-        [] if letter is None else [(letter, "why", 0)]
+        [] if dead_letter is None else [(dead_letter, "why", 0)]
     )
     assert take(ledger) == []
     for each in due:
-        assert ledger.point.offset == letter
-        ledger.letter_written(each.offset)
+        assert ledger.point.offset == dead_letter
+        ledger.dead_letter_written(each.offset)
     assert (ledger.position, ledger.point.offset) == (7, 7)

@@ -24,53 +24,53 @@ from tests.sidecar.core.ledger.desk import (
     wants_alone,
 )
 
-LETTERS = Rules(has_dead_letters=True)
+DEAD_LETTERS = Rules(has_dead_letters=True)
 
 
 def test_a_record_is_not_passed_before_its_dead_letter_is_written() -> None:
-    ledger = opened(LETTERS, batch(0, 3))
+    ledger = opened(DEAD_LETTERS, batch(0, 3))
     take(ledger)
     bury(ledger, 0)
     # The others of the partition go on.
     ack(ledger, 1, 2)
-    (letter,) = ledger.letters()
-    assert (letter.offset, letter.piece.count, letter.reason, letter.deliveries) == (
+    (dead_letter,) = ledger.dead_letters()
+    assert (dead_letter.offset, dead_letter.piece.count, dead_letter.reason, dead_letter.deliveries) == (
         0,
         1,
         "it cannot be read",
         1,
     )
     assert ledger.point.offset == 0
-    ledger.letter_written(0)
+    ledger.dead_letter_written(0)
     assert ledger.point.offset == 3
 
 
 def test_a_letter_has_a_reason_of_bounded_length() -> None:
-    ledger = opened(LETTERS, batch(0))
+    ledger = opened(DEAD_LETTERS, batch(0))
     take(ledger)
     ledger.judge(0, 0, Verdict.DEAD_LETTER, 0, reason="why " * 100_000)
-    assert len(ledger.letters()[0].reason) == 1_000
+    assert len(ledger.dead_letters()[0].reason) == 1_000
 
 
 def test_a_letter_is_given_once_and_again_after_it_failed() -> None:
-    ledger = opened(LETTERS, batch(0, 3))
+    ledger = opened(DEAD_LETTERS, batch(0, 3))
     take(ledger)
     bury(ledger, 1)
-    assert [letter.offset for letter in ledger.letters()] == [1]
-    assert ledger.letters() == ()
-    ledger.letter_failed(1)
-    assert [letter.offset for letter in ledger.letters()] == [1]
+    assert [dead_letter.offset for dead_letter in ledger.dead_letters()] == [1]
+    assert ledger.dead_letters() == ()
+    ledger.dead_letter_failed(1)
+    assert [dead_letter.offset for dead_letter in ledger.dead_letters()] == [1]
 
 
 def test_a_letter_of_a_record_that_was_settled_meanwhile_changes_nothing() -> None:
-    ledger = opened(LETTERS, batch(0, 3))
+    ledger = opened(DEAD_LETTERS, batch(0, 3))
     take(ledger)
     bury(ledger, 0)
-    ledger.letters()
+    ledger.dead_letters()
     ledger.settle_below(1, 0)
-    ledger.letter_failed(0)
-    ledger.letter_written(0)
-    assert ledger.letters() == ()
+    ledger.dead_letter_failed(0)
+    ledger.dead_letter_written(0)
+    assert ledger.dead_letters() == ()
     assert ledger.point.offset == 1
 
 
@@ -81,7 +81,7 @@ def test_the_last_retry_makes_a_dead_letter(ordering: Ordering) -> None:
         assert listed(ledger.take(1, 1, 0, alone=False)) == [(0, deliveries)]
         retry(ledger, 0, after_ms=0)
     assert take(ledger) == []
-    assert [(letter.offset, letter.deliveries) for letter in ledger.letters()] == [(0, 3)]
+    assert [(dead_letter.offset, dead_letter.deliveries) for dead_letter in ledger.dead_letters()] == [(0, 3)]
 
 
 @pytest.mark.parametrize("ordering", list(Ordering))
@@ -93,7 +93,7 @@ def test_without_dead_letters_the_partition_stops_and_says_why(ordering: Orderin
         ledger
     )
     assert take(ledger) == []
-    assert ledger.letters() == ()
+    assert ledger.dead_letters() == ()
     # What is in hand may still be done.
     ack(ledger, 1)
     assert ledger.point.offset == 0
@@ -169,9 +169,10 @@ def test_who_was_charged_too_often_goes_out_alone_before_it_is_blamed() -> None:
     assert take(ledger, alone=True) == [1]
     ledger.application_gone(0, clean=False)
     assert not wants_alone(ledger)
-    assert [(letter.offset, letter.deliveries, letter.reason) for letter in ledger.letters()] == [
-        (1, 3, "the application died 3 times with this record in hand")
-    ]
+    assert [
+        (dead_letter.offset, dead_letter.deliveries, dead_letter.reason)
+        for dead_letter in ledger.dead_letters()
+    ] == [(1, 3, "the application died 3 times with this record in hand")]
     assert take(ledger) == [2]
 
 
@@ -182,7 +183,7 @@ def test_a_record_that_asks_for_another_delivery_is_not_blamed_for_what_others_d
     assert take(ledger) == [0, 1]
     # The first time that it says so itself, though it was delivered before.
     retry(ledger, 0, after_ms=0)
-    assert ledger.letters() == ()
+    assert ledger.dead_letters() == ()
 
 
 def test_a_crash_in_which_nothing_was_in_hand_is_charged_to_nobody() -> None:

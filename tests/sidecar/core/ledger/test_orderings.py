@@ -70,7 +70,7 @@ def test_what_is_behind_the_last_retry_comes_again_too() -> None:
     ledger = opened(Rules(retries=0, has_dead_letters=True), batch(0, 3))
     take(ledger)
     retry(ledger, 0)
-    assert [letter.offset for letter in ledger.letters()] == [0]
+    assert [dead_letter.offset for dead_letter in ledger.dead_letters()] == [0]
     assert take(ledger) == [1, 2]
 
 
@@ -99,9 +99,9 @@ def test_a_key_waits_until_its_dead_letter_is_written() -> None:
     ledger = opened(Rules(ordering=Ordering.KEY, has_dead_letters=True), batch(0, 2, "aa"))
     take(ledger)
     bury(ledger, 0)
-    ledger.letters()
+    ledger.dead_letters()
     assert take(ledger) == []
-    ledger.letter_written(0)
+    ledger.dead_letter_written(0)
     assert take(ledger) == [1]
 
 

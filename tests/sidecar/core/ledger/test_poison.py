@@ -20,4 +20,4 @@ def test_the_record_that_kills_is_the_one_that_becomes_a_letter(case: Case, seed
     for number in range(seed * SEEDS, (seed + 1) * SEEDS):
         pod = Pod(case, number)
         pod.run(DEATHS_MAX)
-        assert pod.letters == [pod.poison], number
+        assert pod.dead_letters == [pod.poison], number

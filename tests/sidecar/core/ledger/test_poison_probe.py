@@ -25,7 +25,7 @@ from tests.sidecar.core.ledger.desk import (
 )
 
 ALL = pytest.mark.parametrize("rules", [IN_ORDER, BY_KEY, UNORDERED], ids=["in order", "by key", "unordered"])
-LETTERS = Rules(retries=1, has_dead_letters=True)
+DEAD_LETTERS = Rules(retries=1, has_dead_letters=True)
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -93,10 +93,10 @@ def test_only_who_went_out_by_itself_is_charged_with_the_cut_off() -> None:
 def test_a_record_that_kills_its_pod_each_time_reaches_its_limit() -> None:
     point, deaths = Point(5, ""), 0
     while True:
-        ledger = Ledger(point.offset, LETTERS, read_mark(point.metadata))
+        ledger = Ledger(point.offset, DEAD_LETTERS, read_mark(point.metadata))
         ledger.committed(ledger.point)
         read(ledger, batch(5, 3))
-        if letters := ledger.letters():
+        if dead_letters := ledger.dead_letters():
             break
         handed = take(ledger, alone=True)
         point = commit(ledger)
@@ -104,11 +104,11 @@ def test_a_record_that_kills_its_pod_each_time_reaches_its_limit() -> None:
         deaths += 1
     # In company, twice by itself, and once alone.
     assert deaths == 4
-    assert [(letter.offset, letter.deliveries) for letter in letters] == [(5, 3)]
+    assert [(dead_letter.offset, dead_letter.deliveries) for dead_letter in dead_letters] == [(5, 3)]
 
 
 def test_who_is_to_be_alone_is_announced_so_and_that_is_taken_back_when_it_is_not() -> None:
-    ledger = Ledger(0, LETTERS, Mark(State.ONE, 0, 1))
+    ledger = Ledger(0, DEAD_LETTERS, Mark(State.ONE, 0, 1))
     read(ledger, batch(0, 2))
     assert wants_alone(ledger)
     assert take(ledger) == []
@@ -124,10 +124,10 @@ def test_who_is_to_be_alone_is_announced_so_and_that_is_taken_back_when_it_is_no
 
 
 def test_after_a_crash_alone_the_letter_is_due_as_soon_as_the_record_is_read() -> None:
-    ledger = Ledger(0, LETTERS, Mark(State.ALONE, 0, 1))
-    assert ledger.letters() == ()
+    ledger = Ledger(0, DEAD_LETTERS, Mark(State.ALONE, 0, 1))
+    assert ledger.dead_letters() == ()
     read(ledger, batch(0, 2))
-    assert [letter.offset for letter in ledger.letters()] == [0]
+    assert [dead_letter.offset for dead_letter in ledger.dead_letters()] == [0]
 
 
 def test_each_round_of_caution_is_larger_until_none_is_needed() -> None:

@@ -317,26 +317,29 @@ class World:
         self.naive.settle_below(offset)
         self._meet()
 
-    def write_letters(self) -> None:
+    def write_dead_letters(self) -> None:
         """Those that are due, and the outcome of those under way."""
         for offset in self.writing:
             if self.random.random() < 0.6:
-                self.ledger.letter_written(offset)
+                self.ledger.dead_letter_written(offset)
                 if self.naive.records[offset].where is Is.DOOMED:
                     self.met["a letter is written"] += 1
                     self.met["a letter for a record that killed"] += self.naive.is_loner(offset)
                     self.naive.records[offset].where = Is.DONE
                     self.done.add(offset)
             else:
-                self.ledger.letter_failed(offset)
-        letters = self.ledger.letters()
-        self.writing = [letter.offset for letter in letters]
+                self.ledger.dead_letter_failed(offset)
+        dead_letters = self.ledger.dead_letters()
+        self.writing = [dead_letter.offset for dead_letter in dead_letters]
         if self.rules.has_dead_letters:
             assert sorted(self.writing) == self.naive.at(Is.DOOMED)
-        for letter in letters:
-            assert (letter.piece.first, letter.piece.end) == (letter.offset, letter.offset + 1)
-            record = self.naive.records[letter.offset]
-            assert letter.deliveries == record.failed + record.is_buried
+        for dead_letter in dead_letters:
+            assert (dead_letter.piece.first, dead_letter.piece.end) == (
+                dead_letter.offset,
+                dead_letter.offset + 1,
+            )
+            record = self.naive.records[dead_letter.offset]
+            assert dead_letter.deliveries == record.failed + record.is_buried
 
     # ------------------------------------------------------------------------------------------ committing
 
@@ -387,7 +390,7 @@ class World:
             for offset in [*self.naive.at(Is.HELD), *self.naive.at(Is.DOOMED)]:
                 if self.naive.records[offset].where is Is.HELD or not self.rules.has_dead_letters:
                     self._judge(offset, offset, Verdict.SKIP)
-            self.write_letters()
+            self.write_dead_letters()
             self.now_ms += RETRY_MS
             self.compare()
             if self.ledger.point.offset == self.end:

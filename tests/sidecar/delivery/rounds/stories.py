@@ -128,9 +128,9 @@ def wait_until_it_is_back(crew: Crew, member: Member) -> None:
 
 def poison(folder: Path, setting: Setting, seed: int) -> History:
     """One record kills its application each time, another one fails each time."""
-    letters = f"{setting.topic}.dlq"
-    setting.engine.make_topic(letters, 1)
-    flags = [*setting.flags, f"--dead-letter-topic={letters}", f"--retries={RETRIES}", "--backoff-ms=50"]
+    dead_letters = f"{setting.topic}.dlq"
+    setting.engine.make_topic(dead_letters, 1)
+    flags = [*setting.flags, f"--dead-letter-topic={dead_letters}", f"--retries={RETRIES}", "--backoff-ms=50"]
     with crew_of(folder, replace(setting, flags=flags), seed) as crew:
         one, another = crew.chance.sample(crew.members, 2)
         neighbours = EVERYTHING - one.partitions
@@ -141,10 +141,10 @@ def poison(folder: Path, setting: Setting, seed: int) -> History:
         fails = crew.source.put(min(another.partitions), "fail")
         crew.dead |= {kills, fails}
         wait_for_commit_beyond(crew, fails)
-        assert "fail" in setting.engine.values_in(letters)
+        assert "fail" in setting.engine.values_in(dead_letters)
         assert deliveries_of(crew, another, fails) == list(range(1, RETRIES + 2))
         wait_for_commit_beyond(crew, kills)
-        assert sorted(setting.engine.values_in(letters)) == ["die", "fail"]
+        assert sorted(setting.engine.values_in(dead_letters)) == ["die", "fail"]
         # What lay behind the record that fails had to wait for its letter, which may have come last of all.
         behind = {fails.partition}
         assert neighbours - partitions_done_since(crew, put_ms) <= behind

@@ -11,11 +11,11 @@ from rota_proto.log.keys import murmur2
 from rota_proto.log.v1 import log_pb2 as pb
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import Letter
+from rota_sidecar.engines.records import DeadLetter
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.fetched import Manner
 from rota_sidecar.engines.rota.reading import RotaRecords
-from rota_sidecar.engines.rota.writing import RotaLetters
+from rota_sidecar.engines.rota.writing import RotaDeadLetterWriter
 from tests.log.conversation import Conversation
 from tests.sidecar.engines.readers import Reader, Row
 from tests.support.coordinator import QUICK, Coordinator, serving
@@ -28,27 +28,27 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    with serving(tmp_path_factory.mktemp("letters")) as coordinator:
+    with serving(tmp_path_factory.mktemp("dead_letters")) as coordinator:
         yield coordinator
 
 
 @asynccontextmanager
-async def letters_to(*addresses: str) -> AsyncIterator[RotaLetters]:
-    letters = RotaLetters(addresses, Credentials())
+async def dead_letter_writer(*addresses: str) -> AsyncIterator[RotaDeadLetterWriter]:
+    dead_letters = RotaDeadLetterWriter(addresses, Credentials())
     try:
-        yield letters
+        yield dead_letters
     finally:
-        await letters.close()
+        await dead_letters.close()
 
 
-def letter(
+def dead_letter(
     topic: str,
     value: bytes | None,
     key: bytes | None = None,
     headers: Sequence[tuple[str, bytes | None]] = (),
     timestamp_ms: int = 1_000,
-) -> Letter:
-    return Letter(topic, key, value, headers, timestamp_ms)
+) -> DeadLetter:
+    return DeadLetter(topic, key, value, headers, timestamp_ms)
 
 
 def lying(address: str, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Row]]:
@@ -70,16 +70,16 @@ def lying(address: str, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Ro
 def test_letters_lie_in_the_log_as_they_were_given(coordinator: Coordinator) -> None:
     coordinator.make_topic("dead", 1)
     given = [
-        letter("dead", b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
-        letter("dead", None, b"tombstone", timestamp_ms=3),
-        letter("dead", b"", None),
-        letter("dead", None),
+        dead_letter("dead", b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
+        dead_letter("dead", None, b"tombstone", timestamp_ms=3),
+        dead_letter("dead", b"", None),
+        dead_letter("dead", None),
     ]
 
     async def write() -> None:
-        async with letters_to(NOBODY, f"rota://{coordinator.address}") as letters:
-            await letters.write(given[:3], WITHIN_S)
-            await letters.write(given[3:], WITHIN_S)
+        async with dead_letter_writer(NOBODY, f"rota://{coordinator.address}") as dead_letters:
+            await dead_letters.write(given[:3], WITHIN_S)
+            await dead_letters.write(given[3:], WITHIN_S)
 
     asyncio.run(write())
     (rows,) = lying(coordinator.address, "dead", [4])
@@ -96,10 +96,10 @@ def test_letters_with_a_key_lie_where_kafkas_clients_put_them_and_others_are_spr
     homes = [murmur2(key) % 3 for key in keys]
 
     async def write() -> None:
-        async with letters_to(coordinator.address) as letters:
-            await letters.write([letter("spread", None, key) for key in keys], WITHIN_S)
+        async with dead_letter_writer(coordinator.address) as dead_letters:
+            await dead_letters.write([dead_letter("spread", None, key) for key in keys], WITHIN_S)
             for _ in range(3):
-                await letters.write([letter("spread", b"no key")], WITHIN_S)
+                await dead_letters.write([dead_letter("spread", b"no key")], WITHIN_S)
 
     asyncio.run(write())
     ends = [homes.count(number) + 1 for number in range(3)]
@@ -110,11 +110,11 @@ def test_letters_with_a_key_lie_where_kafkas_clients_put_them_and_others_are_spr
 
 def test_many_letters_are_written_in_batches_that_the_log_takes(coordinator: Coordinator) -> None:
     coordinator.make_topic("large", 1)
-    given = [letter("large", b"%06d" % number * 20_000) for number in range(50)]
+    given = [dead_letter("large", b"%06d" % number * 20_000) for number in range(50)]
 
     async def write() -> None:
-        async with letters_to(coordinator.address) as letters:
-            await letters.write(given, WITHIN_S)
+        async with dead_letter_writer(coordinator.address) as dead_letters:
+            await dead_letters.write(given, WITHIN_S)
 
     asyncio.run(write())
     (rows,) = lying(coordinator.address, "large", [50])
@@ -125,11 +125,11 @@ def test_a_letter_that_the_log_does_not_take_is_refused(coordinator: Coordinator
     coordinator.make_topic("strict", 1)
 
     async def write() -> None:
-        async with letters_to(coordinator.address) as letters:
+        async with dead_letter_writer(coordinator.address) as dead_letters:
             with pytest.raises(
                 Refused, match="the dead-letter topic strict does not take a record of that size"
             ):
-                await letters.write([letter("strict", b"x" * (2 << 20))], WITHIN_S)
+                await dead_letters.write([dead_letter("strict", b"x" * (2 << 20))], WITHIN_S)
 
     asyncio.run(write())
 
@@ -137,16 +137,19 @@ def test_a_letter_that_the_log_does_not_take_is_refused(coordinator: Coordinator
 def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(coordinator: Coordinator) -> None:
     async def write() -> None:
         refused = "^the dead-letter topic unmade does not exist: make it, or name another one in the group$"
-        async with letters_to(coordinator.address) as letters, Conversation(coordinator.address) as talk:
+        async with (
+            dead_letter_writer(coordinator.address) as dead_letters,
+            Conversation(coordinator.address) as talk,
+        ):
             with pytest.raises(Refused, match=refused):
-                await letters.write([letter("unmade", b"v")], WITHIN_S)
+                await dead_letters.write([dead_letter("unmade", b"v")], WITHIN_S)
             await talk.make("unmade")
-            await letters.write([letter("unmade", b"v")], WITHIN_S)
+            await dead_letters.write([dead_letter("unmade", b"v")], WITHIN_S)
             await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["unmade"]))
             with pytest.raises(Refused, match=refused):
-                await letters.write([letter("unmade", b"v")], WITHIN_S)
+                await dead_letters.write([dead_letter("unmade", b"v")], WITHIN_S)
             await talk.make("unmade")
-            await letters.write([letter("unmade", b"again")], WITHIN_S)
+            await dead_letters.write([dead_letter("unmade", b"again")], WITHIN_S)
 
     asyncio.run(write())
     (rows,) = lying(coordinator.address, "unmade", [1])
@@ -155,8 +158,8 @@ def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(coordinator: Co
 
 def test_a_log_that_is_away_is_said_and_written_to_when_it_is_back(tmp_path: Path) -> None:
     async def write(address: str) -> None:
-        async with letters_to(address) as letters:
-            await letters.write([letter("dead", b"v")], WITHIN_S)
+        async with dead_letter_writer(address) as dead_letters:
+            await dead_letters.write([dead_letter("dead", b"v")], WITHIN_S)
 
     with serving(tmp_path, QUICK) as coordinator:
         coordinator.make_topic("dead", 1)

@@ -55,10 +55,10 @@ class StopFetching:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteLetter:
-    """Put this record into the dead-letter topic: LetterWritten. May be written twice, never not at all."""
+class WriteDeadLetter:
+    """Put this record into the dead-letter topic: DeadLetterWritten. May be written twice, never not at all."""
 
-    letter: int
+    dead_letter: int
     topic: str
     partition: Partition
     piece: Piece
@@ -204,7 +204,7 @@ Action = (
     | Commit
     | Fetch
     | StopFetching
-    | WriteLetter
+    | WriteDeadLetter
     | GiveUp
     | Leave
     | Rejoin

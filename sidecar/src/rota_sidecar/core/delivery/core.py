@@ -126,7 +126,7 @@ class Timer(Enum):
     BEGIN = auto()
     READ = auto()
     RETRY = auto()
-    LETTERS = auto()
+    DEAD_LETTERS = auto()
     COMMIT_AGAIN = auto()
 
 
@@ -154,7 +154,7 @@ class Core:
         self.revocations: dict[int, Revocation] = {}
         self.asks: dict[int, Ask] = {}
         # Dead letters under way, each with its book and offset.
-        self.letters: dict[int, tuple[int, int]] = {}
+        self.dead_letters: dict[int, tuple[int, int]] = {}
         self.under_way: Commit | None = None
         # To be committed as soon as the one under way is answered, and at the end of the interval.
         self.due: dict[Partition, None] = {}
@@ -234,7 +234,7 @@ class Core:
         self.in_hand -= book.in_hand
         self.lanes -= book.lanes
         self.take_turn_from(place)
-        for timer in (Timer.READ, Timer.RETRY, Timer.LETTERS):
+        for timer in (Timer.READ, Timer.RETRY, Timer.DEAD_LETTERS):
             self.timers.pop((timer, place.partition), None)
 
     def stop_fetching(self, book: Book) -> None:

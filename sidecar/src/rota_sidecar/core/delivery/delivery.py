@@ -98,7 +98,9 @@ def _handle(core: Core, event: on.Event) -> None:
     match event:
         case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.Stood():
             _hear_member(core, event)
-        case on.Committed() | on.Found() | on.LookedUp() | on.Read() | on.ReadFailed() | on.LetterWritten():
+        case (
+            on.Committed() | on.Found() | on.LookedUp() | on.Read() | on.ReadFailed() | on.DeadLetterWritten()
+        ):
             _resume(core, event)
         case on.Attached() | on.Detached() | on.Acknowledged() | on.Credit() | on.Judged() | on.Reported():
             _hear_application(core, event)
@@ -143,7 +145,7 @@ def _resume(core: Core, event: on.Outcome) -> None:
             reading.read(core, event)
         case on.ReadFailed():
             reading.failed(core, event)
-        case on.LetterWritten():
+        case on.DeadLetterWritten():
             dead_letters.written(core, event)
         case _:
             assert_never(event)

@@ -146,10 +146,10 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterWritten:
+class DeadLetterWritten:
     """A dead letter is in its topic, durably; or not, for this reason."""
 
-    letter: int
+    dead_letter: int
     problem: str = ""
 
 
@@ -305,7 +305,7 @@ class Tick:
 
 
 FromMember = Assigned | Revoke | Revoked | Lost | Stood
-Outcome = Committed | Found | LookedUp | Read | ReadFailed | LetterWritten
+Outcome = Committed | Found | LookedUp | Read | ReadFailed | DeadLetterWritten
 FromApplication = Attached | Detached | Acknowledged | Credit | Judged | Reported
 Asked = CommitAsked | SeekAsked | PauseAsked | ResumeAsked
 Order = Configure | Drain | Undrain | ResetOffsets

@@ -42,10 +42,10 @@ class Book:
         self.fetch_retry_ms = 0
         self.dead_letter_topic = ""
         # Being written; and whether others could not be, and go again.
-        self.letters: set[int] = set()
-        self.letters_wait = False
-        self.letter_attempts = 0
-        self.letter_retry_ms = 0
+        self.dead_letters: set[int] = set()
+        self.dead_letters_wait = False
+        self.dead_letter_attempts = 0
+        self.dead_letter_retry_ms = 0
         # As they were counted last.
         self.in_hand = 0
         self.lanes = 0
@@ -53,7 +53,7 @@ class Book:
     @property
     def is_idle(self) -> bool:
         """Nothing of it is waited for."""
-        return not self.in_hand and not self.letters and not self.letters_wait
+        return not self.in_hand and not self.dead_letters and not self.dead_letters_wait
 
     @property
     def is_replaceable(self) -> bool:
@@ -63,7 +63,7 @@ class Book:
         A dead letter that could not be written is not waited for: its record is not committed, and the next owner, or
         the next book, writes it.
         """
-        return not self.in_hand and not self.letters
+        return not self.in_hand and not self.dead_letters
 
 
 class Edge(Enum):
@@ -138,7 +138,7 @@ class Subject(Enum):
     BEGINNING = auto()
     READING = auto()
     RECORD = auto()
-    LETTERS = auto()
+    DEAD_LETTERS = auto()
     COMMITTING = auto()
 
 

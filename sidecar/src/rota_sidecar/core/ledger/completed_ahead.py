@@ -32,16 +32,16 @@ def write(runs: Sequence[Run]) -> str:
             break
         bits |= ((1 << (end - first)) - 1) << first
     groups = -(-bits.bit_length() // _GROUP_BITS)
-    letters = urlsafe_b64encode(bits.to_bytes(groups * _GROUP_BITS // 8, "little"))
-    return f"{base}:{letters.decode()}"
+    encoded = urlsafe_b64encode(bits.to_bytes(groups * _GROUP_BITS // 8, "little"))
+    return f"{base}:{encoded.decode()}"
 
 
 def read(text: str) -> Runs:
     """What was written."""
     runs = Runs()
     if text:
-        base, _, letters = text.partition(":")
-        bits = int.from_bytes(urlsafe_b64decode(letters), "little")
+        base, _, encoded = text.partition(":")
+        bits = int.from_bytes(urlsafe_b64decode(encoded), "little")
         for found in re.finditer("1+", f"{bits:b}"[::-1]):
             runs.add(int(base) + found.start(), int(base) + found.end())
     return runs

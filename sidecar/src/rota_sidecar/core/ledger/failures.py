@@ -19,7 +19,7 @@ class Fate(Enum):
     """What becomes of a record that has failed for good."""
 
     # It is to be written as a dead letter,
-    LETTER = "letter"
+    DEAD_LETTER = "letter"
     # is being written,
     WRITING = "writing"
     # or has nowhere to go, and stops its partition.
@@ -61,7 +61,7 @@ class Troubles:
         # Records that have failed for good.
         self.doomed: dict[int, Trouble] = {}
         # Those that have become LETTER; some may have been settled meanwhile.
-        self._letters: list[int] = []
+        self._dead_letters: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -133,11 +133,11 @@ class Troubles:
             self._condemn(place, trouble, f"the application died {times} with this record in hand")
 
     def _condemn(self, place: int, trouble: Trouble, reason: str) -> None:
-        trouble.fate = Fate.LETTER if self._rules.has_dead_letters else Fate.STOP
+        trouble.fate = Fate.DEAD_LETTER if self._rules.has_dead_letters else Fate.STOP
         trouble.reason, trouble.deliveries = reason[:_REASON_CHARACTERS_MAX], trouble.failed
         self.doomed[place] = trouble
-        if trouble.fate is Fate.LETTER:
-            self._letters.append(place)
+        if trouble.fate is Fate.DEAD_LETTER:
+            self._dead_letters.append(place)
 
     def _backoff_ms(self, retries: int) -> int:
         return min(self._rules.backoff_ms * _factor(self._rules.backoff, retries), self._rules.backoff_max_ms)
@@ -172,18 +172,18 @@ class Troubles:
 
     # ------------------------------------------------------------------------------------------ dead letters
 
-    def letters(self) -> list[int]:
+    def dead_letters(self) -> list[int]:
         """Those that are to be written are being written from now on."""
-        due = [place for place in self._letters if place in self.doomed]
-        self._letters.clear()
+        due = [place for place in self._dead_letters if place in self.doomed]
+        self._dead_letters.clear()
         for place in due:
             self.doomed[place].fate = Fate.WRITING
         return due
 
-    def letter_failed(self, place: int) -> None:
+    def dead_letter_failed(self, place: int) -> None:
         """It is to be written again."""
-        self.doomed[place].fate = Fate.LETTER
-        self._letters.append(place)
+        self.doomed[place].fate = Fate.DEAD_LETTER
+        self._dead_letters.append(place)
 
 
 def _factor(backoff: Backoff, retries: int) -> int:

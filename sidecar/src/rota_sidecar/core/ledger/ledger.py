@@ -16,7 +16,7 @@ from rota_sidecar.core.ledger.failures import Fate, Trouble, Troubles
 from rota_sidecar.core.ledger.in_order import InOrder
 from rota_sidecar.core.ledger.lanes import Lanes
 from rota_sidecar.core.ledger.order import Order
-from rota_sidecar.core.ledger.outcomes import Judged, LetterDue
+from rota_sidecar.core.ledger.outcomes import DueDeadLetter, Judged
 from rota_sidecar.core.ledger.record_buffer import Shelf
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from rota_sidecar.core.ledger.runs import Run
@@ -346,26 +346,26 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------------ dead letters
 
-    def letters(self) -> Sequence[LetterDue]:
+    def dead_letters(self) -> Sequence[DueDeadLetter]:
         """Records that are to be written as dead letters now; each is given once, and again after it failed."""
-        return tuple(map(self._letter, self._troubles.letters()))
+        return tuple(map(self._dead_letter, self._troubles.dead_letters()))
 
-    def _letter(self, place: int) -> LetterDue:
+    def _dead_letter(self, place: int) -> DueDeadLetter:
         trouble = self._troubles.doomed[place]
         (piece,) = self._shelf.pieces(place, place + 1)
-        return LetterDue(piece.first, piece, trouble.reason, trouble.deliveries)
+        return DueDeadLetter(piece.first, piece, trouble.reason, trouble.deliveries)
 
-    def letter_written(self, offset: int) -> None:
+    def dead_letter_written(self, offset: int) -> None:
         """It is there, durably: the record is done."""
         place = self._writing(offset)
         if place is not None:
             self._finish(place, place + 1)
 
-    def letter_failed(self, offset: int) -> None:
+    def dead_letter_failed(self, offset: int) -> None:
         """It is not, and is due again."""
         place = self._writing(offset)
         if place is not None:
-            self._troubles.letter_failed(place)
+            self._troubles.dead_letter_failed(place)
 
     def _writing(self, offset: int) -> int | None:
         """None: it was settled meanwhile, in another way."""

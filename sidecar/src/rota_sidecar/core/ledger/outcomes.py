@@ -14,7 +14,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterDue:
+class DueDeadLetter:
     """A record that is to be written as a dead letter; nothing is committed past it before that is done."""
 
     offset: int

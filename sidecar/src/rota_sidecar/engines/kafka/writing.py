@@ -1,5 +1,5 @@
 """
-Dead letters to Kafka: `Letters` for the delivery's shell.
+Dead letters to Kafka: `DeadLetterWriter` for the delivery's shell.
 
 To be imported for a Kafka address only: librdkafka comes with it.
 """
@@ -15,7 +15,7 @@ from rota_sidecar.engines.kafka.librdkafka import Config, connection_config, fai
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import Letter, Letters
+from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 
 ANY_PARTITION = -1
 TUNING: Config = {
@@ -33,7 +33,7 @@ TUNING: Config = {
 }
 
 
-class KafkaLetters(Letters):
+class KafkaDeadLetterWriter(DeadLetterWriter):
     """To be made and used on a running loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -44,11 +44,11 @@ class KafkaLetters(Letters):
         self._writing = asyncio.Lock()
 
     @override
-    async def write(self, letters: Sequence[Letter], within_s: float) -> None:
+    async def write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
         # One after the other: each call's time begins when it is its turn.
         async with self._writing:
-            await self._see({letter.topic for letter in letters}, within_s)
-            await asyncio.to_thread(self._write, letters, within_s)
+            await self._see({dead_letter.topic for dead_letter in dead_letters}, within_s)
+            await asyncio.to_thread(self._write, dead_letters, within_s)
 
     @override
     async def close(self) -> None:
@@ -68,20 +68,20 @@ class KafkaLetters(Letters):
                     f"the dead-letter topic {topic!r} does not exist: make it, or name another one in the group"
                 )
 
-    def _write(self, letters: Sequence[Letter], within_s: float) -> None:
+    def _write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
         """In a thread."""
         producer = self._producer or self._made()
         self._producer = producer
         errors: list[KafkaError] = []
         try:
-            for letter in letters:
+            for dead_letter in dead_letters:
                 producer.produce(
-                    letter.topic,
-                    value=letter.value,
-                    key=letter.key,
+                    dead_letter.topic,
+                    value=dead_letter.value,
+                    key=dead_letter.key,
                     partition=ANY_PARTITION,
-                    timestamp=max(letter.timestamp_ms, 0),
-                    headers=list(letter.headers),
+                    timestamp=max(dead_letter.timestamp_ms, 0),
+                    headers=list(dead_letter.headers),
                     on_delivery=partial(_delivered, errors),
                 )
             left = producer.flush(within_s)
@@ -89,10 +89,12 @@ class KafkaLetters(Letters):
             errors.append(error.args[0])
             left = 0
         except BufferError:
-            left = len(letters)
+            left = len(dead_letters)
         if errors or left:
             # Before it tells that what is left was taken away.
-            failure = _failure(letters[0].topic, errors) if errors else _too_late(left, letters, within_s)
+            failure = (
+                _failure(dead_letters[0].topic, errors) if errors else _too_late(left, dead_letters, within_s)
+            )
             self._give_up(producer)
             raise failure
 
@@ -120,9 +122,9 @@ def _failure(topic: str, errors: Sequence[KafkaError]) -> Unreachable | Refused:
     )
 
 
-def _too_late(left: int, letters: Sequence[Letter], within_s: float) -> Unreachable:
+def _too_late(left: int, dead_letters: Sequence[DeadLetter], within_s: float) -> Unreachable:
     return Unreachable(
-        f"Kafka has not taken {left} of {len(letters)} dead letters within {within_s:g} s: "
+        f"Kafka has not taken {left} of {len(dead_letters)} dead letters within {within_s:g} s: "
         "they are written again later"
     )
 

@@ -1,4 +1,4 @@
-"""Dead letters to the embedded log: `Letters` for the delivery's shell."""
+"""Dead letters to the embedded log: `DeadLetterWriter` for the delivery's shell."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import Letter, Letters
+from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel, target_of
 from rota_sidecar.engines.rota.topics import NO_LOG, RotaTopics
 
@@ -27,7 +27,7 @@ REFUSED = {
 }
 
 
-class RotaLetters(Letters):
+class RotaDeadLetterWriter(DeadLetterWriter):
     """To be made and used on a running loop."""
 
     def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
@@ -39,13 +39,13 @@ class RotaLetters(Letters):
         self._turn = 0
 
     @override
-    async def write(self, letters: Sequence[Letter], within_s: float) -> None:
+    async def write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + within_s
         try:
-            await self._count({letter.topic for letter in letters}, within_s)
+            await self._count({dead_letter.topic for dead_letter in dead_letters}, within_s)
             self._turn += 1
-            for partition, batch in self._batches(letters):
+            for partition, batch in self._batches(dead_letters):
                 await self._produce(partition, batch, deadline_s - loop.time())
         except (Unreachable, Refused):
             # Topics are looked up anew: they may have been made, or made anew.
@@ -65,17 +65,17 @@ class RotaLetters(Letters):
                 raise Refused(f"the dead-letter topic {topic} {REFUSED[pb.UNKNOWN_TOPIC_OR_PARTITION]}")
             self._counts[topic] = described[topic].partitions
 
-    def _batches(self, letters: Sequence[Letter]) -> Iterator[tuple[Partition, log_pb2.RecordBatch]]:
-        for partition, those in self._by_partition(letters).items():
+    def _batches(self, dead_letters: Sequence[DeadLetter]) -> Iterator[tuple[Partition, log_pb2.RecordBatch]]:
+        for partition, those in self._by_partition(dead_letters).items():
             for batch in batches_of(those):
                 yield partition, batch
 
-    def _by_partition(self, letters: Sequence[Letter]) -> Mapping[Partition, Sequence[Letter]]:
-        found: dict[Partition, list[Letter]] = {}
-        for letter in letters:
-            place = self._turn if letter.key is None else murmur2(letter.key)
-            partition = Partition(letter.topic, place % self._counts[letter.topic])
-            found.setdefault(partition, []).append(letter)
+    def _by_partition(self, dead_letters: Sequence[DeadLetter]) -> Mapping[Partition, Sequence[DeadLetter]]:
+        found: dict[Partition, list[DeadLetter]] = {}
+        for dead_letter in dead_letters:
+            place = self._turn if dead_letter.key is None else murmur2(dead_letter.key)
+            partition = Partition(dead_letter.topic, place % self._counts[dead_letter.topic])
+            found.setdefault(partition, []).append(dead_letter)
         return found
 
     async def _produce(self, partition: Partition, batch: log_pb2.RecordBatch, within_s: float) -> None:
@@ -107,24 +107,24 @@ def check(error: pb.ErrorCode.ValueType, topic: str) -> None:
     raise Unreachable(f"the log does not take dead letters for {topic} now ({name}): they are written again")
 
 
-def batches_of(letters: Sequence[Letter]) -> list[log_pb2.RecordBatch]:
+def batches_of(dead_letters: Sequence[DeadLetter]) -> list[log_pb2.RecordBatch]:
     """Letters of one partition, in order."""
-    times = [letter.timestamp_ms for letter in letters]
+    times = [dead_letter.timestamp_ms for dead_letter in dead_letters]
     columns = Columns(
-        [letter.value for letter in letters],
-        [letter.key for letter in letters],
+        [dead_letter.value for dead_letter in dead_letters],
+        [dead_letter.key for dead_letter in dead_letters],
         times,
-        [letter.headers for letter in letters],
+        [dead_letter.headers for dead_letter in dead_letters],
     )
-    payload = pack(columns, len(letters), times[0])
-    if len(payload) > BATCH_BYTES_MAX and len(letters) > 1:
-        half = len(letters) // 2
-        return [*batches_of(letters[:half]), *batches_of(letters[half:])]
+    payload = pack(columns, len(dead_letters), times[0])
+    if len(payload) > BATCH_BYTES_MAX and len(dead_letters) > 1:
+        half = len(dead_letters) // 2
+        return [*batches_of(dead_letters[:half]), *batches_of(dead_letters[half:])]
     return [
         log_pb2.RecordBatch(
             base_timestamp_ms=times[0],
             max_timestamp_ms=max(times),
-            count=len(letters),
+            count=len(dead_letters),
             codec=CODEC,
             payload=payload,
             producer_id=-1,

@@ -152,10 +152,10 @@ class Hands:
         self._check_right(delivered)
         self._current[delivered.partition] = delivered.ledger
         book = self._books.setdefault(delivered.ledger, Book(delivered.ledger, delivered.partition))
-        for piece in delivered.handover.pieces:
+        for piece in delivered.dispatch.pieces:
             for offset in range(piece.first, piece.end):
                 self._take(delivered, book, offset)
-        self._credit -= delivered.handover.count
+        self._credit -= delivered.dispatch.count
         if self._credit < 0:
             raise Violation("S14", f"{-self._credit} records are handed out without credit")
         if self._desk.plan.ordering is Ordering.PARTITION and not book.works:

@@ -21,7 +21,7 @@ from tests.simulation.zoo_members import Bug, replaced
 
 
 def commits_what_was_handed_out(self: Ledger) -> Point:
-    return Point(self.handed, POINT(self).metadata)
+    return Point(self.dispatch_position, POINT(self).metadata)
 
 
 def late_verdicts_count(core: Core, event: on.Judged) -> None:
@@ -51,7 +51,7 @@ def gives_up_before_all_is_committed(core: Core, place: Place) -> bool:
 
 def forgets_a_crash(self: Ledger, now_ms: int, *, clean: bool) -> None:
     """What the application had in its hands is taken for done."""
-    offset = self.handed
+    offset = self.dispatch_position
     GONE(self, now_ms, clean=True)
     self.settle_below(offset, now_ms)
 

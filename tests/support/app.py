@@ -373,9 +373,9 @@ class Attached:
             self._to_deliver.put_nowait(pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=records)))
 
     def _acknowledge_what_is_let_go(self) -> None:
-        in_hand = {record.partition for record in self._records} | {self._working_on}
+        in_flight = {record.partition for record in self._records} | {self._working_on}
         for event_id, partitions in list(self._letting_go.items()):
-            if not partitions & in_hand:
+            if not partitions & in_flight:
                 del self._letting_go[event_id]
                 self._acknowledge(event_id)
 

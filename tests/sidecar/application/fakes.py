@@ -13,7 +13,7 @@ from rota_sidecar.application.port import Application, AttachedAlready, Deliveri
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
-from rota_sidecar.core.ledger.batches import Batch, Handover, Piece
+from rota_sidecar.core.ledger.batches import Batch, Dispatch, Piece
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.records import At, RecordBatch, Records, Wanted
 
@@ -236,7 +236,7 @@ def piece(of: Batch, first: int | None = None, end: int | None = None) -> Piece:
 def handed(
     *pieces: Piece, partition: Partition = P0, ledger: int = 1, deliveries: int = 1, turn: int = 0
 ) -> do.Deliver:
-    return do.Deliver(ledger, partition, TENURE, Handover(deliveries, pieces, turn))
+    return do.Deliver(ledger, partition, TENURE, Dispatch(deliveries, pieces, turn))
 
 
 def error(name: str) -> pb.ErrorCode.ValueType:

@@ -12,7 +12,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.events import Bounds
 from rota_sidecar.core.delivery.views import PartitionView
-from rota_sidecar.core.ledger.batches import Batch, Handover, Piece
+from rota_sidecar.core.ledger.batches import Batch, Dispatch, Piece
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.partitions import Partition, Tenure
@@ -33,7 +33,9 @@ from rota_sidecar.observability.uncommitted import BATCHES_MAX, UncommittedTimes
 
 ORDERS_0 = Partition("orders", 0)
 TENURE = Tenure(1, "m", 1, 1)
-NOTHING = PartitionStatus(None, None, None, None, None, None, is_done=False, rate=None, in_hand=0, problem="")
+NOTHING = PartitionStatus(
+    None, None, None, None, None, None, is_done=False, rate=None, in_flight=0, problem=""
+)
 LABELS = '{group="g",partition="0",topic="orders"}'
 
 
@@ -134,14 +136,14 @@ def timed(first: int, end: int, timestamp_ms: int, ledger: int = 1) -> do.Delive
     """A batch with its time, as it is handed over."""
     content = log_pb2.RecordBatch(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
     batch = Batch(first, end - first, 1, content)
-    return do.Deliver(ledger, ORDERS_0, TENURE, Handover(1, [Piece(batch, first, end)]))
+    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [Piece(batch, first, end)]))
 
 
 def test_nothing_is_left_only_when_that_was_seen() -> None:
     assert is_done(view(), Bounds(0, 5))
     assert not is_done(view(), None)
     assert not is_done(view(), Bounds(0, 6))
-    assert not is_done(view(in_hand=1), Bounds(0, 5))
+    assert not is_done(view(in_flight=1), Bounds(0, 5))
     assert not is_done(view(waiting=1), Bounds(0, 5))
     assert not is_done(view(position=None), Bounds(0, 5))
 
@@ -174,7 +176,7 @@ def test_the_time_of_a_record_is_its_own() -> None:
 
 def delivery(first: int, end: int, ledger: int = 1) -> do.Deliver:
     batch = Batch(first, end - first, 1, None)
-    return do.Deliver(ledger, ORDERS_0, TENURE, Handover(1, [Piece(batch, first, end)]))
+    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [Piece(batch, first, end)]))
 
 
 def judgement(first: int, last: int, ledger: int = 1) -> on.Judgement:

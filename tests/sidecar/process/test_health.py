@@ -85,8 +85,8 @@ def test_drain_answers_when_everything_in_hand_is_done(
     sidecar = sidecar_on(tmp_path, coordinator, topic, "--commit-interval-ms=60000")
     app = App(tmp_path, sidecar.address, ["--holds", "--credit=10"])
     with delivering(sidecar), attached(app):
-        in_hand = f'rota_inflight_records{{group="{topic}"}}'
-        sidecar.wait_until(lambda: sidecar.metrics()[in_hand] == 10)
+        in_flight = f'rota_inflight_records{{group="{topic}"}}'
+        sidecar.wait_until(lambda: sidecar.metrics()[in_flight] == 10)
         answers: list[tuple[int, str]] = []
         asking = [threading.Thread(target=lambda: answers.append(sidecar.drain())) for _ in range(2)]
         for each in asking:
@@ -124,8 +124,8 @@ def test_metrics_say_how_it_fares_and_end_with_the_partitions(
     with delivering(sidecar):
         with attached(app):
             sidecar.wait_until(lambda: sidecar.metrics().get(f"rota_lag_records{of_0}") == RECORDS)
-            in_hand = f'rota_inflight_records{{group="{topic}"}}'
-            sidecar.wait_until(lambda: sidecar.metrics()[in_hand] == 10)
+            in_flight = f'rota_inflight_records{{group="{topic}"}}'
+            sidecar.wait_until(lambda: sidecar.metrics()[in_flight] == 10)
             held = sidecar.metrics()
             assert held[f"rota_lag_seconds{of_0}"] > 1_000_000, "its records are of 2023"
             assert held[f'rota_assigned_partitions{{group="{topic}"}}'] == 2

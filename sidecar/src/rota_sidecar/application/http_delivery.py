@@ -107,10 +107,10 @@ class HttpDelivery(Application):
     @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
-            handover = deliver.handover
-            for piece in handover.pieces:
+            dispatch = deliver.dispatch
+            for piece in dispatch.pieces:
                 for offset in range(piece.first, piece.end):
-                    post = Post(deliver.ledger, deliver.partition, offset, handover.deliveries, piece.batch)
+                    post = Post(deliver.ledger, deliver.partition, offset, dispatch.deliveries, piece.batch)
                     self._begin(post)
 
     @override

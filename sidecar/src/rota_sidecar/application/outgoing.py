@@ -79,13 +79,13 @@ class Outgoing:
 
     def put(self, deliver: do.Deliver) -> tuple[int, int]:
         """Send these after all others; how many records they are, and about how many bytes."""
-        handover = deliver.handover
+        dispatch = deliver.dispatch
         parts = [
-            Part(deliver.ledger, deliver.partition, deliver.tenure, handover.deliveries, handover.turn, piece)
-            for piece in handover.pieces
+            Part(deliver.ledger, deliver.partition, deliver.tenure, dispatch.deliveries, dispatch.turn, piece)
+            for piece in dispatch.pieces
         ]
         self._parts += parts
-        return handover.count, sum(part.size for part in parts)
+        return dispatch.count, sum(part.size for part in parts)
 
     def drop(self, is_void: Callable[[Part], bool]) -> tuple[int, int]:
         """Do not send these; how many records they were, and about how many bytes."""

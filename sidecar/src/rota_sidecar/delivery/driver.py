@@ -220,7 +220,7 @@ class DeliveryDriver(Deliveries):
         self._application.on_event(event)
         actions = self._delivery.step(event, now_ms)
         for observer in self._observers:
-            observer.on_actions(actions, self._delivery.in_hand, now_ms)
+            observer.on_actions(actions, self._delivery.in_flight, now_ms)
         for kind, together in groupby(actions, type):
             self._perform(kind, list(together))
         self._set_timer()

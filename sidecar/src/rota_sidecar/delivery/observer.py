@@ -19,6 +19,6 @@ class Observer(Protocol):
         """What deliveries are told, before they are."""
         ...
 
-    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
         """What they want done, before it is; and how many records the application has then."""
         ...

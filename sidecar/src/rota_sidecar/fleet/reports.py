@@ -75,6 +75,6 @@ def partition_report(partition: Partition, statuses: PartitionStatus) -> pb.Part
         end=statuses.end,
         first_unresolved_timestamp_ms=statuses.unresolved_ms,
         arrival_rate=statuses.rate,
-        in_flight=statuses.in_hand,
+        in_flight=statuses.in_flight,
         problem=statuses.problem,
     )

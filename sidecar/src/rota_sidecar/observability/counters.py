@@ -137,7 +137,7 @@ class Counters(Observer):
                 pass
 
     @override
-    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
         for action in actions:
             match action:
                 case do.Deliver():
@@ -152,7 +152,7 @@ class Counters(Observer):
                     self.last_problem = problem_text(action)
                 case _:
                     pass
-        self.in_flight.set_records(in_hand, now_ms)
+        self.in_flight.set_records(in_flight, now_ms)
 
     @property
     def records_done(self) -> int:

@@ -59,7 +59,7 @@ class LoggingObserver(Observer):
             self._journal.tell("stood", "has left the group until its application goes on")
 
     @override
-    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
         for action in actions:
             match action:
                 case do.Problem():

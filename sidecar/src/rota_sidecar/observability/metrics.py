@@ -54,8 +54,8 @@ class Metrics(Collector):
         statuses = dict(self._statuses())
         yield from self._of_partitions(statuses)
         yield self._number("assigned_partitions", "Partitions that the member has.", len(statuses))
-        in_hand = sum(each.in_hand for each in statuses.values())
-        yield self._number("inflight_records", "Records in the application's hands.", in_hand)
+        in_flight = sum(each.in_flight for each in statuses.values())
+        yield self._number("inflight_records", "Records in the application's hands.", in_flight)
         state = GaugeMetricFamily(
             "rota_member_state", "1 for the state that the member is in.", labels=["group", "state"]
         )

@@ -27,7 +27,7 @@ class PartitionStatus(NamedTuple):
     # It is known that all was read and is done.
     is_done: bool
     rate: float | None
-    in_hand: int
+    in_flight: int
     # What is wrong with it now; empty = nothing.
     problem: str
 
@@ -73,7 +73,7 @@ def partition_statuses(
                 uncommitted_ms=_uncommitted_ms(partition, view, unresolved_ms, uncommitted),
                 is_done=is_done(view, bounds),
                 rate=None if seen is None else seen.rate,
-                in_hand=view.in_hand,
+                in_flight=view.in_flight,
                 problem=view.problem,
             ),
         )
@@ -102,7 +102,7 @@ def is_done(view: PartitionView, bounds: Bounds | None) -> bool:
     """Whether everything up to the end was handed out, and is judged."""
     if bounds is None or view.position is None or view.first_unresolved is not None:
         return False
-    return view.position >= bounds.end and not view.in_hand and not view.waiting
+    return view.position >= bounds.end and not view.in_flight and not view.waiting
 
 
 def timestamp_ms(batch: Batch, offset: int, slicer: BatchSlicer) -> int | None:

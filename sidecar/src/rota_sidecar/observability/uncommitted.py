@@ -78,11 +78,11 @@ class UncommittedTimestamps(Observer):
         """Nothing that deliveries are told matters here."""
 
     @override
-    def on_actions(self, actions: Sequence[do.Action], in_hand: int, now_ms: int) -> None:
+    def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
         for action in actions:
             if isinstance(action, do.Deliver):
                 track = self._tracks.get(action.partition)
                 if track is None or track.ledger != action.ledger:
                     track = self._tracks[action.partition] = DeliveredBatches(action.ledger)
-                for piece in action.handover.pieces:
+                for piece in action.dispatch.pieces:
                     track.add(piece.batch)

@@ -220,7 +220,7 @@ def delivered(actions: Iterable[do.Action]) -> list[tuple[int, int, int]]:
         (action.partition.number, piece.first, piece.end)
         for action in actions
         if isinstance(action, do.Deliver)
-        for piece in action.handover.pieces
+        for piece in action.dispatch.pieces
     ]
 
 

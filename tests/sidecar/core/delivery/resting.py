@@ -49,9 +49,9 @@ def _skip_what_stands_still(world: World) -> None:
 def _skip_first(world: World, partition: Partition, ledger: int) -> None:
     """The application decides about the record for which it stands still."""
     log = world.logs[partition]
-    in_hand = world.hands.get(ledger, Hands(partition)).offsets
+    in_flight = world.hands.get(ledger, Hands(partition)).offsets
     for offset in range(log.end):
-        if offset in log.done or offset in in_hand:
+        if offset in log.done or offset in in_flight:
             continue
         log.done.add(offset)
         judgement = on.Judgement(ledger, partition, offset, offset, Verdict.SKIP)

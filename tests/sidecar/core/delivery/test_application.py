@@ -122,7 +122,7 @@ def test_one_that_went_in_good_order_is_charged_with_nothing() -> None:
     driven.acknowledge()
     driven.answer_commit()
     assert delivered(driven.done)[-1] == (0, 4, 10)
-    assert driven.last(do.Deliver).handover.deliveries == 1
+    assert driven.last(do.Deliver).dispatch.deliveries == 1
 
 
 def test_another_application_is_told_nothing_of_what_the_one_before_let_go() -> None:
@@ -212,9 +212,9 @@ def test_with_much_credit_nobody_waits_behind_a_partition_that_has_much() -> Non
     driven = Driven().begin(0, 1, credit=0)
     driven.read(5_000, 0)
     driven.read(100, 1)
-    handed = delivered(driven.credit(3_000))
-    assert [number for number, _, _ in handed][:2] == [0, 1]
-    assert sum(end - first for _, first, end in handed) == 3_000
+    dispatch_position = delivered(driven.credit(3_000))
+    assert [number for number, _, _ in dispatch_position][:2] == [0, 1]
+    assert sum(end - first for _, first, end in dispatch_position) == 3_000
 
 
 def test_no_more_of_a_partition_is_in_hand_than_its_bound() -> None:
@@ -281,4 +281,4 @@ def test_a_retry_comes_again_when_its_time_has_come_and_what_was_behind_it_too()
     assert delivered(driven.pass_time(499)) == []
     again = driven.pass_time(1)
     assert delivered(again) == [(0, 1, 2), (0, 2, 5)]
-    assert [deliver.handover.deliveries for deliver in again if isinstance(deliver, do.Deliver)] == [2, 1]
+    assert [deliver.dispatch.deliveries for deliver in again if isinstance(deliver, do.Deliver)] == [2, 1]

@@ -237,7 +237,7 @@ def test_a_batch_that_cannot_be_read_becomes_one_dead_letter_when_all_before_it_
     assert driven.last(do.Commit).offsets[one()].offset == 7
     assert len(driven.all(do.Fetch)) > fetches
     assert driven.last(do.Fetch).offset == 7
-    assert max(piece.end for each in driven.all(do.Deliver) for piece in each.handover.pieces) == 2
+    assert max(piece.end for each in driven.all(do.Deliver) for piece in each.dispatch.pieces) == 2
     assert len(driven.all(do.Problem)) == 1
 
 

@@ -203,8 +203,10 @@ def test_topics_of_a_higher_priority_go_first() -> None:
     driven.read(10)
     urgent = driven.fetch_of(0, "urgent")
     driven.step(on.Read(urgent.ledger, [batch(0, 10)], 10, on.Bounds(0, 10)))
-    handed = [deliver.partition.topic for deliver in driven.credit(15) if isinstance(deliver, do.Deliver)]
-    assert handed == ["urgent", "orders"]
+    dispatch_position = [
+        deliver.partition.topic for deliver in driven.credit(15) if isinstance(deliver, do.Deliver)
+    ]
+    assert dispatch_position == ["urgent", "orders"]
 
 
 def test_the_room_for_reading_ahead_is_shared() -> None:
@@ -348,7 +350,7 @@ def test_everything_there_is_to_see(reads: bool) -> None:
     if not reads:
         driven.read(10)
         view = driven.delivery.partitions
-        assert (view[one(0)].in_hand, view[one(0)].position, view[one(0)].bounds) == (
+        assert (view[one(0)].in_flight, view[one(0)].position, view[one(0)].bounds) == (
             10,
             15,
             on.Bounds(0, 15),

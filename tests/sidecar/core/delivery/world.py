@@ -203,7 +203,7 @@ class World:
         assert self.ledgers[deliver.partition] == deliver.ledger
         hands = self.hands.setdefault(deliver.ledger, Hands(deliver.partition))
         log = self.logs[deliver.partition]
-        for piece in deliver.handover.pieces:
+        for piece in deliver.dispatch.pieces:
             for offset in range(piece.first, piece.end):
                 assert offset not in hands.offsets, "it is in hand already"
                 # A reset may be committed already that is still to be heard of.
@@ -213,7 +213,7 @@ class World:
                 hands.offsets[offset] = None if keys is None else keys[offset - piece.batch.first]
         if self.rules.ordering is Ordering.PARTITION:
             assert list(hands.offsets) == sorted(hands.offsets), "records came out of order"
-        self.credit -= deliver.handover.count
+        self.credit -= deliver.dispatch.count
 
     def _answered(self, answer: do.Answer) -> None:
         assert answer.request in self.asked

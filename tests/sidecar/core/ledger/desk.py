@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from rota_sidecar.core.ledger import completed_ahead
-from rota_sidecar.core.ledger.batches import Batch, Handover, Ordering
+from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
 from rota_sidecar.core.ledger.commit_points import Mark, Point, read_mark
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
@@ -48,12 +48,12 @@ def take(
     return [offset for offset, _ in listed(ledger.take(records, lanes, now_ms, alone=alone))]
 
 
-def listed(handovers: Sequence[Handover]) -> list[tuple[int, int]]:
+def listed(dispatches: Sequence[Dispatch]) -> list[tuple[int, int]]:
     """Offset by offset, and for which time."""
     return [
-        (offset, handover.deliveries)
-        for handover in handovers
-        for piece in handover.pieces
+        (offset, dispatch.deliveries)
+        for dispatch in dispatches
+        for piece in dispatch.pieces
         for offset in range(piece.first, piece.end)
     ]
 
@@ -85,10 +85,10 @@ def retry(ledger: Ledger, offset: int, *, now_ms: int = 0, after_ms: int | None 
 
 def refused(ledger: Ledger, first: int, last: int | None = None, verdict: Verdict = Verdict.ACK) -> str:
     """The sentence; nothing has changed."""
-    before = (ledger.point, ledger.in_hand, ledger.waiting)
+    before = (ledger.point, ledger.in_flight, ledger.waiting)
     settled, sentence = ledger.judge(first, first if last is None else last, verdict, 0)
     assert settled == 0
-    assert (ledger.point, ledger.in_hand, ledger.waiting) == before
+    assert (ledger.point, ledger.in_flight, ledger.waiting) == before
     return sentence
 
 

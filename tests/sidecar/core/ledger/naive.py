@@ -119,7 +119,7 @@ class Naive:
             if record.where in (Is.FRESH, Is.BACK):
                 yield offset
 
-    def hand_out(self, offset: int, *, alone: bool) -> int:
+    def mark_dispatched(self, offset: int, *, alone: bool) -> int:
         """For which time."""
         record = self.records[offset]
         record.where, record.was_alone = Is.HELD, alone

@@ -84,9 +84,9 @@ class Pod:
             if self.quiet not in (None, ledger):
                 continue
             free = WORKERS - sum(each.lanes_busy for each in self.ledgers)
-            alone = not any(each.in_hand for each in self.ledgers) and self.quiet is ledger
-            for handover in ledger.take(self.random.randint(1, 100), free, 0, alone=alone):
-                for piece in handover.pieces:
+            alone = not any(each.in_flight for each in self.ledgers) and self.quiet is ledger
+            for dispatch in ledger.take(self.random.randint(1, 100), free, 0, alone=alone):
+                for piece in dispatch.pieces:
                     self.held += [(at, offset) for offset in range(piece.first, piece.end)]
 
     def _work(self) -> None:

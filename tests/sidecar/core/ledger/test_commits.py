@@ -62,7 +62,7 @@ def test_a_record_that_is_read_and_not_handed_out_is_not_passed() -> None:
     take(ledger, 2)
     ack(ledger, 0, 1)
     assert ledger.point.offset == 2
-    assert ledger.handed == 2
+    assert ledger.dispatch_position == 2
 
 
 def test_records_before_the_position_are_passed_over_though_their_batch_is_read() -> None:
@@ -107,7 +107,7 @@ def test_what_the_application_commits_by_itself_is_done_whatever_it_was(rules: R
     ledger = opened(rules, batch(0, 8, "aabbaabb"))
     take(ledger, 2)
     ledger.settle_below(5, 0)
-    assert (ledger.point.offset, ledger.in_hand, ledger.handed) == (5, 0, 5)
+    assert (ledger.point.offset, ledger.in_flight, ledger.dispatch_position) == (5, 0, 5)
     assert "done already" in refused(ledger, 0)
     assert take(ledger)[0] == 5
 

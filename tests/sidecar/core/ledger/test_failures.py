@@ -126,7 +126,7 @@ def test_who_goes_in_good_order_is_charged_with_nothing(rules: Rules) -> None:
     ledger = opened(rules, batch(0, 4))
     held = take(ledger)
     ledger.application_gone(0, clean=True)
-    assert (ledger.in_hand, ledger.waiting) == (0, 4)
+    assert (ledger.in_flight, ledger.waiting) == (0, 4)
     assert listed(ledger.take(9, 9, 0, alone=False)) == [(offset, 1) for offset in held]
 
 

@@ -39,8 +39,8 @@ def test_who_takes_one_gets_one_at_a_time() -> None:
 
 def test_whole_batches_go_out_whole() -> None:
     batches = [batch(0, 500), batch(500, 500), batch(1000, 10)]
-    (handover,) = opened(IN_ORDER, *batches).take(1_000, 1, 0, alone=False)
-    assert [(piece.batch, piece.first, piece.end) for piece in handover.pieces] == [
+    (dispatch,) = opened(IN_ORDER, *batches).take(1_000, 1, 0, alone=False)
+    assert [(piece.batch, piece.first, piece.end) for piece in dispatch.pieces] == [
         (batches[0], 0, 500),
         (batches[1], 500, 1000),
     ]
@@ -50,11 +50,11 @@ def test_after_a_retry_everything_behind_it_comes_again_and_waits_for_it() -> No
     ledger = opened(Rules(backoff_ms=100), batch(0, 5))
     take(ledger, 4)
     retry(ledger, 1)
-    assert (ledger.in_hand, ledger.waiting, ledger.wake_ms) == (1, 4, 100)
+    assert (ledger.in_flight, ledger.waiting, ledger.wake_ms) == (1, 4, 100)
     assert "is to be handed out again" in refused(ledger, 3)
     assert take(ledger, now_ms=99) == []
-    handovers = ledger.take(100, 0, 100, alone=False)
-    assert listed(handovers) == [(1, 2), (2, 1), (3, 1), (4, 1)]
+    dispatches = ledger.take(100, 0, 100, alone=False)
+    assert listed(dispatches) == [(1, 2), (2, 1), (3, 1), (4, 1)]
     assert ledger.wake_ms is None
 
 
@@ -77,7 +77,7 @@ def test_what_is_behind_the_last_retry_comes_again_too() -> None:
 def test_records_of_a_key_go_out_one_after_the_other() -> None:
     ledger = opened(BY_KEY, batch(0, 7, "aab.a.b"))
     assert take(ledger) == [0, 2, 3, 5]
-    assert ledger.handed == 1
+    assert ledger.dispatch_position == 1
     ack(ledger, 0)
     assert take(ledger) == [1]
     ack(ledger, 2, 1)

@@ -98,9 +98,9 @@ def test_a_record_that_kills_its_pod_each_time_reaches_its_limit() -> None:
         read(ledger, batch(5, 3))
         if dead_letters := ledger.dead_letters():
             break
-        handed = take(ledger, alone=True)
+        dispatch_position = take(ledger, alone=True)
         point = commit(ledger)
-        assert (handed or take(ledger, alone=True))[0] == 5
+        assert (dispatch_position or take(ledger, alone=True))[0] == 5
         deaths += 1
     # In company, twice by itself, and once alone.
     assert deaths == 4

@@ -13,7 +13,7 @@ def test_what_comes_again_after_a_retry_comes_in_the_next_turn() -> None:
     retry(ledger, 1)
     again = ledger.take(100, 1, 0, alone=False)
     assert [offset for offset, _ in listed(again)] == [1, 2, 3]
-    assert {handover.turn for handover in again} == {1}
+    assert {dispatch.turn for dispatch in again} == {1}
 
 
 def test_so_does_what_lay_behind_a_record_that_never_comes_again() -> None:
@@ -22,7 +22,7 @@ def test_so_does_what_lay_behind_a_record_that_never_comes_again() -> None:
     retry(ledger, 1)
     again = ledger.take(100, 1, 0, alone=False)
     assert [offset for offset, _ in listed(again)] == [2, 3]
-    assert {handover.turn for handover in again} == {1}
+    assert {dispatch.turn for dispatch in again} == {1}
 
 
 def test_other_verdicts_and_a_retry_that_is_refused_begin_no_turn() -> None:
@@ -31,5 +31,5 @@ def test_other_verdicts_and_a_retry_that_is_refused_begin_no_turn() -> None:
     ack(ledger, 0)
     bury(ledger, 1)
     refused(ledger, 0, verdict=Verdict.RETRY)
-    (handover,) = ledger.take(100, 1, 0, alone=False)
-    assert handover.turn == 0
+    (dispatch,) = ledger.take(100, 1, 0, alone=False)
+    assert dispatch.turn == 0

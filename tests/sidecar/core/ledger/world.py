@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from rota_sidecar.core.ledger import poison_probe
-from rota_sidecar.core.ledger.batches import Batch, Handover, Ordering
+from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
 from rota_sidecar.core.ledger.commit_points import Mark, Point, State, read_mark
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
@@ -200,9 +200,9 @@ class World:
         lanes_max = self.workers - self.ledger.lanes_busy
         if self.rules.ordering is Ordering.PARTITION:
             lanes_max = self.random.choice((0, 1, 1))
-        alone = self.random.random() < 0.8 and not self.ledger.in_hand
-        handovers = self.ledger.take(records_max, lanes_max, self.now_ms, alone=alone)
-        self._check(handovers, self._expected(records_max, lanes_max, alone=alone))
+        alone = self.random.random() < 0.8 and not self.ledger.in_flight
+        dispatches = self.ledger.take(records_max, lanes_max, self.now_ms, alone=alone)
+        self._check(dispatches, self._expected(records_max, lanes_max, alone=alone))
 
     def _expected(self, records_max: int, lanes_max: int, *, alone: bool) -> list[int]:
         """What goes out, when no commit and no caution is in its way."""
@@ -217,11 +217,11 @@ class World:
             return ready[: min(records_max, lanes_max)]
         return ready[:records_max] if lanes_max or held else []
 
-    def _check(self, handovers: Sequence[Handover], expected: list[int]) -> None:
+    def _check(self, dispatches: Sequence[Dispatch], expected: list[int]) -> None:
         got = [
-            (offset, handover.deliveries)
-            for handover in handovers
-            for piece in handover.pieces
+            (offset, dispatch.deliveries)
+            for dispatch in dispatches
+            for piece in dispatch.pieces
             for offset in range(piece.first, piece.end)
         ]
         if got and self.has_marks:
@@ -235,7 +235,7 @@ class World:
             alone = self.naive.is_loner(offset)
             self.alone = offset if alone else None
             self.met["a record goes out alone"] += alone
-            assert deliveries == self.naive.hand_out(offset, alone=alone)
+            assert deliveries == self.naive.mark_dispatched(offset, alone=alone)
 
     @property
     def _is_cautious(self) -> bool:
@@ -365,10 +365,10 @@ class World:
         """They say the same."""
         held, undone = len(self.naive.at(Is.HELD)), self.naive.undone
         assert self.ledger.position == self.naive.position
-        assert self.ledger.in_hand == held
+        assert self.ledger.in_flight == held
         assert self.ledger.waiting == len(undone) - held - len(self.naive.at(Is.DOOMED))
         assert self.ledger.buffered_bytes == SIZE * len(self.naive.at(Is.FRESH))
-        assert self.ledger.handed == next(iter(self.naive.at(Is.FRESH)), self.naive.position)
+        assert self.ledger.dispatch_position == next(iter(self.naive.at(Is.FRESH)), self.naive.position)
         assert self.ledger.point.offset == self.naive.low
         assert bool(self.ledger.stopped) == (
             not self.rules.has_dead_letters and bool(self.naive.at(Is.DOOMED))
@@ -384,7 +384,7 @@ class World:
             self.fetch()
             self.commit()
             for alone in (False, True):
-                if alone <= (self.ledger.in_hand == 0):
+                if alone <= (self.ledger.in_flight == 0):
                     found = self.ledger.take(100, 64, self.now_ms, alone=alone)
                     self._check(found, self._expected(100, 64, alone=alone))
             for offset in [*self.naive.at(Is.HELD), *self.naive.at(Is.DOOMED)]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.ledger.batches import Handover, Piece
+from rota_sidecar.core.ledger.batches import Dispatch, Piece
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 
 # ---------------------------------------------------------------------------------------------- to the engine
@@ -145,7 +145,7 @@ class Deliver:
     ledger: int
     partition: Partition
     tenure: Tenure
-    handover: Handover
+    dispatch: Dispatch
 
 
 @dataclass(frozen=True, slots=True)

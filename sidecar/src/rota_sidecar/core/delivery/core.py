@@ -164,7 +164,7 @@ class Core:
         self.loners: dict[Partition, Place] = {}
         # Since when records wait, and nobody is there for whom.
         self.unattended_ms: int | None = None
-        self.in_hand = 0
+        self.in_flight = 0
         self.lanes = 0
         self.tokens = 0.0
         self.tokens_ms = 0
@@ -231,7 +231,7 @@ class Core:
             return
         del self.books[book.number]
         self.stop_fetching(book)
-        self.in_hand -= book.in_hand
+        self.in_flight -= book.in_flight
         self.lanes -= book.lanes
         self.take_turn_from(place)
         for timer in (Timer.READ, Timer.RETRY, Timer.DEAD_LETTERS):
@@ -250,10 +250,10 @@ class Core:
 
     def recount(self, book: Book) -> None:
         """After whatever changed what is in hand."""
-        in_hand, lanes = book.ledger.in_hand, book.ledger.lanes_busy
-        self.in_hand += in_hand - book.in_hand
+        in_flight, lanes = book.ledger.in_flight, book.ledger.lanes_busy
+        self.in_flight += in_flight - book.in_flight
         self.lanes += lanes - book.lanes
-        book.in_hand, book.lanes = in_hand, lanes
+        book.in_flight, book.lanes = in_flight, lanes
 
     def give_up_look_up(self, place: Place, error: Error = pb.NONE) -> None:
         """Whoever waited for an end of the log has got it, or something else that is as good, or an error."""
@@ -263,7 +263,7 @@ class Core:
     def remove(self, place: Place) -> None:
         """It is the member's no longer."""
         partition, book = place.partition, place.book
-        if book is not None and book.in_hand and not isinstance(self.membership, Within):
+        if book is not None and book.in_flight and not isinstance(self.membership, Within):
             self.retired[book.number] = partition, book.ledger
         self.drop_book(place)
         for wish in place.wishes:

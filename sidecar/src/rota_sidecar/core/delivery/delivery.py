@@ -71,9 +71,9 @@ class Delivery:
         return views.positions(self._core)
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """How many records the application has."""
-        return self._core.in_hand
+        return self._core.in_flight
 
     @property
     def readiness(self) -> str:
@@ -211,7 +211,7 @@ def _go_on(core: Core) -> None:
             _look_at(core, place)
         initial_position.ask(core, places)
         commits.send(core)
-        dispatch.hand_out(core)
+        dispatch.dispatch_ready(core)
         if not core.touched:
             break
     revocation.give_up(core)

@@ -51,7 +51,7 @@ def _takes_part(core: Core, place: Place) -> Book | None:
     return book
 
 
-def hand_out(core: Core) -> None:
+def dispatch_ready(core: Core) -> None:
     """As much as may be."""
     if not _is_open(core):
         return
@@ -59,7 +59,7 @@ def hand_out(core: Core) -> None:
     if loner is not None:
         place, book = loner
         # The others have to come in first.
-        if core.in_hand == book.in_hand and not place.paused and not book.ledger.awaits_commit:
+        if core.in_flight == book.in_flight and not place.paused and not book.ledger.awaits_commit:
             _give(core, place, book, _budget(core), alone=True)
         return
     while core.turns and _budget(core) > 0:
@@ -74,7 +74,7 @@ def _first_loner(core: Core) -> tuple[Place, Book] | None:
     """The one that the others wait for; also while it waits itself, for its mark to be committed."""
     for place in core.loners.values():
         book = place.running
-        if book is not None and (book.in_hand or _takes_part(core, place)):
+        if book is not None and (book.in_flight or _takes_part(core, place)):
             return place, book
     return None
 
@@ -123,20 +123,20 @@ def _give(core: Core, place: Place, book: Book, records_max: int, *, alone: bool
     if records_max <= 0:
         return False
     awaited, wanted = ledger.awaits_commit, ledger.wants_alone
-    handovers = ledger.take(records_max, lanes_max, core.now_ms, alone=alone)
-    for handover in handovers:
-        core.actions.append(do.Deliver(book.number, place.partition, place.tenure, handover))
-    _spend(core, sum(handover.count for handover in handovers))
+    dispatches = ledger.take(records_max, lanes_max, core.now_ms, alone=alone)
+    for dispatch in dispatches:
+        core.actions.append(do.Deliver(book.number, place.partition, place.tenure, dispatch))
+    _spend(core, sum(dispatch.count for dispatch in dispatches))
     core.recount(book)
-    if handovers:
+    if dispatches:
         core.watch_progress()
-    may_read_on = bool(handovers) and book.fetches_at is None
+    may_read_on = bool(dispatches) and book.fetches_at is None
     if may_read_on or (ledger.awaits_commit, ledger.wants_alone) != (awaited, wanted):
         # There may be room, or a mark to be committed.
         core.touch(place)
     else:
         _wake_for_retries(core, place, book)
-    return bool(handovers)
+    return bool(dispatches)
 
 
 # ---------------------------------------------------------------------------------------------- credit and rate

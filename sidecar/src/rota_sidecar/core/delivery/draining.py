@@ -16,7 +16,7 @@ def drain(core: Core, event: on.Drain) -> None:
 def undrain(core: Core) -> None:
     """Go on as before; a drain under way is answered with what is in hand."""
     if core.draining is not None and not core.draining.said:
-        core.actions.append(do.Drained(core.in_hand))
+        core.actions.append(do.Drained(core.in_flight))
     core.draining = None
     core.timers.pop((Timer.DRAIN, None), None)
     core.touch_all()
@@ -30,11 +30,11 @@ def say_when_done(core: Core) -> None:
     if core.now_ms >= draining.deadline_ms or _is_done(core):
         draining.said = True
         core.timers.pop((Timer.DRAIN, None), None)
-        core.actions.append(do.Drained(core.in_hand))
+        core.actions.append(do.Drained(core.in_flight))
 
 
 def _is_done(core: Core) -> bool:
-    if core.in_hand:
+    if core.in_flight:
         return False
     return all(
         (place.book is None or place.book.is_replaceable) and commits.has_settled(core, place)

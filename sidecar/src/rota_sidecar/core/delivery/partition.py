@@ -47,13 +47,13 @@ class Book:
         self.dead_letter_attempts = 0
         self.dead_letter_retry_ms = 0
         # As they were counted last.
-        self.in_hand = 0
+        self.in_flight = 0
         self.lanes = 0
 
     @property
     def is_idle(self) -> bool:
         """Nothing of it is waited for."""
-        return not self.in_hand and not self.dead_letters and not self.dead_letters_wait
+        return not self.in_flight and not self.dead_letters and not self.dead_letters_wait
 
     @property
     def is_replaceable(self) -> bool:
@@ -63,7 +63,7 @@ class Book:
         A dead letter that could not be written is not waited for: its record is not committed, and the next owner, or
         the next book, writes it.
         """
-        return not self.in_hand and not self.dead_letters
+        return not self.in_flight and not self.dead_letters
 
 
 class Edge(Enum):

@@ -38,7 +38,7 @@ def _judged_late(core: Core, judgement: on.Judgement) -> None:
         return
     _, ledger = retired
     ledger.judge(judgement.first, judgement.last, judgement.verdict, core.now_ms)
-    if not ledger.in_hand:
+    if not ledger.in_flight:
         del core.retired[judgement.ledger]
 
 

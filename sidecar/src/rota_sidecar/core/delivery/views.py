@@ -29,7 +29,7 @@ class PartitionView(NamedTuple):
     # None = nothing is, as far as is known.
     committed: int | None
     bounds: Bounds | None
-    in_hand: int
+    in_flight: int
     # Read, and not in hand.
     waiting: int
     # The record at the commit position, in its batch, where it was read.
@@ -62,11 +62,11 @@ def positions(core: Core) -> Mapping[Partition, int]:
 
 def _undone(ledger: Ledger) -> int:
     unresolved = ledger.first_unresolved
-    return ledger.handed if unresolved is None else min(unresolved[1], ledger.handed)
+    return ledger.dispatch_position if unresolved is None else min(unresolved[1], ledger.dispatch_position)
 
 
 def _position(place: Place) -> int | None:
-    return None if place.book is None else place.book.ledger.handed
+    return None if place.book is None else place.book.ledger.dispatch_position
 
 
 def partitions(core: Core) -> Mapping[Partition, PartitionView]:
@@ -81,7 +81,7 @@ def _view(place: Place) -> PartitionView:
         position=_position(place),
         committed=place.committed,
         bounds=place.bounds,
-        in_hand=0 if ledger is None else ledger.in_hand,
+        in_flight=0 if ledger is None else ledger.in_flight,
         waiting=0 if ledger is None else ledger.waiting,
         first_unresolved=None if ledger is None else ledger.first_unresolved,
         # Else it has come further since, by a commit, or as another application.

@@ -49,7 +49,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class Dispatch:
     """Records to be handed to the application together, all for the same time."""
 
     # This time included.

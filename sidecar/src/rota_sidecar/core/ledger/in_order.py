@@ -15,27 +15,27 @@ class InOrder(Order):
     def __init__(self, shelf: Shelf, *, takes_many: bool) -> None:
         self._shelf = shelf
         self._takes_many = takes_many
-        self._hands = Runs()
+        self._in_flight = Runs()
         # To be handed out again.
-        self._back = Runs()
+        self._returned = Runs()
         self._fresh = 0
         # Since when the application is at the first in hand: it got it then, or was done with the one before.
         self._since_ms = 0
 
     @property
     @override
-    def in_hand(self) -> int:
-        return self._hands.count
+    def in_flight(self) -> int:
+        return self._in_flight.count
 
     @property
     @override
     def lanes_busy(self) -> int:
-        return 1 if self._hands else 0
+        return 1 if self._in_flight else 0
 
     @property
     @override
     def held_since_ms(self) -> int | None:
-        return self._since_ms if self._hands else None
+        return self._since_ms if self._in_flight else None
 
     @property
     @override
@@ -48,65 +48,65 @@ class InOrder(Order):
 
     @override
     def is_ready(self, before: int, lanes_max: int) -> bool:
-        if self._hands and not self._takes_many:
+        if self._in_flight and not self._takes_many:
             return False
         return lanes_max + self.lanes_busy > 0 and self._next() < before
 
     def _next(self) -> int:
-        return self._back.first if self._back else self._fresh
+        return self._returned.first if self._returned else self._fresh
 
     @override
     def pick(self, before: int, records_max: int, lanes_max: int, now_ms: int) -> list[Run]:
         if not self.is_ready(before, lanes_max):
             return []
         left = records_max if self._takes_many else min(records_max, 1)
-        picked = self._back.lowest(left, before)
+        picked = self._returned.lowest(left, before)
         left -= sum(run.end - run.first for run in picked)
         end = min(before, self._fresh + left)
         if end > self._fresh:
             picked.append(Run(self._fresh, end))
-            self._shelf.hand_out(self._fresh, end)
+            self._shelf.mark_dispatched(self._fresh, end)
             self._fresh = end
         for run in picked:
-            self._hand(run, now_ms)
+            self._mark_in_flight(run, now_ms)
         return picked
 
-    def _hand(self, run: Run, now_ms: int) -> None:
-        if not self._hands:
+    def _mark_in_flight(self, run: Run, now_ms: int) -> None:
+        if not self._in_flight:
             self._since_ms = now_ms
-        self._hands.add(run.first, run.end)
+        self._in_flight.add(run.first, run.end)
 
     @override
     def loner(self, loners: Collection[int], before: int) -> int | None:
         return (
-            self._back.first
-            if self._back and self._back.first < before and self._back.first in loners
+            self._returned.first
+            if self._returned and self._returned.first < before and self._returned.first in loners
             else None
         )
 
     @override
     def pick_loner(self, place: int, now_ms: int) -> None:
-        self._back.remove(place, place + 1)
-        self._hand(Run(place, place + 1), now_ms)
+        self._returned.remove(place, place + 1)
+        self._mark_in_flight(Run(place, place + 1), now_ms)
 
     @override
     def missing(self, first: int, end: int) -> int:
-        return self._hands.missing(first, end)
+        return self._in_flight.missing(first, end)
 
     @override
     def leave(self, first: int, end: int, now_ms: int) -> None:
-        if first <= self._hands.first:
+        if first <= self._in_flight.first:
             self._since_ms = now_ms
-        self._hands.remove(first, end)
+        self._in_flight.remove(first, end)
 
     @override
     def call_back(self, place: int) -> None:
-        for run in self._hands.remove(place, self._fresh):
-            self._back.add(run.first, run.end)
+        for run in self._in_flight.remove(place, self._fresh):
+            self._returned.add(run.first, run.end)
 
     @override
     def again(self, place: int) -> None:
-        self._back.add(place, place + 1)
+        self._returned.add(place, place + 1)
 
     @override
     def finish(self, first: int, end: int) -> None:
@@ -114,16 +114,16 @@ class InOrder(Order):
 
     @override
     def pass_over(self, place: int, now_ms: int) -> None:
-        if self._hands.remove(0, place):
+        if self._in_flight.remove(0, place):
             self._since_ms = now_ms
-        self._back.remove(0, place)
+        self._returned.remove(0, place)
         if place > self._fresh:
-            self._shelf.hand_out(self._fresh, place)
+            self._shelf.mark_dispatched(self._fresh, place)
             self._fresh = place
 
     @override
     def suspects(self) -> list[int]:
-        return [self._hands.first] if self._hands else []
+        return [self._in_flight.first] if self._in_flight else []
 
     @override
     def return_all(self) -> None:

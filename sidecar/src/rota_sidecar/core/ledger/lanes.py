@@ -17,7 +17,7 @@ class Lanes(Order):
         self._shelf = shelf
         self._keyed = keyed
         # Since when.
-        self._hands: dict[int, int] = {}
+        self._in_flight: dict[int, int] = {}
         # The same, the longest first; those that are no longer so are passed over.
         self._times: deque[tuple[int, int]] = deque()
         # May go out: once more, or because the one before them in their lane is done.
@@ -31,13 +31,13 @@ class Lanes(Order):
 
     @property
     @override
-    def in_hand(self) -> int:
-        return len(self._hands)
+    def in_flight(self) -> int:
+        return len(self._in_flight)
 
     @property
     @override
     def lanes_busy(self) -> int:
-        return len(self._hands)
+        return len(self._in_flight)
 
     @property
     @override
@@ -46,7 +46,7 @@ class Lanes(Order):
         return self._times[0][0] if self._times else None
 
     def _forget_times(self) -> None:
-        while self._times and self._hands.get(self._times[0][1]) != self._times[0][0]:
+        while self._times and self._in_flight.get(self._times[0][1]) != self._times[0][0]:
             self._times.popleft()
 
     @property
@@ -69,7 +69,7 @@ class Lanes(Order):
         for run in picked:
             if self._parked:
                 for fresh in self._parked.remove(run.first, run.end):
-                    self._shelf.hand_out(fresh.first, fresh.end)
+                    self._shelf.mark_dispatched(fresh.first, fresh.end)
             left -= run.end - run.first
         if left > 0 and self._ahead < before:
             found = (
@@ -78,12 +78,12 @@ class Lanes(Order):
                 else [Run(self._ahead, min(before, self._ahead + left))]
             )
             for run in found:
-                self._shelf.hand_out(run.first, run.end)
+                self._shelf.mark_dispatched(run.first, run.end)
                 self._ahead = max(self._ahead, run.end)
             picked += found
         for first, end in picked:
             for place in range(first, end):
-                self._hands[place] = now_ms
+                self._in_flight[place] = now_ms
                 self._times.append((now_ms, place))
         return picked
 
@@ -123,17 +123,17 @@ class Lanes(Order):
     @override
     def pick_loner(self, place: int, now_ms: int) -> None:
         self._ready.remove(place, place + 1)
-        self._hands[place] = now_ms
+        self._in_flight[place] = now_ms
         self._times.append((now_ms, place))
 
     @override
     def missing(self, first: int, end: int) -> int:
-        return next((place for place in range(first, end) if place not in self._hands), end)
+        return next((place for place in range(first, end) if place not in self._in_flight), end)
 
     @override
     def leave(self, first: int, end: int, now_ms: int) -> None:
         for place in range(first, end):
-            del self._hands[place]
+            del self._in_flight[place]
         self._forget_times()
 
     @override
@@ -164,24 +164,24 @@ class Lanes(Order):
 
     @override
     def pass_over(self, place: int, now_ms: int) -> None:
-        for each in [each for each in self._hands if each < place]:
-            del self._hands[each]
+        for each in [each for each in self._in_flight if each < place]:
+            del self._in_flight[each]
         self._ready.remove(0, place)
         for run in self._parked.remove(0, place):
-            self._shelf.hand_out(run.first, run.end)
+            self._shelf.mark_dispatched(run.first, run.end)
         if place > self._ahead:
-            self._shelf.hand_out(self._ahead, place)
+            self._shelf.mark_dispatched(self._ahead, place)
             self._ahead = place
         for key in [key for key, lane in self._lanes.items() if lane[0] < place]:
             self._advance(key, place)
 
     @override
     def suspects(self) -> list[int]:
-        return sorted(self._hands)
+        return sorted(self._in_flight)
 
     @override
     def return_all(self) -> None:
-        for place in self._hands:
+        for place in self._in_flight:
             self._ready.add(place, place + 1)
-        self._hands.clear()
+        self._in_flight.clear()
         self._times.clear()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from rota_sidecar.core.ledger import completed_ahead
-from rota_sidecar.core.ledger.batches import Batch, Handover, Ordering, Piece
+from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering, Piece
 from rota_sidecar.core.ledger.commit_points import Mark, Point, State, read_mark
 from rota_sidecar.core.ledger.dispatch_gate import Permit
 from rota_sidecar.core.ledger.failures import Fate, Trouble, Troubles
@@ -110,19 +110,19 @@ class Ledger:
     # ------------------------------------------------------------------------------------------ handing out
 
     @property
-    def handed(self) -> int:
+    def dispatch_position(self) -> int:
         """The next offset that is handed out for the first time."""
         return self._shelf.offset(self._order.fresh)
 
     @property
     def waiting(self) -> int:
         """Records that were read and are not in hand; those that come again are among them."""
-        return self._shelf.undone - self._order.in_hand - len(self._troubles.doomed)
+        return self._shelf.undone - self._order.in_flight - len(self._troubles.doomed)
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """Records that the application has."""
-        return self._order.in_hand
+        return self._order.in_flight
 
     @property
     def lanes_busy(self) -> int:
@@ -158,7 +158,7 @@ class Ledger:
             before = min(before, self._troubles.first_waiting(before))
         return before
 
-    def take(self, records_max: int, lanes_max: int, now_ms: int, *, alone: bool) -> Sequence[Handover]:
+    def take(self, records_max: int, lanes_max: int, now_ms: int, *, alone: bool) -> Sequence[Dispatch]:
         """
         What goes to the application now.
 
@@ -175,10 +175,10 @@ class Ledger:
         if not self._order.is_ready(before, lanes_max) or not self._may_go(State.ONE):
             return ()
         self._alone = None
-        return self._handovers(self._order.pick(before, records_max, lanes_max, now_ms))
+        return self._dispatches(self._order.pick(before, records_max, lanes_max, now_ms))
 
-    def _take_loner(self, place: int, now_ms: int, *, is_free: bool) -> Sequence[Handover]:
-        if not is_free or self._order.in_hand:
+    def _take_loner(self, place: int, now_ms: int, *, is_free: bool) -> Sequence[Dispatch]:
+        if not is_free or self._order.in_flight:
             # It was announced that nothing else is in hand.
             self._permit.withdraw()
             return ()
@@ -186,7 +186,7 @@ class Ledger:
             return ()
         self._order.pick_loner(place, now_ms)
         self._alone = place
-        return self._handovers([Run(place, place + 1)])
+        return self._dispatches([Run(place, place + 1)])
 
     def _may_go(self, state: State) -> bool:
         if self._permit.is_granted:
@@ -194,17 +194,17 @@ class Ledger:
         self._permit.ask(self._shelf.low, state)
         return self._permit.answer(self.point)
 
-    def _handovers(self, runs: Sequence[Run]) -> Sequence[Handover]:
+    def _dispatches(self, runs: Sequence[Run]) -> Sequence[Dispatch]:
         if runs and not self._troubles:
             pieces = [piece for run in runs for piece in self._shelf.pieces(run.first, run.end)]
-            return (Handover(1, pieces, self._turn),)
+            return (Dispatch(1, pieces, self._turn),)
         found: list[tuple[int, list[Piece]]] = []
         for run in runs:
             for deliveries, first, end in self._deliveries(run):
                 if not found or found[-1][0] != deliveries:
                     found.append((deliveries, []))
                 found[-1][1].extend(self._shelf.pieces(first, end))
-        return tuple(Handover(deliveries, pieces, self._turn) for deliveries, pieces in found)
+        return tuple(Dispatch(deliveries, pieces, self._turn) for deliveries, pieces in found)
 
     def _deliveries(self, run: Run) -> Iterator[tuple[int, int, int]]:
         """Which of these are handed out for which time."""
@@ -323,7 +323,7 @@ class Ledger:
 
     def _charge(self, now_ms: int) -> None:
         suspects = self._order.suspects()
-        if len(suspects) < self._order.in_hand:
+        if len(suspects) < self._order.in_flight:
             # Some of those behind it may have been begun too, and it may have been done: find out one by one.
             self._permit.caution.begin(self._shelf.low)
         for place in suspects:

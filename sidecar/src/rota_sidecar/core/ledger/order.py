@@ -10,7 +10,7 @@ class Order(Protocol):
     """Of one partition. All numbers are places, see `shelf.py`; ranges are those before `end`."""
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """How many records the application has."""
         ...
 

@@ -147,7 +147,7 @@ class Shelf:
                 found.add(max(run.first, entry.place) + ahead, min(run.end, entry.end) + ahead)
         return list(found)
 
-    def hand_out(self, first: int, end: int) -> None:
+    def mark_dispatched(self, first: int, end: int) -> None:
         """These are not ahead of the application any more."""
         for entry in self._between(first, end):
             self.buffered_bytes -= entry.fresh_bytes

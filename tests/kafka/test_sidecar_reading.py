@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import topic_watch
 from rota_sidecar.engines.kafka.reading import Manner
@@ -99,16 +99,16 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(
         assert (await reader.read_to(bad, 1, ledger=ledger)).values == [b"before"]
         for _ in range(2):
             failed = await reader.failure(bad, 1, ledger=ledger)
-            assert failed.trouble is Trouble.CORRUPT
+            assert failed.fetch_error is FetchError.CORRUPT
             assert "the batch at offset 1 cannot be read" in failed.sentence
             assert f"`rota topics delete-records {topic} --partition 0 --before OFFSET`" in failed.sentence
         assert (await reader.read_to(good, 3)).values == [b"before", b"damaged", b"behind"]
         await asyncio.to_thread(delete_records, kafka, topic, 2)
         failed = await reader.failure(bad, 1, ledger=ledger)
-        if failed.trouble is Trouble.CORRUPT:
+        if failed.fetch_error is FetchError.CORRUPT:
             # librdkafka fetches ahead: it had the batch from the broker before it was deleted, once at most.
             failed = await reader.failure(bad, 1, ledger=ledger)
-        assert failed.trouble is Trouble.OUT_OF_RANGE
+        assert failed.fetch_error is FetchError.OUT_OF_RANGE
         assert (await reader.read_to(bad, 3, offset=2)).values == [b"behind"]
 
     tell(kafka, story)
@@ -372,7 +372,7 @@ def test_an_offset_that_is_gone_is_out_of_range(kafka: Kafka, topic: str, writer
         here = Partition(topic, 0)
         for offset in (1, 4):
             failed = await reader.failure(here, offset)
-            assert failed.trouble is Trouble.OUT_OF_RANGE
+            assert failed.fetch_error is FetchError.OUT_OF_RANGE
             assert failed.sentence.startswith(
                 f"offset {offset} is not in the log any more, or not yet: reset"
             )
@@ -387,7 +387,7 @@ def test_a_topic_or_partition_that_does_not_exist_is_unknown(kafka: Kafka, topic
     async def story(reader: Reader) -> None:
         missing = [Partition(f"{topic}-missing", 0), Partition(topic, 2)]
         failures = await asyncio.gather(*(reader.failure(each, 0) for each in missing))
-        assert {failed.trouble for failed in failures} == {Trouble.UNKNOWN_TOPIC}
+        assert {failed.fetch_error for failed in failures} == {FetchError.UNKNOWN_TOPIC}
 
     tell(kafka, story)
     known = AdminClient(kafka.client_config()).list_topics(timeout=WITHIN_S).topics
@@ -398,7 +398,7 @@ def test_partitions_that_a_topic_grows_are_read(kafka: Kafka, topic: str) -> Non
     async def story(reader: Reader) -> None:
         grown = Partition(topic, 2)
         await reader.read(Partition(topic, 0), 0)
-        assert (await reader.failure(grown, 0)).trouble is Trouble.UNKNOWN_TOPIC
+        assert (await reader.failure(grown, 0)).fetch_error is FetchError.UNKNOWN_TOPIC
         admin = AdminClient(kafka.client_config())
         await asyncio.to_thread(admin.create_partitions([NewPartitions(topic, 3)])[topic].result, WITHIN_S)
         await asyncio.to_thread(Writer(kafka, topic).write, b"a", partition=2)
@@ -413,7 +413,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(kafka: Kafka, topic
         await reader.read(here, 0, ledger=ledger)
         waiting = asyncio.create_task(reader.failure(here, 0, ledger=ledger))
         await asyncio.to_thread(delete_topic, kafka, topic)
-        assert (await waiting).trouble is Trouble.UNKNOWN_TOPIC
+        assert (await waiting).fetch_error is FetchError.UNKNOWN_TOPIC
 
     tell(kafka, story)
 
@@ -431,8 +431,8 @@ def test_a_topic_made_anew_is_another_one(
         failed: Read | ReadFailed = await reader.fetch(here, passage.next_offset, ledger=ledger)
         while isinstance(failed, Read):
             failed = await reader.fetch(here, failed.next_offset, ledger=ledger)
-        assert failed.trouble in (Trouble.OTHER_TOPIC, Trouble.UNKNOWN_TOPIC)
-        if failed.trouble is Trouble.OTHER_TOPIC:
+        assert failed.fetch_error in (FetchError.OTHER_TOPIC, FetchError.UNKNOWN_TOPIC)
+        if failed.fetch_error is FetchError.OTHER_TOPIC:
             assert (await reader.failure(here, 2, ledger=ledger)) == failed
         # Whoever begins with it reads it.
         assert (await reader.read_to(here, 3)).values == [b"new"] * 3

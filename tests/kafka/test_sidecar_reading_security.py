@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from rota_sidecar.core.delivery.events import Bounds, Read, Trouble
+from rota_sidecar.core.delivery.events import Bounds, FetchError, Read
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 from rota_sidecar.engines.port import Refused
@@ -62,7 +62,7 @@ def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp
     async def story() -> None:
         async with reading(login(guarded, password)) as reader:
             assert (await reader.read(Partition(ALLOWED, 0), 0)).bounds == Bounds(0, 0)
-            assert (await reader.failure(Partition("forbidden", 0), 0)).trouble is Trouble.DENIED
+            assert (await reader.failure(Partition("forbidden", 0), 0)).fetch_error is FetchError.DENIED
             with pytest.raises(Refused, match="Kafka does not let us see topic 'forbidden'"):
                 await reader.records.bounds([Partition("forbidden", 0)], WITHIN_S)
             assert reader.complaints.empty()

@@ -183,9 +183,9 @@ class Desk:
 
     def _perform(self, action: do.Action) -> None:
         match action:
-            case do.LookUp() | do.Fetch() | do.StopFetching() | do.WriteDeadLetter():
+            case do.ListOffsets() | do.Fetch() | do.StopFetching() | do.WriteDeadLetter():
                 self._ask_engine(action)
-            case do.Find() | do.Commit() | do.GiveUp() | do.Leave() | do.Rejoin():
+            case do.FetchCommitted() | do.Commit() | do.ReleasePartitions() | do.Leave() | do.Rejoin():
                 self._ask_member(action)
             case do.Tell():
                 if self.hands.is_attached:
@@ -197,13 +197,15 @@ class Desk:
             case do.Settled() | do.Problem() | do.Drained() | do.Answer():
                 pass
 
-    def _ask_member(self, action: do.Find | do.Commit | do.GiveUp | do.Leave | do.Rejoin) -> None:
+    def _ask_member(
+        self, action: do.FetchCommitted | do.Commit | do.ReleasePartitions | do.Leave | do.Rejoin
+    ) -> None:
         match action:
-            case do.Find():
+            case do.FetchCommitted():
                 self.member.feed(to.Fetch(action.request, sorted(action.partitions)))
             case do.Commit():
                 self._commit(action)
-            case do.GiveUp():
+            case do.ReleasePartitions():
                 self.member.feed(to.PartitionsReleased(action.revocation))
             case do.Leave() | do.Rejoin():
                 self._come_and_go(action)
@@ -219,7 +221,7 @@ class Desk:
     async def _stand(self) -> None:
         while not isinstance(self.member.core.state, st.Down | st.Stopped):
             await asyncio.sleep(LOOK_S)
-        self.feed(on.Stood())
+        self.feed(on.LeftGroup())
 
     # The coordinator.
 
@@ -252,13 +254,13 @@ class Desk:
             for topic in found.topics
             for each in topic.partitions
         }
-        self.feed(on.Found(found.request, found.error, offsets))
+        self.feed(on.CommittedFetched(found.request, found.error, offsets))
 
     # The engine.
 
-    def _ask_engine(self, action: do.LookUp | do.Fetch | do.StopFetching | do.WriteDeadLetter) -> None:
+    def _ask_engine(self, action: do.ListOffsets | do.Fetch | do.StopFetching | do.WriteDeadLetter) -> None:
         match action:
-            case do.LookUp():
+            case do.ListOffsets():
                 self.member.process.spawn(self._look_up(action))
             case do.Fetch():
                 self._stop(action.ledger)
@@ -276,9 +278,9 @@ class Desk:
     def _bounds(self) -> on.Bounds:
         return on.Bounds(0, end_at(self.world.loop.now_s))
 
-    async def _look_up(self, action: do.LookUp) -> None:
+    async def _look_up(self, action: do.ListOffsets) -> None:
         await asyncio.sleep(self.world.chance.uniform(0, 0.1))
-        self.feed(on.LookedUp(action.request, dict.fromkeys(action.partitions, self._bounds())))
+        self.feed(on.OffsetsListed(action.request, dict.fromkeys(action.partitions, self._bounds())))
 
     async def _read(self, action: do.Fetch) -> None:
         chance = self.world.chance
@@ -303,5 +305,5 @@ class Desk:
             return
         self.world.situations.met["a dead letter is written"] += 1
         # Only from here on a commit may pass it.
-        self.did(action.partition, action.piece.first)
+        self.did(action.partition, action.batch_slice.first)
         self.feed(on.DeadLetterWritten(action.dead_letter))

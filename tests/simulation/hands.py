@@ -152,8 +152,8 @@ class Hands:
         self._check_right(delivered)
         self._current[delivered.partition] = delivered.ledger
         book = self._books.setdefault(delivered.ledger, Book(delivered.ledger, delivered.partition))
-        for piece in delivered.dispatch.pieces:
-            for offset in range(piece.first, piece.end):
+        for batch_slice in delivered.dispatch.slices:
+            for offset in range(batch_slice.first, batch_slice.end):
                 self._take(delivered, book, offset)
         self._credit -= delivered.dispatch.count
         if self._credit < 0:

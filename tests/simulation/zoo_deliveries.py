@@ -10,8 +10,8 @@ from typing import Any
 from rota_sidecar.core.delivery import commits, dispatch, initial_position, progress, revocation, verdicts
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.core import Core
-from rota_sidecar.core.delivery.partition import Place
-from rota_sidecar.core.ledger.commit_points import Point
+from rota_sidecar.core.delivery.partition import PartitionState
+from rota_sidecar.core.ledger.commit_points import CommitPoint
 from rota_sidecar.core.ledger.in_order import InOrder
 from rota_sidecar.core.ledger.lanes import Lanes
 from rota_sidecar.core.ledger.ledger import Ledger
@@ -20,17 +20,17 @@ from rota_sidecar.core.ledger.rules import Verdict
 from tests.simulation.zoo_members import Bug, replaced
 
 
-def commits_what_was_handed_out(self: Ledger) -> Point:
-    return Point(self.dispatch_position, POINT(self).metadata)
+def commits_what_was_handed_out(self: Ledger) -> CommitPoint:
+    return CommitPoint(self.dispatch_position, POINT(self).metadata)
 
 
 def late_verdicts_count(core: Core, event: on.Judged) -> None:
     """For the ledger that the partition has now."""
     now = {}
     for judgement in event.judgements:
-        place = core.places.get(judgement.partition)
-        book = None if place is None else place.book
-        now[judgement] = judgement.ledger if book is None else book.number
+        partition_state = core.partition_states.get(judgement.partition)
+        fetch_session = None if partition_state is None else partition_state.fetch_session
+        now[judgement] = judgement.ledger if fetch_session is None else fetch_session.number
     renamed = [
         on.Judgement(ledger, each.partition, each.first, each.last, each.verdict)
         for each, ledger in now.items()
@@ -45,7 +45,7 @@ def passes_a_letter_before_it_is_written(self: Ledger) -> Sequence[DueDeadLetter
     return due
 
 
-def gives_up_before_all_is_committed(core: Core, place: Place) -> bool:
+def gives_up_before_all_is_committed(core: Core, partition_state: PartitionState) -> bool:
     return True
 
 
@@ -56,12 +56,12 @@ def forgets_a_crash(self: Ledger, now_ms: int, *, clean: bool) -> None:
     self.settle_below(offset, now_ms)
 
 
-def does_not_call_back(self: InOrder, place: int) -> None:
+def does_not_call_back(self: InOrder, partition_state: int) -> None:
     pass
 
 
-def begins_where_reading_has_come_to(core: Core, place: Place, stored: on.Stored) -> None:
-    BEGIN(core, place, on.Stored(stored.offset + 1 if stored.offset >= 0 else -1, stored.metadata))
+def begins_where_reading_has_come_to(core: Core, partition_state: PartitionState, stored: on.Stored) -> None:
+    BEGIN(core, partition_state, on.Stored(stored.offset + 1 if stored.offset >= 0 else -1, stored.metadata))
 
 
 def skips_what_is_to_be_retried(
@@ -93,12 +93,12 @@ ZOO_DELIVERIES: dict[str, Bug] = {
     "gives up before all is committed": replaced(revocation, "_has_gone", gives_up_before_all_is_committed),
     "what a crashed application held is done": replaced(Ledger, "application_gone", forgets_a_crash),
     "those behind a retry stay in hand": replaced(InOrder, "call_back", does_not_call_back),
-    "keys do not wait": replaced(Lanes, "_is_free", lambda self, place, key: True),
+    "keys do not wait": replaced(Lanes, "_is_free", lambda self, partition_state, key: True),
     "begins behind what is committed": replaced(initial_position, "_begin", begins_where_reading_has_come_to),
     "a retry is a skip": replaced(Ledger, "judge", skips_what_is_to_be_retried),
     "a hung application keeps its partitions": replaced(progress, "check", lambda core: None),
     "credit is endless": replaced(dispatch, "_budget", lambda core: 1_000),
-    "nothing is committed": replaced(commits, "own_point", lambda core, place: None),
+    "nothing is committed": replaced(commits, "own_point", lambda core, partition_state: None),
 }
 # Where to begin to look: the first seeds that meet what these need.
 HINTS_OF_DELIVERIES = {

@@ -13,7 +13,7 @@ from rota_sidecar.application.port import Application, AttachedAlready, Deliveri
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
-from rota_sidecar.core.ledger.batches import Batch, Dispatch, Piece
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.records import At, RecordBatch, Records, Wanted
 
@@ -67,7 +67,7 @@ class FakeDeliveries(Deliveries):
         self.attached: list[tuple[bool, bool, bool]] = []
         self.detached: list[tuple[int, bool]] = []
         self.heard: list[object] = []
-        self.asked: list[on.Asked | on.ResetOffsets] = []
+        self.asked: list[on.ApplicationRequest | on.ResetOffsets] = []
         self.answers: list[do.Answer | BaseException] = []
         self.wanted: list[object] = []
         self.hangs = False
@@ -119,7 +119,7 @@ class FakeDeliveries(Deliveries):
         self._news.set()
 
     @override
-    async def ask(self, asked: on.Asked | on.ResetOffsets) -> do.Answer:
+    async def ask(self, asked: on.ApplicationRequest | on.ResetOffsets) -> do.Answer:
         self.asked.append(asked)
         if self.hangs:
             await asyncio.Event().wait()
@@ -229,14 +229,14 @@ def damaged(first: int, count: int) -> Batch:
     return replace(whole, payload=content)
 
 
-def piece(of: Batch, first: int | None = None, end: int | None = None) -> Piece:
-    return Piece(of, of.first if first is None else first, of.end if end is None else end)
+def batch_slice(of: Batch, first: int | None = None, end: int | None = None) -> BatchSlice:
+    return BatchSlice(of, of.first if first is None else first, of.end if end is None else end)
 
 
 def handed(
-    *pieces: Piece, partition: Partition = P0, ledger: int = 1, deliveries: int = 1, turn: int = 0
+    *slices: BatchSlice, partition: Partition = P0, ledger: int = 1, deliveries: int = 1, turn: int = 0
 ) -> do.Deliver:
-    return do.Deliver(ledger, partition, TENURE, Dispatch(deliveries, pieces, turn))
+    return do.Deliver(ledger, partition, TENURE, Dispatch(deliveries, slices, turn))
 
 
 def error(name: str) -> pb.ErrorCode.ValueType:

@@ -12,7 +12,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.endpoint import Endpoint, listening
-from tests.sidecar.application.fakes import FakeDeliveries, batch, handed, piece
+from tests.sidecar.application.fakes import FakeDeliveries, batch, batch_slice, handed
 
 STORY_S = 10
 CONCURRENCY = 3
@@ -71,4 +71,4 @@ def play(story: Callable[[Scene], Coroutine[Any, Any, None]], timeout_s: float =
 
 
 def one(value: bytes | None = b"v", offset: int = 7) -> do.Deliver:
-    return handed(piece(batch(offset, [value])), ledger=5)
+    return handed(batch_slice(batch(offset, [value])), ledger=5)

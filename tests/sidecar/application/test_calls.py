@@ -12,7 +12,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application import service
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.core.ledger.commit_points import Mark
+from rota_sidecar.core.ledger.commit_points import CommitMetadata
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At
@@ -51,8 +51,8 @@ def test_a_commit_is_the_applications_own_words(tmp_path: Path) -> None:
         )
         answer = await talk.stub.Commit(request)
         assert answer == pb.CommitResponse(offsets=[offset(P0, 5), offset(P1, 0)])
-        asked = {P0: on.AskedOffset(5, "so far", 2), P1: on.AskedOffset(0)}
-        assert talk.deliveries.asked == [on.CommitAsked(0, asked, 3)]
+        asked = {P0: on.RequestedOffset(5, "so far", 2), P1: on.RequestedOffset(0)}
+        assert talk.deliveries.asked == [on.CommitRequested(0, asked, 3)]
 
     play(tmp_path, story)
 
@@ -61,7 +61,7 @@ def test_a_commit_without_offsets_is_about_everything_that_has_verdicts(tmp_path
     async def story(talk: Talk) -> None:
         talk.deliveries.answers.append(do.Answer(1, offsets={P1: 8}))
         assert await talk.stub.Commit(pb.CommitRequest()) == pb.CommitResponse(offsets=[offset(P1, 8)])
-        assert talk.deliveries.asked == [on.CommitAsked(0, None, 0)]
+        assert talk.deliveries.asked == [on.CommitRequested(0, None, 0)]
 
     play(tmp_path, story)
 
@@ -124,7 +124,7 @@ def test_a_seek_goes_to_offsets_and_to_either_end(tmp_path: Path) -> None:
         assert await talk.stub.Seek(request) == pb.SeekResponse(
             error_code=error("ILLEGAL_GENERATION"), message="nothing/3 is not ours"
         )
-        assert talk.deliveries.asked == [on.SeekAsked(0, {P0: -1, P1: -2, UNKNOWN: 7})]
+        assert talk.deliveries.asked == [on.SeekRequested(0, {P0: -1, P1: -2, UNKNOWN: 7})]
 
     play(tmp_path, story)
 
@@ -139,7 +139,7 @@ def test_partitions_are_paused_and_resumed(tmp_path: Path) -> None:
         answer = await talk.stub.Resume(pb.ResumeRequest(partitions=partitions))
         assert answer == pb.ResumeResponse(error_code=error("ILLEGAL_GENERATION"), message="gone")
         both = frozenset({P0, P1})
-        assert talk.deliveries.asked == [on.PauseAsked(0, both), on.ResumeAsked(0, both)]
+        assert talk.deliveries.asked == [on.PauseRequested(0, both), on.ResumeRequested(0, both)]
 
     play(tmp_path, story)
 
@@ -184,7 +184,7 @@ def test_what_is_committed_is_told_without_rotas_own_marks(tmp_path: Path) -> No
     async def story(talk: Talk) -> None:
         talk.deliveries.stored = {
             P0: on.Stored(5, "so far", 3),
-            P1: on.Stored(9, Mark(retries=2).metadata),
+            P1: on.Stored(9, CommitMetadata(retries=2).metadata),
         }
         request = pb.CommittedRequest(partitions=[at(*UNKNOWN), at(*P0), at(*P1)])
         assert (await talk.stub.Committed(request)).offsets == [

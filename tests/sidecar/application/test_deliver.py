@@ -12,7 +12,7 @@ from rota_sidecar.application.wellformed import CREDIT_MAX
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.rules import Verdict
-from tests.sidecar.application.fakes import P0, P1, batch, damaged, handed, piece, told
+from tests.sidecar.application.fakes import P0, P1, batch, batch_slice, damaged, handed, told
 from tests.sidecar.application.talking import (
     Code,
     DeliverStream,
@@ -55,8 +55,8 @@ def test_what_is_handed_out_together_comes_in_one_message(tmp_path: Path) -> Non
         await talk.deliveries.until(lambda: talk.deliveries.credit)
         talk.deliveries.there.deliver(
             [
-                handed(piece(batch(5, [b"a", b"b"])), piece(batch(9, [b"c"]))),
-                handed(piece(batch(1, [b"d"])), partition=P1, ledger=2, deliveries=3),
+                handed(batch_slice(batch(5, [b"a", b"b"])), batch_slice(batch(9, [b"c"]))),
+                handed(batch_slice(batch(1, [b"d"])), partition=P1, ledger=2, deliveries=3),
             ]
         )
         first, second = (await message_of(stream)).partitions
@@ -78,7 +78,7 @@ def test_what_does_not_fit_into_a_message_comes_in_the_next_ones_in_order(tmp_pa
         stream = await talk.deliver()
         await stream.write(credit(50))
         await talk.deliveries.until(lambda: talk.deliveries.credit)
-        talk.deliveries.there.deliver([handed(*map(piece, batches))])
+        talk.deliveries.there.deliver([handed(*map(batch_slice, batches))])
         found: list[tuple[int, bytes | None]] = []
         messages = 0
         while len(found) < 50:
@@ -100,7 +100,7 @@ def test_a_batch_that_is_too_large_alone_comes_in_parts(tmp_path: Path) -> None:
         stream = await talk.deliver()
         await stream.write(credit(5))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 5)
-        talk.deliveries.there.deliver([handed(piece(large))])
+        talk.deliveries.there.deliver([handed(batch_slice(large))])
         found: list[tuple[int, bytes | None]] = []
         while len(found) < 5:
             message = await message_of(stream)
@@ -120,7 +120,7 @@ def test_a_record_that_fits_into_no_message_is_a_dead_letter_and_takes_no_credit
         await stream.write(credit(2))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 2)
         talk.deliveries.there.deliver(
-            [handed(piece(batch(7, [b"x" * LIMIT]))), handed(piece(batch(8, [b"y"])))]
+            [handed(batch_slice(batch(7, [b"x" * LIMIT]))), handed(batch_slice(batch(8, [b"y"])))]
         )
         assert values((await message_of(stream)).partitions) == [(8, b"y")]
         await talk.deliveries.until(lambda: talk.deliveries.credit == 3)
@@ -137,7 +137,7 @@ def test_records_that_nobody_can_unpack_are_dead_letters(tmp_path: Path) -> None
         stream = await talk.deliver()
         await stream.write(credit(10))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 10)
-        talk.deliveries.there.deliver([handed(piece(damaged(3, 4), 3, 5))])
+        talk.deliveries.there.deliver([handed(batch_slice(damaged(3, 4), 3, 5))])
         await talk.deliveries.until(lambda: talk.deliveries.credit == 12)
         assert [(each.first, each.verdict) for each in talk.deliveries.judgements] == [
             (3, Verdict.DEAD_LETTER),
@@ -155,7 +155,7 @@ def test_only_the_first_batch_may_begin_before_what_is_meant(tmp_path: Path) -> 
         stream = await talk.deliver()
         await stream.write(credit(10))
         await talk.deliveries.until(lambda: talk.deliveries.credit)
-        talk.deliveries.there.deliver([handed(piece(whole[0], 1), piece(whole[1], 4))])
+        talk.deliveries.there.deliver([handed(batch_slice(whole[0], 1), batch_slice(whole[1], 4))])
         groups = (await message_of(stream)).partitions
         assert [group.first_offset for group in groups] == [1, 4]
         assert values(groups) == [(1, b"b"), (2, b"c"), (4, b"e"), (5, b"f")]
@@ -177,7 +177,7 @@ def test_who_grants_much_and_reads_nothing_is_handed_little(tmp_path: Path) -> N
         while talk.deliveries.credit > delivered:
             for first in range(delivered, talk.deliveries.credit, 1_000):
                 count = min(1_000, talk.deliveries.credit - first)
-                talk.deliveries.there.deliver([handed(piece(batch(first, [b"x" * 5_000] * count)))])
+                talk.deliveries.there.deliver([handed(batch_slice(batch(first, [b"x" * 5_000] * count)))])
             delivered = talk.deliveries.credit
             sent.append(delivered)
         guess = UNSENT_BYTES_MAX // 1_024
@@ -231,7 +231,7 @@ def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(tmp
                 message="offset 12 was never handed out",
             )
         ]
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])
         assert values((await message_of(stream)).partitions) == [(0, b"a")]
 
     play(tmp_path, story)
@@ -362,7 +362,7 @@ def test_records_that_are_handed_out_again_come_in_a_turn_of_their_own(tmp_path:
         await stream.write(credit(4))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 4)
         talk.deliveries.there.deliver(
-            [handed(piece(batch(0, [b"a", b"b"]))), handed(piece(batch(2, [b"c"])), turn=1)]
+            [handed(batch_slice(batch(0, [b"a", b"b"]))), handed(batch_slice(batch(2, [b"c"])), turn=1)]
         )
         assert [group.turn for group in (await message_of(stream)).partitions] == [0, 1]
 
@@ -380,8 +380,8 @@ def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
         await talk.deliveries.until(lambda: talk.deliveries.credit == 4)
         talk.deliveries.there.deliver(
             [
-                handed(piece(batch(0, [b"a", b"b", b"c"]))),
-                handed(piece(batch(0, [b"d"])), partition=P1, ledger=2),
+                handed(batch_slice(batch(0, [b"a", b"b", b"c"]))),
+                handed(batch_slice(batch(0, [b"d"])), partition=P1, ledger=2),
             ]
         )
         # In the same turn of the loop: nothing was sent yet.
@@ -399,9 +399,9 @@ def test_after_a_seek_what_has_not_left_never_does(tmp_path: Path) -> None:
         # Nobody takes them before the seek.
         talk.deliveries.there.deliver(
             [
-                handed(piece(batch(0, [b"old"])), ledger=6),
-                handed(piece(batch(9, [b"new"])), ledger=7),
-                handed(piece(batch(4, [b"other"])), ledger=3, partition=P1),
+                handed(batch_slice(batch(0, [b"old"])), ledger=6),
+                handed(batch_slice(batch(9, [b"new"])), ledger=7),
+                handed(batch_slice(batch(4, [b"other"])), ledger=3, partition=P1),
             ]
         )
         offsets = [pb.PartitionOffset(partition=at("orders", 0), offset=9)]

@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from tests.sidecar.application.fakes import batch, handed, piece
+from tests.sidecar.application.fakes import batch, batch_slice, handed
 from tests.sidecar.application.talking import (
     Code,
     DeliverStream,
@@ -67,7 +67,7 @@ def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
         assert words.startswith("a Deliver stream takes the records of this attachment already")
         code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
         assert code is Code.FAILED_PRECONDITION
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])
         assert values((await message_of(first)).partitions) == [(0, b"a")]
         await stream.write(goodbye())
         assert await first.read() is grpc.aio.EOF
@@ -111,13 +111,13 @@ def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended
         first = await talk.deliver()
         await first.write(credit(5))
         await talk.deliveries.until(lambda: talk.deliveries.credit)
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])))])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])
         assert values((await message_of(first)).partitions) == [(0, b"a")]
         await first.write(judged(judgement(0)))
         await first.done_writing()
         assert await first.read() is grpc.aio.EOF
         assert [each.first for each in talk.deliveries.judgements] == [0]
-        talk.deliveries.there.deliver([handed(piece(batch(1, [b"b"])))])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(1, [b"b"])))])
         assert values((await message_of(await talk.deliver())).partitions) == [(1, b"b")]
         assert talk.deliveries.detached == []
 

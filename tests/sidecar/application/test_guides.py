@@ -17,7 +17,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition
-from tests.sidecar.application.fakes import P0, batch, handed, piece, told
+from tests.sidecar.application.fakes import P0, batch, batch_slice, handed, told
 from tests.sidecar.application.talking import SOCKET, Talk, play
 from tests.support.tree import REPO
 
@@ -103,7 +103,7 @@ def test_the_application_of_the_guide_runs(tmp_path: Path) -> None:
         await heard.until(lambda: heard.credit == 1_000)
         heard.there.tell(told(1, do.Kind.ASSIGNED, P0))
         await heard.until(lambda: heard.all(on.Acknowledged))
-        heard.there.deliver([handed(piece(batch(4, [b"a", b"b", None]), 5))])
+        heard.there.deliver([handed(batch_slice(batch(4, [b"a", b"b", None]), 5))])
         await heard.until(lambda: heard.credit == 1_002)
         assert heard.judgements == [on.Judgement(1, P0, 5, 6, Verdict.ACK)]
         heard.there.refuse([do.Refuse(1, P0, 5, "it has a verdict")])

@@ -6,7 +6,7 @@ import pytest
 
 from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.application.endpoint import Posted, answer, listening
-from tests.sidecar.application.fakes import FakeDeliveries, batch, damaged, handed, piece
+from tests.sidecar.application.fakes import FakeDeliveries, batch, batch_slice, damaged, handed
 from tests.sidecar.application.posting import STORY_S, Scene, delivery, one, play
 
 pytestmark = pytest.mark.process
@@ -178,9 +178,9 @@ def test_an_application_that_stays_away_is_retry() -> None:
 
 def test_records_that_cannot_be_posted_are_dead_letters() -> None:
     async def story(playing: Scene) -> None:
-        playing.hand(handed(piece(damaged(1, 1))))
+        playing.hand(handed(batch_slice(damaged(1, 1))))
         assert (await playing.verdict()).verdict is Verdict.DEAD_LETTER
-        playing.hand(handed(piece(batch(2, [b"v"], keys=[b"k" * 40_000]))))
+        playing.hand(handed(batch_slice(batch(2, [b"v"], keys=[b"k" * 40_000]))))
         verdict = await playing.verdict(2)
         assert verdict.verdict is Verdict.DEAD_LETTER
         assert "32768 fit into an HTTP request" in verdict.reason

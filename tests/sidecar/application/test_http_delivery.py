@@ -14,7 +14,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
 from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.application.endpoint import Posted, answer, listening
-from tests.sidecar.application.fakes import P0, P1, FakeDeliveries, batch, handed, piece, told
+from tests.sidecar.application.fakes import P0, P1, FakeDeliveries, batch, batch_slice, handed, told
 from tests.sidecar.application.posting import CONCURRENCY, STORY_S, Scene, delivery, one, play, scene
 
 # ------------------------------------------------------------------------------------------------ what is posted
@@ -27,7 +27,7 @@ def test_a_record_is_posted_as_a_cloud_event_in_binary_mode() -> None:
     record = batch(41, [b'{"n": 1}'], keys=["kä".encode()], headers=headers)
 
     async def story(playing: Scene) -> None:
-        playing.hand(handed(piece(record), ledger=5, deliveries=2))
+        playing.hand(handed(batch_slice(record), ledger=5, deliveries=2))
         assert await playing.verdict() == on.Judgement(5, P0, 41, 41, Verdict.ACK)
         (posted,) = playing.endpoint.posted
         assert posted == Posted(
@@ -69,7 +69,7 @@ def test_a_header_cannot_break_out_of_its_line() -> None:
     headers = [[("a\r\nx: y", b"1\r\nevil: 2"), ("content-type", b"text/plain\r\nevil: 3")]]
 
     async def story(playing: Scene) -> None:
-        playing.hand(handed(piece(batch(0, [b"v"], headers=headers))))
+        playing.hand(handed(batch_slice(batch(0, [b"v"], headers=headers))))
         await playing.verdict()
         (posted,) = playing.endpoint.posted
         assert posted.headers["rota-header-a%0D%0Ax%3A%20y"] == "1%0D%0Aevil:%202"
@@ -81,7 +81,7 @@ def test_a_header_cannot_break_out_of_its_line() -> None:
 
 def test_every_record_of_a_piece_is_posted_and_no_other() -> None:
     async def story(playing: Scene) -> None:
-        playing.hand(handed(piece(batch(10, [b"a", b"b", b"c", b"d"]), 11, 13)))
+        playing.hand(handed(batch_slice(batch(10, [b"a", b"b", b"c", b"d"]), 11, 13)))
         await playing.verdict(2)
         assert sorted((each.id, each.body) for each in playing.endpoint.posted) == [
             ("orders/0/11", b"b"),

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.service import CALLS_MAX
 from rota_sidecar.core.delivery import events as on
-from tests.sidecar.application.fakes import P0, batch, handed, piece
+from tests.sidecar.application.fakes import P0, batch, batch_slice, handed
 from tests.sidecar.application.talking import SOCKET, AttachStream, Code, Talk, at, judgement, play
 
 pytestmark = pytest.mark.process
@@ -102,7 +102,7 @@ def test_whatever_is_said_the_service_lives_on(
         await attached_by_any_means(talk)
         records = await talk.deliver(talk.deliveries.session)
         await records.write(pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=1)))
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a"])), partition=P0)])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])), partition=P0)])
         assert isinstance(await records.read(), pb.DeliverResponse)
         assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 

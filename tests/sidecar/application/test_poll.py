@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from tests.sidecar.application.fakes import batch, handed, piece
+from tests.sidecar.application.fakes import batch, batch_slice, handed
 from tests.sidecar.application.talking import Code, Talk, goodbye, play, refused, values
 
 pytestmark = pytest.mark.process
@@ -20,7 +20,7 @@ def test_a_poll_brings_records_as_soon_as_there_are_any(tmp_path: Path) -> None:
         await talk.attach()
         call = talk.stub.Poll(poll(10, 20_000))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 10)
-        talk.deliveries.there.deliver([handed(piece(batch(3, [b"a", b"b"])))])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(3, [b"a", b"b"])))])
         assert values((await call).partitions) == [(3, b"a"), (4, b"b")]
 
     play(tmp_path, story)
@@ -50,7 +50,7 @@ def test_a_poll_brings_no_more_than_it_asks_for_and_the_next_one_the_rest(tmp_pa
     async def story(talk: Talk) -> None:
         await talk.attach()
         await talk.stub.Poll(poll(10))
-        talk.deliveries.there.deliver([handed(piece(batch(0, [b"a", b"b", b"c", b"d", b"e"])))])
+        talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a", b"b", b"c", b"d", b"e"])))])
         assert values((await talk.stub.Poll(poll(2))).partitions) == [(0, b"a"), (1, b"b")]
         assert values((await talk.stub.Poll(poll(9))).partitions) == [(2, b"c"), (3, b"d"), (4, b"e")]
 

@@ -7,7 +7,7 @@ import pytest
 from rota_proto.log.columns import Columns, Headers, pack
 from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.delivery.actions import WriteDeadLetter
-from rota_sidecar.core.ledger.batches import Batch, Piece
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.dead_letters import dead_letter_of
 from rota_sidecar.engines.batch_slicing import BatchSlicer
@@ -29,9 +29,9 @@ def written(columns: Columns, *, count: int = 2) -> DeadLetter:
     """The letter for the second of the records."""
     payload = pack(columns, count, BASE_MS)
     content = log_pb2.RecordBatch(base_offset=40, base_timestamp_ms=BASE_MS, count=count, payload=payload)
-    piece = Piece(Batch(40, count, len(payload), content), 41, 42)
+    batch_slice = BatchSlice(Batch(40, count, len(payload), content), 41, 42)
     reason = "not a number: \N{GREEK SMALL LETTER PI}"
-    due = WriteDeadLetter(1, "dead", Partition("orders", 3), piece, reason, deliveries=6)
+    due = WriteDeadLetter(1, "dead", Partition("orders", 3), batch_slice, reason, deliveries=6)
     return dead_letter_of(due, "shop", BatchSlicer())
 
 

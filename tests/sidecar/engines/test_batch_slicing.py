@@ -6,7 +6,7 @@ import pytest
 
 from rota_proto.log.columns import Columns, MalformedPayload, pack, unpack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.core.ledger.batches import Batch, Piece
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 from rota_sidecar.engines.batch_slicing import BatchSlicer, columns_in
 
 BASE_MS = 1_000
@@ -44,22 +44,22 @@ def rows(content: log_pb2.RecordBatch) -> Sequence[tuple[object, ...]]:
 
 def test_a_whole_batch_is_sent_as_it_is() -> None:
     whole = batch()
-    assert BatchSlicer().batch_for(Piece(whole, 10, 16)) is whole.payload
+    assert BatchSlicer().batch_for(BatchSlice(whole, 10, 16)) is whole.payload
 
 
 def test_the_second_half_of_a_batch_is_sent_with_the_first() -> None:
     whole = batch()
-    assert BatchSlicer().batch_for(Piece(whole, 13, 16)) is whole.payload
+    assert BatchSlicer().batch_for(BatchSlice(whole, 13, 16)) is whole.payload
 
 
 def test_the_last_record_of_a_large_batch_is_sent_alone() -> None:
-    sent = BatchSlicer().batch_for(Piece(batch(), 15, 16))
+    sent = BatchSlicer().batch_for(BatchSlice(batch(), 15, 16))
     assert rows(sent) == [(15, b"f", b"6", 1_005, ())]
 
 
 @pytest.mark.parametrize(("first", "end"), [(10, 11), (11, 12), (10, 15), (12, 14), (13, 15)])
 def test_a_part_has_its_records_with_all_that_belongs_to_them(first: int, end: int) -> None:
-    sent = BatchSlicer().batch_for(Piece(batch(), first, end))
+    sent = BatchSlicer().batch_for(BatchSlice(batch(), first, end))
     whole = batch().payload
     assert isinstance(whole, log_pb2.RecordBatch)
     assert rows(sent) == rows(whole)[first - 10 : end - 10]
@@ -68,12 +68,12 @@ def test_a_part_has_its_records_with_all_that_belongs_to_them(first: int, end: i
 
 
 def test_offsets_count_from_the_payload_where_a_batch_was_read_from_its_middle() -> None:
-    sent = BatchSlicer().batch_for(Piece(batch(first=12), 12, 13))
+    sent = BatchSlicer().batch_for(BatchSlice(batch(first=12), 12, 13))
     assert rows(sent) == [(12, b"c", None, 1_002, ())]
 
 
 def test_columns_that_all_records_share_stay_shared() -> None:
-    sent = BatchSlicer().batch_for(Piece(batch(Columns(values=COLUMNS.values)), 10, 12))
+    sent = BatchSlicer().batch_for(BatchSlice(batch(Columns(values=COLUMNS.values)), 10, 12))
     assert rows(sent) == [(10, b"a", None, BASE_MS, ()), (11, None, None, BASE_MS, ())]
 
 
@@ -87,7 +87,7 @@ def test_a_batch_is_unpacked_once_for_all_its_records(monkeypatch: pytest.Monkey
     monkeypatch.setattr("rota_sidecar.engines.batch_slicing.unpack", counted)
     slicer, whole = BatchSlicer(), batch()
     for offset in range(10, 15):
-        slicer.batch_for(Piece(whole, offset, offset + 1))
+        slicer.batch_for(BatchSlice(whole, offset, offset + 1))
     assert len(unpacked) == 1
 
 
@@ -113,7 +113,7 @@ def test_records_of_a_later_version_are_named() -> None:
     with pytest.raises(
         MalformedPayload, match="at offset 10 are of kind 7, unknown here: update the sidecar"
     ):
-        BatchSlicer().batch_for(Piece(Batch(10, 6, 1, content), 10, 11))
+        BatchSlicer().batch_for(BatchSlice(Batch(10, 6, 1, content), 10, 11))
 
 
 def test_damaged_records_are_named_and_not_kept() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 import pytest
 from typing_extensions import override
 
-from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.linger import ENOUGH_BYTES, Lingering
@@ -112,7 +112,7 @@ def test_many_bytes_do_not_wait() -> None:
 
 
 def test_a_failure_does_not_wait() -> None:
-    failed = ReadFailed(1, Trouble.UNREACHABLE, "nobody answers")
+    failed = ReadFailed(1, FetchError.UNREACHABLE, "nobody answers")
 
     async def story(desk: Desk) -> None:
         desk.engine.hear(failed)

@@ -12,7 +12,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.events import Bounds
 from rota_sidecar.core.delivery.views import PartitionView
-from rota_sidecar.core.ledger.batches import Batch, Dispatch, Piece
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.partitions import Partition, Tenure
@@ -136,7 +136,7 @@ def timed(first: int, end: int, timestamp_ms: int, ledger: int = 1) -> do.Delive
     """A batch with its time, as it is handed over."""
     content = log_pb2.RecordBatch(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
     batch = Batch(first, end - first, 1, content)
-    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [Piece(batch, first, end)]))
+    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [BatchSlice(batch, first, end)]))
 
 
 def test_nothing_is_left_only_when_that_was_seen() -> None:
@@ -176,7 +176,7 @@ def test_the_time_of_a_record_is_its_own() -> None:
 
 def delivery(first: int, end: int, ledger: int = 1) -> do.Deliver:
     batch = Batch(first, end - first, 1, None)
-    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [Piece(batch, first, end)]))
+    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [BatchSlice(batch, first, end)]))
 
 
 def judgement(first: int, last: int, ledger: int = 1) -> on.Judgement:

@@ -80,7 +80,7 @@ class Calls:
     async def commit(self, request: pb.CommitRequest, within_s: float) -> pb.CommitResponse:
         """Durably, before it answers."""
         asked = asked_of(request.offsets)
-        event = on.CommitAsked(0, asked or None, request.tenure.number)
+        event = on.CommitRequested(0, asked or None, request.tenure.number)
         return committed_to(await self._ask(event, within_s), asked)
 
     async def seek(
@@ -88,7 +88,7 @@ class Calls:
     ) -> pb.SeekResponse:
         """Read on from elsewhere."""
         offsets = {partition_of(each.partition): each.offset for each in request.offsets}
-        answer = await self._ask(on.SeekAsked(0, offsets), within_s)
+        answer = await self._ask(on.SeekRequested(0, offsets), within_s)
         if attachment is not None:
             failed = {partition for partition, error in (answer.errors or {}).items() if error}
             attachment.void(frozenset(offsets.keys() - failed), answer.ledger)
@@ -98,12 +98,12 @@ class Calls:
 
     async def pause(self, request: pb.PauseRequest, within_s: float) -> pb.PauseResponse:
         """Hand out nothing of these."""
-        answer = await self._ask(on.PauseAsked(0, partitions_of(request.partitions)), within_s)
+        answer = await self._ask(on.PauseRequested(0, partitions_of(request.partitions)), within_s)
         return pb.PauseResponse(error_code=error_of(answer), message=answer.sentence)
 
     async def resume(self, request: pb.ResumeRequest, within_s: float) -> pb.ResumeResponse:
         """Go on with these."""
-        answer = await self._ask(on.ResumeAsked(0, partitions_of(request.partitions)), within_s)
+        answer = await self._ask(on.ResumeRequested(0, partitions_of(request.partitions)), within_s)
         return pb.ResumeResponse(error_code=error_of(answer), message=answer.sentence)
 
     # -------------------------------------------------------------------------------------------- what is known here
@@ -187,7 +187,7 @@ class Calls:
     ) -> Mapping[Partition, on.Bounds]:
         return await self._deliveries.records.bounds(partitions, within_s) if partitions else {}
 
-    async def _ask(self, asked: on.Asked, within_s: float) -> do.Answer:
+    async def _ask(self, asked: on.ApplicationRequest, within_s: float) -> do.Answer:
         async with patience(within_s):
             return await self._deliveries.ask(asked)
 

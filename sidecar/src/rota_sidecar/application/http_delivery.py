@@ -108,9 +108,11 @@ class HttpDelivery(Application):
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
             dispatch = deliver.dispatch
-            for piece in dispatch.pieces:
-                for offset in range(piece.first, piece.end):
-                    post = Post(deliver.ledger, deliver.partition, offset, dispatch.deliveries, piece.batch)
+            for batch_slice in dispatch.slices:
+                for offset in range(batch_slice.first, batch_slice.end):
+                    post = Post(
+                        deliver.ledger, deliver.partition, offset, dispatch.deliveries, batch_slice.batch
+                    )
                     self._begin(post)
 
     @override

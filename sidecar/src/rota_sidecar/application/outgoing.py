@@ -14,7 +14,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.translating import partition_to, tenure_to
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.core.ledger.batches import Piece
+from rota_sidecar.core.ledger.batches import BatchSlice
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.batch_slicing import BatchSlicer
@@ -34,21 +34,21 @@ class Part(NamedTuple):
     tenure: Tenure
     deliveries: int
     turn: int
-    piece: Piece
+    batch_slice: BatchSlice
 
     @property
     def size(self) -> int:
         """About so many bytes."""
-        batch = self.piece.batch
-        return batch.size * self.piece.count // batch.count
+        batch = self.batch_slice.batch
+        return batch.size * self.batch_slice.count // batch.count
 
     def cut(self, count: int) -> "tuple[Part, Part]":
         """Its first records, and the others."""
-        piece = self.piece
-        at = piece.first + count
+        batch_slice = self.batch_slice
+        at = batch_slice.first + count
         return (
-            self._replace(piece=Piece(piece.batch, piece.first, at)),
-            self._replace(piece=Piece(piece.batch, at, piece.end)),
+            self._replace(batch_slice=BatchSlice(batch_slice.batch, batch_slice.first, at)),
+            self._replace(batch_slice=BatchSlice(batch_slice.batch, at, batch_slice.end)),
         )
 
 
@@ -75,14 +75,21 @@ class Outgoing:
     @property
     def records(self) -> int:
         """How many wait."""
-        return sum(part.piece.count for part in self._parts)
+        return sum(part.batch_slice.count for part in self._parts)
 
     def put(self, deliver: do.Deliver) -> tuple[int, int]:
         """Send these after all others; how many records they are, and about how many bytes."""
         dispatch = deliver.dispatch
         parts = [
-            Part(deliver.ledger, deliver.partition, deliver.tenure, dispatch.deliveries, dispatch.turn, piece)
-            for piece in dispatch.pieces
+            Part(
+                deliver.ledger,
+                deliver.partition,
+                deliver.tenure,
+                dispatch.deliveries,
+                dispatch.turn,
+                batch_slice,
+            )
+            for batch_slice in dispatch.slices
         ]
         self._parts += parts
         return dispatch.count, sum(part.size for part in parts)
@@ -92,7 +99,7 @@ class Outgoing:
         void = [part for part in self._parts if is_void(part)]
         if void:
             self._parts = deque(part for part in self._parts if not is_void(part))
-        return sum(part.piece.count for part in void), sum(part.size for part in void)
+        return sum(part.batch_slice.count for part in void), sum(part.size for part in void)
 
     def take(self, records_max: int) -> Taken:
         """As many as fit into a message, up to so many records."""
@@ -100,11 +107,11 @@ class Outgoing:
         while self._parts and found.records < records_max:
             part = self._parts.popleft()
             room = records_max - found.records
-            if part.piece.count > room:
+            if part.batch_slice.count > room:
                 part, rest = part.cut(room)
                 self._parts.appendleft(rest)
             try:
-                batch = self._slicer.batch_for(part.piece)
+                batch = self._slicer.batch_for(part.batch_slice)
             except MalformedPayload as damage:
                 found.leave_out(part, str(damage))
                 continue
@@ -114,8 +121,8 @@ class Outgoing:
             elif found.bytes:
                 self._parts.appendleft(part)
                 break
-            elif part.piece.count > 1:
-                first, rest = part.cut(part.piece.count // 2)
+            elif part.batch_slice.count > 1:
+                first, rest = part.cut(part.batch_slice.count // 2)
                 self._parts.extendleft((rest, first))
             else:
                 found.leave_out(part, f"with {size:,} bytes the record fits into no message of 4 MiB")
@@ -135,11 +142,11 @@ class _Filling:
 
     def add(self, part: Part, batch: RecordBatch, size: int) -> None:
         """It fits."""
-        self.records += part.piece.count
+        self.records += part.batch_slice.count
         self.bytes += size
         self._size += part.size
         # Which records of a batch are not meant can be said of the first one only.
-        if not self._goes_on(part) or batch.base_offset != part.piece.first:
+        if not self._goes_on(part) or batch.base_offset != part.batch_slice.first:
             self._partitions.append(
                 pb.PartitionRecords(
                     partition=partition_to(part.partition),
@@ -147,7 +154,7 @@ class _Filling:
                     delivery_epoch=part.ledger,
                     deliveries=part.deliveries,
                     turn=part.turn,
-                    first_offset=part.piece.first,
+                    first_offset=part.batch_slice.first,
                 )
             )
         self._partitions[-1].batches.append(batch)
@@ -158,7 +165,7 @@ class _Filling:
         self._size += part.size
         self._judgements += [
             on.Judgement(part.ledger, part.partition, offset, offset, Verdict.DEAD_LETTER, reason=reason)
-            for offset in range(part.piece.first, part.piece.end)
+            for offset in range(part.batch_slice.first, part.batch_slice.end)
         ]
 
     def taken(self) -> Taken:

@@ -69,7 +69,7 @@ class Deliveries(Protocol):
         """What the attached application says."""
         ...
 
-    async def ask(self, asked: "on.Asked | on.ResetOffsets") -> do.Answer:
+    async def ask(self, asked: "on.ApplicationRequest | on.ResetOffsets") -> do.Answer:
         """
         The answer; the request's number is filled in here. Waits as long as the coordinator does, within the caller's
         own deadline.

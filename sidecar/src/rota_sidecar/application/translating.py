@@ -10,7 +10,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
 from rota_sidecar.core.ledger.batches import Ordering
-from rota_sidecar.core.ledger.commit_points import read_mark
+from rota_sidecar.core.ledger.commit_points import parse_commit_metadata
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition, Tenure
 
@@ -91,10 +91,10 @@ def reported_of(message: pb.AttachRequest.Report) -> on.Reported:
     )
 
 
-def asked_of(messages: Iterable[pb.PartitionOffset]) -> Mapping[Partition, on.AskedOffset]:
+def asked_of(messages: Iterable[pb.PartitionOffset]) -> Mapping[Partition, on.RequestedOffset]:
     """Offsets to commit."""
     return {
-        partition_of(each.partition): on.AskedOffset(
+        partition_of(each.partition): on.RequestedOffset(
             each.offset, each.metadata, each.leader_epoch if each.HasField("leader_epoch") else -1
         )
         for each in messages
@@ -183,7 +183,7 @@ def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
     )
 
 
-def committed_to(answer: do.Answer, asked: Mapping[Partition, on.AskedOffset]) -> pb.CommitResponse:
+def committed_to(answer: do.Answer, asked: Mapping[Partition, on.RequestedOffset]) -> pb.CommitResponse:
     """The outcome of a commit, for each partition that it was about."""
     errors, offsets = answer.errors or {}, answer.offsets or {}
     about = sorted({*errors, *offsets, *asked})
@@ -210,7 +210,7 @@ def error_of(answer: do.Answer) -> Error:
 
 def stored_to(partition: Partition, stored: on.Stored) -> pb.PartitionOffset:
     """What is committed. What Rota itself noted beside the offset is nothing to the application."""
-    is_ours = read_mark(stored.metadata).metadata == stored.metadata
+    is_ours = parse_commit_metadata(stored.metadata).metadata == stored.metadata
     return pb.PartitionOffset(
         partition=partition_to(partition),
         offset=stored.offset,

@@ -17,10 +17,10 @@ PREFIX = "rota-dlq-"
 
 def dead_letter_of(due: WriteDeadLetter, group_id: str, slicer: BatchSlicer) -> DeadLetter:
     """The letter for a record. Raises MalformedPayload."""
-    content = content_of(due.piece.batch)
+    content = content_of(due.batch_slice.batch)
     # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
-    place = min(due.piece.first - content.base_offset, content.count - 1)
-    record = part_of(slicer.columns_of(due.piece.batch), place, place + 1)
+    place = min(due.batch_slice.first - content.base_offset, content.count - 1)
+    record = part_of(slicer.columns_of(due.batch_slice.batch), place, place + 1)
     values, keys, times, headers = record
     timestamp_ms = content.base_timestamp_ms if times is None else times[0]
     return DeadLetter(
@@ -41,7 +41,7 @@ def _origin(due: WriteDeadLetter, group_id: str, timestamp_ms: int) -> Headers:
     told = {
         "topic": due.partition.topic,
         "partition": due.partition.number,
-        "offset": due.piece.first,
+        "offset": due.batch_slice.first,
         "timestamp": timestamp_ms,
         "reason": due.reason,
         "deliveries": due.deliveries,

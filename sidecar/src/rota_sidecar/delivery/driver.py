@@ -72,7 +72,7 @@ class DeliveryDriver(Deliveries):
         self._membership: Membership | None = None
         self._ports: EffectPorts | None = None
         self._runner: EffectRunner | None = None
-        self._participation = Participation(self._spawn, lambda: self.post(on.Stood()), leave_timeout_ms)
+        self._participation = Participation(self._spawn, lambda: self.post(on.LeftGroup()), leave_timeout_ms)
 
     def connect(self, ports: EffectPorts) -> None:
         """What there is outside. The records' reader is made with `tell`."""
@@ -244,35 +244,35 @@ class DeliveryDriver(Deliveries):
                 self.records.fetch(wanted)
             case do.StopFetching():
                 self.records.stop(action.ledger)
-            case do.LookUp():
-                self._effects.look_up(action)
-            case do.Find() | do.Commit():
+            case do.ListOffsets():
+                self._effects.list_offsets(action)
+            case do.FetchCommitted() | do.Commit():
                 self._ask_coordinator(action)
             case do.Tell():
                 self._application.tell(action)
             case do.PartitionError():
                 self._application.report(action)
-            case do.GiveUp() | do.Leave() | do.Rejoin():
+            case do.ReleasePartitions() | do.Leave() | do.Rejoin():
                 self._direct_member(action)
             case _:
                 self._answer(action)
 
-    def _ask_coordinator(self, action: do.Find | do.Commit) -> None:
-        whom = self._effects if action.by_hand else self._offsets
-        if isinstance(action, do.Find):
+    def _ask_coordinator(self, action: do.FetchCommitted | do.Commit) -> None:
+        whom = self._effects if action.is_manual else self._offsets
+        if isinstance(action, do.FetchCommitted):
             whom.find(action)
         else:
             whom.commit(action)
 
-    def _direct_member(self, action: do.GiveUp | do.Leave | do.Rejoin) -> None:
+    def _direct_member(self, action: do.ReleasePartitions | do.Leave | do.Rejoin) -> None:
         match action:
-            case do.GiveUp():
-                if not self._manual_assignment.is_given_up(action.revocation):
+            case do.ReleasePartitions():
+                if not self._manual_assignment.is_released(action.revocation):
                     self._member.post(member_on.PartitionsReleased(action.revocation))
             case do.Leave():
-                self._participation.stand_by(action.reason)
+                self._participation.suspend_membership(action.reason)
             case do.Rejoin():
-                self._participation.come_back()
+                self._participation.resume_membership()
 
     def _answer(self, action: do.Action) -> None:
         match action:
@@ -359,7 +359,7 @@ class DeliveryDriver(Deliveries):
         self.post(event)
 
     @override
-    async def ask(self, asked: on.Asked | on.ResetOffsets) -> do.Answer:
+    async def ask(self, asked: on.ApplicationRequest | on.ResetOffsets) -> do.Answer:
         if len(self._answers) >= REQUESTS_MAX:
             sentence = f"{REQUESTS_MAX} answers are waited for: ask again when some of them have come"
             return do.Answer(0, pb.COORDINATOR_LOAD_IN_PROGRESS, sentence=sentence)
@@ -417,9 +417,9 @@ class DeliveryDriver(Deliveries):
         return found[topic].partitions if topic in found else None
 
     async def _fetch_offsets(self, partitions: Sequence[Partition], within_s: float) -> Fetched:
-        if self._participation.is_wanted and not self._participation.stands_by:
+        if self._participation.is_wanted and not self._participation.is_suspended:
             return await self._offsets.fetch(partitions)
-        return await self._outside.by_hand.fetch(partitions, within_s)
+        return await self._outside.standalone_offsets.fetch(partitions, within_s)
 
     @property
     def _outside(self) -> EffectPorts:

@@ -30,7 +30,7 @@ class EffectPorts:
     # The record with its origin, as it goes to the dead-letter topic. Raises ValueError when it cannot be read.
     dead_letter_of: Callable[[do.WriteDeadLetter], DeadLetter]
     topics: Topics
-    by_hand: StandaloneOffsets
+    standalone_offsets: StandaloneOffsets
 
 
 class EffectRunner:
@@ -46,11 +46,11 @@ class EffectRunner:
         self._dead_letters: list[do.WriteDeadLetter] = []
         self._writes = False
 
-    def look_up(self, action: do.LookUp) -> None:
-        """LookedUp follows."""
-        self.begin(self._look_up(action))
+    def list_offsets(self, action: do.ListOffsets) -> None:
+        """OffsetsListed follows."""
+        self.begin(self._list_offsets(action))
 
-    def find(self, action: do.Find) -> None:
+    def find(self, action: do.FetchCommitted) -> None:
         """Found follows."""
         self.begin(self._find(action))
 
@@ -84,25 +84,25 @@ class EffectRunner:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._broken(error)
 
-    async def _look_up(self, action: do.LookUp) -> None:
+    async def _list_offsets(self, action: do.ListOffsets) -> None:
         try:
             bounds = await self._ports.records.bounds(action.partitions, LOOK_UP_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             refused = isinstance(failure, Refused)
-            self._tell(on.LookedUp(action.request, {}, str(failure), refused))
+            self._tell(on.OffsetsListed(action.request, {}, str(failure), refused))
         else:
-            self._tell(on.LookedUp(action.request, bounds))
+            self._tell(on.OffsetsListed(action.request, bounds))
 
-    async def _find(self, action: do.Find) -> None:
+    async def _find(self, action: do.FetchCommitted) -> None:
         try:
-            found = await self._ports.by_hand.fetch(sorted(action.partitions), OFFSETS_TIMEOUT_S)
+            found = await self._ports.standalone_offsets.fetch(sorted(action.partitions), OFFSETS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             found = error_of(failure), {}
-        self._tell(on.Found(action.request, *found))
+        self._tell(on.CommittedFetched(action.request, *found))
 
     async def _commit(self, action: do.Commit) -> None:
         try:
-            errors = await self._ports.by_hand.commit(action.offsets, OFFSETS_TIMEOUT_S)
+            errors = await self._ports.standalone_offsets.commit(action.offsets, OFFSETS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             errors = dict.fromkeys(action.offsets, error_of(failure))
         self._tell(on.Committed(action.request, errors))

@@ -29,7 +29,7 @@ class GroupOffsets:
         self._requests = 0
         # By the member's numbers: the request of deliveries, or who waits.
         self._commits: dict[int, do.Commit] = {}
-        self._fetches: dict[int, do.Find | asyncio.Future[Fetched]] = {}
+        self._fetches: dict[int, do.FetchCommitted | asyncio.Future[Fetched]] = {}
         self._tenures_before = 0
         self._last_tenure = 0
 
@@ -64,7 +64,7 @@ class GroupOffsets:
         }
         self._running.post(member_on.Commit(self._requests, offsets))
 
-    def find(self, action: do.Find) -> None:
+    def find(self, action: do.FetchCommitted) -> None:
         """Found follows."""
         self._fetch(action, sorted(action.partitions))
 
@@ -87,7 +87,9 @@ class GroupOffsets:
         assert self._membership is not None
         return self._membership
 
-    def _fetch(self, asker: "do.Find | asyncio.Future[Fetched]", partitions: Sequence[Partition]) -> None:
+    def _fetch(
+        self, asker: "do.FetchCommitted | asyncio.Future[Fetched]", partitions: Sequence[Partition]
+    ) -> None:
         self._requests += 1
         self._fetches[self._requests] = asker
         self._running.post(member_on.Fetch(self._requests, partitions))
@@ -100,7 +102,7 @@ class GroupOffsets:
 
     def _fetched(self, number: int, error: Error, offsets: Mapping[Partition, on.Stored]) -> None:
         asker = self._fetches.pop(number, None)
-        if isinstance(asker, do.Find):
-            self._tell(on.Found(asker.request, error, offsets))
+        if isinstance(asker, do.FetchCommitted):
+            self._tell(on.CommittedFetched(asker.request, error, offsets))
         elif asker is not None and not asker.done():
             asker.set_result((error, offsets))

@@ -25,7 +25,7 @@ class ManualAssignment:
         self._now_ms = now_ms
         self._partitions: frozenset[Partition] = frozenset()
         self._last_revocation = 0
-        self._given_up: dict[int, asyncio.Event] = {}
+        self._released: dict[int, asyncio.Event] = {}
 
     @property
     def partitions(self) -> frozenset[Partition]:
@@ -36,30 +36,30 @@ class ManualAssignment:
         """These and no others, in a tenure of that number; what stays is not touched."""
         gone, new = self._partitions - partitions, partitions - self._partitions
         if gone:
-            await self._let_go(gone, within_ms)
+            await self._revoke(gone, within_ms)
         self._partitions = partitions
         if new:
             tenure = Tenure(number(), "", NO_GENERATION, UNKNOWN_INCARNATION)
-            self._tell(on.Assigned(tenure, new, by_hand=True))
+            self._tell(on.Assigned(tenure, new, is_manual=True))
 
-    def is_given_up(self, revocation: int) -> bool:
+    def is_released(self, revocation: int) -> bool:
         """Whether that was one of these."""
-        event = self._given_up.get(revocation)
+        event = self._released.get(revocation)
         if event is not None:
             event.set()
         return event is not None
 
-    async def _let_go(self, gone: frozenset[Partition], within_ms: int) -> None:
+    async def _revoke(self, gone: frozenset[Partition], within_ms: int) -> None:
         # The member's own numbers are above zero.
         self._last_revocation -= 1
         revocation = self._last_revocation
-        given_up = self._given_up[revocation] = asyncio.Event()
+        released = self._released[revocation] = asyncio.Event()
         try:
             self._tell(on.Revoke(revocation, gone, self._now_ms() + within_ms))
-            await wait_until_set(given_up, within_ms / 1000 + SLACK_S)
+            await wait_until_set(released, within_ms / 1000 + SLACK_S)
         finally:
-            del self._given_up[revocation]
-        if given_up.is_set():
+            del self._released[revocation]
+        if released.is_set():
             self._tell(on.Revoked(gone))
         else:
             self._tell(on.Lost(gone, "the application did not let go in time"))

@@ -23,17 +23,17 @@ class Participation:
     def __init__(
         self,
         begin: Callable[[Coroutine[Any, Any, None]], None],
-        stood: Callable[[], None],
+        on_left_group: Callable[[], None],
         leave_timeout_ms: int,
     ) -> None:
         self._begin = begin
-        self._stood = stood
+        self._on_left_group = on_left_group
         self._leave_timeout_ms = leave_timeout_ms
         self._membership: Membership | None = None
         # What the application wants, if it ever said so.
         self.subscription: Subscription | None = None
         self._is_wanted = False
-        self._stands_by = False
+        self._is_suspended = False
         # It may not begin yet: a static member whose name is still to come.
         self._is_held = False
         # It is no member, and has said so to its group.
@@ -44,10 +44,10 @@ class Participation:
         """This is the member from now on; whether it is to be started."""
         self._membership = membership
         self._is_wanted, self._is_held = is_wanted, is_held
-        begins = is_wanted and not is_held and not self._stands_by
+        begins = is_wanted and not is_held and not self._is_suspended
         self._be_down(is_down=not begins)
-        if self._stands_by:
-            self._stood()
+        if self._is_suspended:
+            self._on_left_group()
         return begins
 
     def on_member_state(self, state: str) -> None:
@@ -56,26 +56,26 @@ class Participation:
             self._begin(self._rest(self._running))
 
     @property
-    def stands_by(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether deliveries have it stay away."""
-        return self._stands_by
+        return self._is_suspended
 
     @property
     def is_wanted(self) -> bool:
         """Whether somebody subscribes."""
         return self._is_wanted
 
-    def stand_by(self, reason: str) -> None:
+    def suspend_membership(self, reason: str) -> None:
         """Leave, at once, and stay away."""
-        self._stands_by = True
+        self._is_suspended = True
         if self._is_down:
-            self._stood()
+            self._on_left_group()
         else:
             self._running.post(on.End(STANDING_TIMEOUT_MS, reason, final=False))
 
-    def come_back(self) -> None:
+    def resume_membership(self) -> None:
         """Be a member again, if somebody still subscribes."""
-        self._stands_by = False
+        self._is_suspended = False
         self._look()
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -102,12 +102,12 @@ class Participation:
         if membership is not self._membership:
             return
         self._be_down(is_down=True)
-        if self._stands_by:
-            self._stood()
+        if self._is_suspended:
+            self._on_left_group()
         self._look()
 
     def _look(self) -> None:
-        if self._is_wanted and not self._stands_by and not self._is_held and self._is_down:
+        if self._is_wanted and not self._is_suspended and not self._is_held and self._is_down:
             self._be_down(is_down=False)
             self._running.post(on.Start())
 

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack, unpack, verify
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.core.ledger.batches import Batch, Piece
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 
 RecordBatch = log_pb2.RecordBatch
 Cell = TypeVar("Cell")
@@ -27,27 +27,27 @@ class BatchSlicer:
         self._bytes = 0
         self._unpacked: OrderedDict[Batch, Columns] = OrderedDict()
 
-    def batch_for(self, piece: Piece) -> RecordBatch:
+    def batch_for(self, batch_slice: BatchSlice) -> RecordBatch:
         """
         What holds these records, ready to be sent. It may begin before the piece, and never ends after it.
 
         Raises MalformedPayload.
         """
-        whole = content_of(piece.batch)
+        whole = content_of(batch_slice.batch)
         # From its middle on a batch is sent whole, where that is not much more than what is meant.
-        if piece.end == whole.base_offset + whole.count and 2 * piece.count >= whole.count:
+        if batch_slice.end == whole.base_offset + whole.count and 2 * batch_slice.count >= whole.count:
             return whole
-        start, end = piece.first - whole.base_offset, piece.end - whole.base_offset
-        columns = part_of(self.columns_of(piece.batch), start, end)
+        start, end = batch_slice.first - whole.base_offset, batch_slice.end - whole.base_offset
+        columns = part_of(self.columns_of(batch_slice.batch), start, end)
         times = columns.timestamps_ms
         base_timestamp_ms = whole.base_timestamp_ms if times is None else times[0]
         return RecordBatch(
-            base_offset=piece.first,
+            base_offset=batch_slice.first,
             base_timestamp_ms=base_timestamp_ms,
             max_timestamp_ms=base_timestamp_ms if times is None else max(times),
-            count=piece.count,
+            count=batch_slice.count,
             codec=CODEC,
-            payload=pack(columns, piece.count, base_timestamp_ms),
+            payload=pack(columns, batch_slice.count, base_timestamp_ms),
             producer_id=-1,
         )
 

@@ -44,7 +44,7 @@ class InFlightTimer:
             dispatched_ms = {}
             self._open[delivery.partition] = delivery.ledger, dispatched_ms
         if len(dispatched_ms) < OPEN_MAX:
-            dispatched_ms[delivery.dispatch.pieces[-1].end - 1] = now_ms
+            dispatched_ms[delivery.dispatch.slices[-1].end - 1] = now_ms
 
     def completed(self, judgements: Sequence[on.Judgement], now_ms: int) -> None:
         """It has done something."""

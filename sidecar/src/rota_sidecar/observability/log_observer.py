@@ -55,7 +55,7 @@ class LoggingObserver(Observer):
 
     @override
     def on_event(self, event: on.Event, now_ms: int) -> None:
-        if isinstance(event, on.Stood):
+        if isinstance(event, on.LeftGroup):
             self._journal.tell("stood", "has left the group until its application goes on")
 
     @override

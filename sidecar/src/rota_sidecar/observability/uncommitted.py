@@ -84,5 +84,5 @@ class UncommittedTimestamps(Observer):
                 track = self._tracks.get(action.partition)
                 if track is None or track.ledger != action.ledger:
                     track = self._tracks[action.partition] = DeliveredBatches(action.ledger)
-                for piece in action.dispatch.pieces:
-                    track.add(piece.batch)
+                for batch_slice in action.dispatch.slices:
+                    track.add(batch_slice.batch)

@@ -194,7 +194,7 @@ class Serving:
             await self._orders.close()
         await self._ports.records.close()
         await self._ports.dead_letters.close()
-        await self._ports.by_hand.close()
+        await self._ports.standalone_offsets.close()
         await self._ports.topics.close()
 
     def _paths(self) -> Paths:
@@ -256,7 +256,9 @@ class Serving:
             dead_letters=LazyDeadLetterWriter(lambda: wiring.dead_letter_writer_for(options)),
             dead_letter_of=lambda due: dead_letter_of(due, group_id, self._slicer),
             topics=wiring.topics_for(options),
-            by_hand=StandaloneOffsets(group_id, lambda hear: wiring.coordination_for(options, hear)[0]),
+            standalone_offsets=StandaloneOffsets(
+                group_id, lambda hear: wiring.coordination_for(options, hear)[0]
+            ),
         )
 
     def _complain(self, problem: str) -> None:

@@ -81,10 +81,10 @@ class Driven:
 
     # The member
 
-    def assign(self, *numbers: int, topic: str = "orders", by_hand: bool = False) -> list[do.Action]:
+    def assign(self, *numbers: int, topic: str = "orders", is_manual: bool = False) -> list[do.Action]:
         self.tenures += 1
-        tenure = Tenure(self.tenures, "" if by_hand else "me", -1 if by_hand else self.tenures, 7)
-        return self.step(on.Assigned(tenure, some(*numbers, topic=topic), by_hand))
+        tenure = Tenure(self.tenures, "" if is_manual else "me", -1 if is_manual else self.tenures, 7)
+        return self.step(on.Assigned(tenure, some(*numbers, topic=topic), is_manual))
 
     def revoke(self, *numbers: int, within_ms: int = 30_000) -> list[do.Action]:
         self.revocations += 1
@@ -102,13 +102,15 @@ class Driven:
         self, offset: int = 0, *, error: Error = pb.NONE, metadata: str = "", each: Error = pb.NONE
     ) -> list[do.Action]:
         """The same is committed for all that is looked up; -1 = nothing."""
-        asked = self.last(do.Find)
+        asked = self.last(do.FetchCommitted)
         stored = on.Stored(offset, metadata, error=each)
-        return self.step(on.Found(asked.request, error, dict.fromkeys(asked.partitions, stored)))
+        return self.step(on.CommittedFetched(asked.request, error, dict.fromkeys(asked.partitions, stored)))
 
-    def look_up(self, start: int = 0, end: int = 1_000) -> list[do.Action]:
-        asked = self.last(do.LookUp)
-        return self.step(on.LookedUp(asked.request, dict.fromkeys(asked.partitions, on.Bounds(start, end))))
+    def list_offsets(self, start: int = 0, end: int = 1_000) -> list[do.Action]:
+        asked = self.last(do.ListOffsets)
+        return self.step(
+            on.OffsetsListed(asked.request, dict.fromkeys(asked.partitions, on.Bounds(start, end)))
+        )
 
     def fetch_of(self, number: int = 0, topic: str = "orders") -> do.Fetch:
         """The last fetch of this partition."""
@@ -123,8 +125,8 @@ class Driven:
         end = fetch.offset + count
         return self.step(on.Read(fetch.ledger, batches, end, on.Bounds(0, end)))
 
-    def fail_read(self, trouble: on.Trouble, number: int = 0) -> list[do.Action]:
-        return self.step(on.ReadFailed(self.fetch_of(number).ledger, trouble, "it says so"))
+    def fail_read(self, fetch_error: on.FetchError, number: int = 0) -> list[do.Action]:
+        return self.step(on.ReadFailed(self.fetch_of(number).ledger, fetch_error, "it says so"))
 
     def answer_commit(
         self, error: Error = pb.NONE, errors: dict[Partition, Error] | None = None
@@ -180,14 +182,14 @@ class Driven:
         self.asked += 1
         asked = None
         if offsets is not None:
-            asked = {one(number): on.AskedOffset(offset, metadata) for number, offset in offsets.items()}
-        self.step(on.CommitAsked(self.asked, asked, tenure))
+            asked = {one(number): on.RequestedOffset(offset, metadata) for number, offset in offsets.items()}
+        self.step(on.CommitRequested(self.asked, asked, tenure))
         return self.asked
 
     def seek(self, offset: int, *numbers: int) -> int:
         """The number of the question."""
         self.asked += 1
-        self.step(on.SeekAsked(self.asked, dict.fromkeys(some(*numbers), offset)))
+        self.step(on.SeekRequested(self.asked, dict.fromkeys(some(*numbers), offset)))
         return self.asked
 
     def answers(self, request: int) -> list[do.Answer]:
@@ -217,10 +219,10 @@ def names(actions: Iterable[do.Action]) -> list[str]:
 def delivered(actions: Iterable[do.Action]) -> list[tuple[int, int, int]]:
     """Partition, first offset, offset after the last, of all pieces that were handed out."""
     return [
-        (action.partition.number, piece.first, piece.end)
+        (action.partition.number, batch_slice.first, batch_slice.end)
         for action in actions
         if isinstance(action, do.Deliver)
-        for piece in action.dispatch.pieces
+        for batch_slice in action.dispatch.slices
     ]
 
 

@@ -47,7 +47,7 @@ def looking_up() -> Driven:
 
 def looking_up_later() -> Driven:
     driven = looking_up()
-    driven.step(on.LookedUp(driven.last(do.LookUp).request, {}, "nobody answers"))
+    driven.step(on.OffsetsListed(driven.last(do.ListOffsets).request, {}, "nobody answers"))
     return driven
 
 
@@ -115,7 +115,7 @@ def expired() -> Driven:
     driven = Driven().begin(0)
     driven.read(3)
     driven.judge(0, 2)
-    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     return driven
 
 
@@ -144,11 +144,11 @@ def letting_go_from_nothing() -> Driven:
 
 
 STATES: dict[str, Callable[[], Driven]] = {
-    "Finding": found,
+    "FetchingCommitted": found,
     "Finding, waiting": finding_later,
-    "LookingUp": looking_up,
-    "LookingUp, waiting": looking_up_later,
-    "LookingUp, for a seek": seeking,
+    "ResolvingOffset": looking_up,
+    "ResolvingOffset, waiting": looking_up_later,
+    "ResolvingOffset, for a seek": seeking,
     "Running, not acknowledged": running_untold,
     "Running": running,
     "Running, committing": running_under_way,
@@ -157,14 +157,14 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Stopped, without a beginning": stopped,
     "Stopped, not acknowledged": stopped_untold,
     "Stopped, expired": expired,
-    "LettingGo": letting_go,
-    "LettingGo, committing": letting_go_committing,
-    "LettingGo, given up": letting_go_given_up,
-    "LettingGo, without a beginning": letting_go_from_nothing,
+    "Revoking": letting_go,
+    "Revoking, committing": letting_go_committing,
+    "Revoking, given up": letting_go_given_up,
+    "Revoking, without a beginning": letting_go_from_nothing,
 }
 
 
-def last_request(driven: Driven, kind: type[do.Find | do.LookUp | do.Commit]) -> int:
+def last_request(driven: Driven, kind: type[do.FetchCommitted | do.ListOffsets | do.Commit]) -> int:
     """The number of the last one, or one that there never was."""
     return driven.all(kind)[-1].request if driven.all(kind) else 9_999
 
@@ -179,8 +179,8 @@ def read(driven: Driven) -> on.Event:
     return on.Read(last_ledger(driven), [batch(first, 2)], first + 2, on.Bounds(0, first + 2))
 
 
-def read_failed(trouble: on.Trouble) -> Callable[[Driven], on.Event]:
-    return lambda driven: on.ReadFailed(last_ledger(driven), trouble, "it says so")
+def read_failed(fetch_error: on.FetchError) -> Callable[[Driven], on.Event]:
+    return lambda driven: on.ReadFailed(last_ledger(driven), fetch_error, "it says so")
 
 
 def judged(verdict: Verdict) -> Callable[[Driven], on.Event]:
@@ -218,18 +218,26 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "Revoke, at once": lambda driven: on.Revoke(99, some(0), driven.now_ms),
     "Revoked": lambda _: on.Revoked(some(0)),
     "Lost": lambda _: on.Lost(some(0), "expelled"),
-    "Stood": lambda _: on.Stood(),
-    "Found": lambda driven: on.Found(last_request(driven, do.Find), pb.NONE, {one(): on.Stored(4, "")}),
-    "Found, nothing": lambda driven: on.Found(
-        last_request(driven, do.Find), pb.NONE, {one(): on.Stored(-1, "")}
+    "LeftGroup": lambda _: on.LeftGroup(),
+    "CommittedFetched": lambda driven: on.CommittedFetched(
+        last_request(driven, do.FetchCommitted), pb.NONE, {one(): on.Stored(4, "")}
     ),
-    "Found, an error": lambda driven: on.Found(last_request(driven, do.Find), pb.NOT_COORDINATOR, {}),
-    "LookedUp": lambda driven: on.LookedUp(last_request(driven, do.LookUp), {one(): on.Bounds(3, 9)}),
-    "LookedUp, nothing": lambda driven: on.LookedUp(last_request(driven, do.LookUp), {}, "not there"),
+    "Found, nothing": lambda driven: on.CommittedFetched(
+        last_request(driven, do.FetchCommitted), pb.NONE, {one(): on.Stored(-1, "")}
+    ),
+    "Found, an error": lambda driven: on.CommittedFetched(
+        last_request(driven, do.FetchCommitted), pb.NOT_COORDINATOR, {}
+    ),
+    "OffsetsListed": lambda driven: on.OffsetsListed(
+        last_request(driven, do.ListOffsets), {one(): on.Bounds(3, 9)}
+    ),
+    "OffsetsListed, nothing": lambda driven: on.OffsetsListed(
+        last_request(driven, do.ListOffsets), {}, "not there"
+    ),
     "Read": read,
-    "ReadFailed, out of range": read_failed(on.Trouble.OUT_OF_RANGE),
-    "ReadFailed, another topic": read_failed(on.Trouble.OTHER_TOPIC),
-    "ReadFailed, denied": read_failed(on.Trouble.DENIED),
+    "ReadFailed, out of range": read_failed(on.FetchError.OUT_OF_RANGE),
+    "ReadFailed, another topic": read_failed(on.FetchError.OTHER_TOPIC),
+    "ReadFailed, denied": read_failed(on.FetchError.DENIED),
     "DeadLetterWritten": dead_letter(""),
     "DeadLetterWritten, not": dead_letter("no such topic"),
     "Committed": committed(pb.NONE),
@@ -247,12 +255,12 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "Judged DEAD_LETTER": judged(Verdict.DEAD_LETTER),
     "Judged SKIP": judged(Verdict.SKIP),
     "Reported": lambda _: on.Reported([on.ReportedPosition(one(), 1, 50, None)]),
-    "CommitAsked": lambda _: on.CommitAsked(1, None),
-    "CommitAsked, an offset": lambda _: on.CommitAsked(1, {one(): on.AskedOffset(5)}),
-    "SeekAsked": lambda _: on.SeekAsked(1, {one(): 40}),
-    "SeekAsked, the end": lambda _: on.SeekAsked(1, {one(): -1}),
-    "PauseAsked": lambda _: on.PauseAsked(1, some(0)),
-    "ResumeAsked": lambda _: on.ResumeAsked(1, some(0)),
+    "CommitRequested": lambda _: on.CommitRequested(1, None),
+    "CommitRequested, an offset": lambda _: on.CommitRequested(1, {one(): on.RequestedOffset(5)}),
+    "SeekRequested": lambda _: on.SeekRequested(1, {one(): 40}),
+    "SeekRequested, the end": lambda _: on.SeekRequested(1, {one(): -1}),
+    "PauseRequested": lambda _: on.PauseRequested(1, some(0)),
+    "ResumeRequested": lambda _: on.ResumeRequested(1, some(0)),
     "Configure, suspended": lambda driven: on.Configure(
         with_settings(driven.delivery.config, suspended=True)
     ),
@@ -268,8 +276,8 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
 
 def state_of(driven: Driven) -> states.State | None:
     """Of the partition that the rows are about; None: it is held no longer."""
-    place = driven.delivery._core.places.get(one())
-    return None if place is None else place.state
+    partition_state = driven.delivery._core.partition_states.get(one())
+    return None if partition_state is None else partition_state.state
 
 
 def described(state: str, event: str) -> str:

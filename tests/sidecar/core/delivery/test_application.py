@@ -4,7 +4,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.batches import Ordering
-from rota_sidecar.core.ledger.commit_points import State, read_mark
+from rota_sidecar.core.ledger.commit_points import State, parse_commit_metadata
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from rota_sidecar.core.member.partitions import Tenure
 from tests.sidecar.core.delivery.driven import (
@@ -71,7 +71,7 @@ def test_when_a_revocation_is_lost_nobody_is_told_that_it_is_given_up() -> None:
 
 def test_what_is_assigned_while_nobody_is_there_is_held_read_ahead_and_told_later() -> None:
     driven = Driven()
-    assert names(driven.assign(0)) == ["Find"]
+    assert names(driven.assign(0)) == ["FetchCommitted"]
     assert names(driven.find(5)) == ["Fetch"]
     driven.read(10)
     assert names(driven.attach(credit=4)) == ["ASSIGNED", "Commit"]
@@ -105,7 +105,7 @@ def test_what_a_crashed_application_held_comes_again_and_counts_as_delivered() -
     driven.detach(clean=False)
     driven.pass_time(INTERVAL_MS)
     offset = offset_of(driven.last(do.Commit))
-    assert (offset.offset, read_mark(offset.metadata).charges) == (4, 1)
+    assert (offset.offset, parse_commit_metadata(offset.metadata).crashes) == (4, 1)
     assert driven.delivery.held, "its container may be back in a moment"
 
 
@@ -115,8 +115,8 @@ def test_one_that_went_in_good_order_is_charged_with_nothing() -> None:
     driven.judge(0, 3)
     driven.detach(clean=True)
     driven.pass_time(INTERVAL_MS)
-    mark = read_mark(offset_of(driven.last(do.Commit)).metadata)
-    assert (mark.charges, mark.state) == (0, State.CLEAN)
+    commit_metadata = parse_commit_metadata(offset_of(driven.last(do.Commit)).metadata)
+    assert (commit_metadata.crashes, commit_metadata.state) == (0, State.CLEAN)
     driven.answer_commit()
     driven.attach(credit=100)
     driven.acknowledge()
@@ -242,24 +242,24 @@ def test_records_of_a_key_follow_each_other_and_others_do_not_wait() -> None:
 
 def test_nothing_of_a_paused_partition_is_handed_out_until_it_goes_on() -> None:
     driven = Driven().begin(0, 1)
-    driven.step(on.PauseAsked(1, some(0)))
+    driven.step(on.PauseRequested(1, some(0)))
     assert driven.delivery.paused == some(0)
     assert delivered(driven.read(5, 0)) == []
     assert delivered(driven.read(5, 1)) == [(1, 0, 5)]
-    assert delivered(driven.step(on.ResumeAsked(2, some(0)))) == [(0, 0, 5)]
+    assert delivered(driven.step(on.ResumeRequested(2, some(0)))) == [(0, 0, 5)]
     assert [answer.request for answer in driven.all(do.Answer)] == [1, 2]
 
 
 def test_who_pauses_what_it_does_not_have_is_told() -> None:
     driven = Driven().begin(0)
-    driven.step(on.PauseAsked(1, some(0, 9)))
+    driven.step(on.PauseRequested(1, some(0, 9)))
     assert driven.answers(1)[0].errors == {one(9): pb.UNKNOWN_TOPIC_OR_PARTITION}
     assert driven.delivery.paused == some(0)
 
 
 def test_another_application_finds_nothing_paused() -> None:
     driven = Driven().begin(0)
-    driven.step(on.PauseAsked(1, some(0)))
+    driven.step(on.PauseRequested(1, some(0)))
     driven.detach()
     driven.attach()
     assert not driven.delivery.paused
@@ -267,11 +267,11 @@ def test_another_application_finds_nothing_paused() -> None:
 
 def test_a_paused_partition_is_read_ahead_only_as_far_as_there_is_room() -> None:
     driven = Driven(ahead_bytes_max=1_000).begin(0)
-    driven.step(on.PauseAsked(1, some(0)))
+    driven.step(on.PauseRequested(1, some(0)))
     assert names(driven.read(40)) == ["Fetch"]
     assert driven.fetch_of().bytes_max == 600
     assert names(driven.read(30)) == [], "more than half is there"
-    assert "Fetch" in names(driven.step(on.ResumeAsked(2, some(0))))
+    assert "Fetch" in names(driven.step(on.ResumeRequested(2, some(0))))
 
 
 def test_a_retry_comes_again_when_its_time_has_come_and_what_was_behind_it_too() -> None:

@@ -45,12 +45,12 @@ def chosen(number: int) -> frozenset[Partition]:
     return frozenset(each for each in PARTITIONS if (number >> each.number) & 1)
 
 
-def place(number: int) -> Partition:
+def partition_state(number: int) -> Partition:
     return PARTITIONS[number % len(PARTITIONS)]
 
 
 def produce(world: World, a: int, b: int) -> None:
-    world.logs[place(a)].end += b % 5
+    world.logs[partition_state(a)].end += b % 5
 
 
 EVENTS: dict[str, Do] = {
@@ -60,7 +60,7 @@ EVENTS: dict[str, Do] = {
     "answer": lambda world, a, _: world.answer(a),
     "fail": lambda world, a, b: world.answer(a, ERRORS[b % len(ERRORS)]),
     "produce": produce,
-    "trim": lambda world, a, b: world.trim(place(a), b),
+    "trim": lambda world, a, b: world.trim(partition_state(a), b),
     "attach": lambda world, a, _: world.attach(commits_itself=a % 4 == 0),
     "crash": lambda world, *_: world.detach(clean=False),
     "goodbye": lambda world, *_: world.detach(clean=True),
@@ -70,12 +70,12 @@ EVENTS: dict[str, Do] = {
     "retry": lambda world, a, _: world.judge(a, Verdict.RETRY),
     "dead letter": lambda world, a, _: world.judge(a, Verdict.DEAD_LETTER),
     "skip": lambda world, a, _: world.judge(a, Verdict.SKIP),
-    "commit": lambda world, a, _: world.commit_asked(place(a), None),
-    "commit at": lambda world, a, b: world.commit_asked(place(a), b),
-    "seek": lambda world, a, b: world.seek(place(a), b),
-    "reset": lambda world, a, b: world.reset(place(a), b),
-    "pause": lambda world, a, _: world.pause(place(a), paused=True),
-    "resume": lambda world, a, _: world.pause(place(a), paused=False),
+    "commit": lambda world, a, _: world.commit_asked(partition_state(a), None),
+    "commit at": lambda world, a, b: world.commit_asked(partition_state(a), b),
+    "seek": lambda world, a, b: world.seek(partition_state(a), b),
+    "reset": lambda world, a, b: world.reset(partition_state(a), b),
+    "pause": lambda world, a, _: world.pause(partition_state(a), paused=True),
+    "resume": lambda world, a, _: world.pause(partition_state(a), paused=False),
     "time": lambda world, a, b: world.pass_time(100 * a * b),
     "drain": lambda world, a, _: world.drain(a),
     "undrain": lambda world, *_: world.undrain(),

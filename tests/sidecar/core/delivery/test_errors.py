@@ -48,7 +48,7 @@ def test_a_seek_that_is_answered_later_has_a_ledger_that_is_not_lower() -> None:
     driven.acknowledge()
     (answer,) = driven.answers(driven.seek(5, 0))
     assert answer.ledger >= driven.last(do.PartitionError).ledger
-    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     assert driven.last(do.PartitionError).ledger > answer.ledger
 
 
@@ -57,9 +57,9 @@ def test_the_other_partitions_go_on() -> None:
     driven.attach(credit=1_000)
     driven.assign(0, 1)
     driven.acknowledge()
-    asked = driven.last(do.Find)
+    asked = driven.last(do.FetchCommitted)
     stored = {one(0): on.Stored(-1, ""), one(1): on.Stored(7, "")}
-    driven.step(on.Found(asked.request, pb.NONE, stored))
+    driven.step(on.CommittedFetched(asked.request, pb.NONE, stored))
     driven.answer_commit()
     driven.read(3, 1)
     assert errors(driven) == [(ErrorKind.NO_OFFSET, [0])]
@@ -69,25 +69,27 @@ def test_the_other_partitions_go_on() -> None:
 def test_an_expired_offset_is_told_once_per_occurrence() -> None:
     driven = Driven(on_offset_expired=Reset.NONE).begin(0, offset=7)
     for occurrences in (1, 2):
-        driven.fail_read(on.Trouble.OUT_OF_RANGE)
+        driven.fail_read(on.FetchError.OUT_OF_RANGE)
         driven.pass_time(60_000)
         assert errors(driven) == [(ErrorKind.OFFSET_OUT_OF_RANGE, [0])] * occurrences
         driven.seek(7, 0)
 
 
 @pytest.mark.parametrize(
-    ("trouble", "kind"),
+    ("fetch_error", "kind"),
     [
-        (on.Trouble.UNKNOWN_TOPIC, ErrorKind.UNKNOWN_TOPIC),
-        (on.Trouble.DENIED, ErrorKind.TOPIC_AUTHORIZATION),
-        (on.Trouble.CORRUPT, ErrorKind.CORRUPT_RECORD),
+        (on.FetchError.UNKNOWN_TOPIC, ErrorKind.UNKNOWN_TOPIC),
+        (on.FetchError.DENIED, ErrorKind.TOPIC_AUTHORIZATION),
+        (on.FetchError.CORRUPT, ErrorKind.CORRUPT_RECORD),
     ],
 )
-def test_what_is_tried_again_is_told_once_until_it_has_passed(trouble: on.Trouble, kind: ErrorKind) -> None:
+def test_what_is_tried_again_is_told_once_until_it_has_passed(
+    fetch_error: on.FetchError, kind: ErrorKind
+) -> None:
     driven = Driven().begin(0)
     for occurrences in (1, 2):
         for _ in range(3):
-            driven.fail_read(trouble)
+            driven.fail_read(fetch_error)
             driven.pass_time(20_000)
         assert errors(driven) == [(kind, [0])] * occurrences
         driven.read(1)
@@ -96,7 +98,7 @@ def test_what_is_tried_again_is_told_once_until_it_has_passed(trouble: on.Troubl
 
 def test_a_log_that_cannot_be_reached_is_no_error_of_a_partition() -> None:
     driven = Driven().begin(0)
-    driven.fail_read(on.Trouble.UNREACHABLE)
+    driven.fail_read(on.FetchError.UNREACHABLE)
     assert errors(driven) == []
     assert driven.all(do.Problem)
 
@@ -117,7 +119,7 @@ def test_a_look_up_that_fails_is_told_where_the_application_can_react(
     driven.assign(0)
     driven.acknowledge()
     driven.find(-1)
-    driven.step(on.LookedUp(driven.last(do.LookUp).request, {}, problem, refused))
+    driven.step(on.OffsetsListed(driven.last(do.ListOffsets).request, {}, problem, refused))
     assert errors(driven) == told
 
 
@@ -144,12 +146,12 @@ def test_the_next_application_is_told_as_well() -> None:
 def test_a_partition_shows_what_is_wrong_with_it_until_that_is_over() -> None:
     driven = Driven(on_offset_expired=Reset.NONE).begin(0, offset=7)
     assert driven.delivery.partitions[one()].problem == ""
-    driven.fail_read(on.Trouble.UNKNOWN_TOPIC)
+    driven.fail_read(on.FetchError.UNKNOWN_TOPIC)
     assert "tried again" in driven.delivery.partitions[one()].problem
     driven.pass_time(1_000)
     driven.read(0)
     assert driven.delivery.partitions[one()].problem == ""
-    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     assert "does not know where to read on" in driven.delivery.partitions[one()].problem
     driven.commit_asked({0: 9})
     assert driven.delivery.partitions[one()].problem == ""

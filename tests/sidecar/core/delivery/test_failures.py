@@ -55,7 +55,7 @@ def test_a_dead_letter_is_written_before_the_commit_passes_it() -> None:
     driven.judge(1, 4)
     (_, dead_letter) = driven.judge(0, verdict=Verdict.DEAD_LETTER)
     assert isinstance(dead_letter, do.WriteDeadLetter)
-    assert (dead_letter.topic, dead_letter.partition, dead_letter.piece.first, dead_letter.reason) == (
+    assert (dead_letter.topic, dead_letter.partition, dead_letter.batch_slice.first, dead_letter.reason) == (
         "orders.dlq",
         one(),
         0,
@@ -99,7 +99,7 @@ def test_a_revocation_leaves_a_letter_that_cannot_be_written_to_the_next_owner()
     driven.revoke(0)
     driven.acknowledge()
     driven.step(on.DeadLetterWritten(driven.last(do.WriteDeadLetter).dead_letter, "no such topic"))
-    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert names(driven.answer_commit()) == ["ReleasePartitions"]
     assert committed(driven.last(do.Commit)) == {0: 0}
 
 
@@ -181,30 +181,35 @@ def test_a_suspect_goes_out_when_nothing_else_is_in_hand_and_nothing_with_it() -
 
 
 def test_reading_that_fails_is_tried_again_and_said_once() -> None:
-    for trouble in (on.Trouble.UNKNOWN_TOPIC, on.Trouble.DENIED, on.Trouble.UNREACHABLE, on.Trouble.CORRUPT):
+    for fetch_error in (
+        on.FetchError.UNKNOWN_TOPIC,
+        on.FetchError.DENIED,
+        on.FetchError.UNREACHABLE,
+        on.FetchError.CORRUPT,
+    ):
         driven = Driven().begin(0)
         for _ in range(3):
-            assert "Fetch" not in names(driven.fail_read(trouble))
+            assert "Fetch" not in names(driven.fail_read(fetch_error))
             assert names(driven.pass_time(1_000)).count("Fetch") == 1
         assert len(driven.all(do.Problem)) == 1
         driven.read(0)
-        driven.fail_read(trouble)
+        driven.fail_read(fetch_error)
         assert len(driven.all(do.Problem)) == 2, "it was well in between"
 
 
 def test_what_cannot_be_read_stops_its_partition_alone_until_it_is_deleted() -> None:
     driven = Driven(on_offset_expired=Reset.LATEST).begin(0, 1)
-    driven.fail_read(on.Trouble.CORRUPT)
+    driven.fail_read(on.FetchError.CORRUPT)
     assert driven.delivery.partitions[one(0)].stopped == "it says so"
     driven.read(1, 1)
     assert {each.partition for each in driven.all(do.Deliver)} == {one(1)}
     assert driven.delivery.partitions[one(1)].stopped == ""
     driven.pass_time(1_000)
-    before = len(driven.all(do.LookUp))
-    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    before = len(driven.all(do.ListOffsets))
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     # Not at the end, as is set for offsets that have expired: nobody deleted what is left.
-    assert len(driven.all(do.LookUp)) == before + 1
-    driven.step(on.LookedUp(driven.last(do.LookUp).request, {one(0): on.Bounds(5, 9)}))
+    assert len(driven.all(do.ListOffsets)) == before + 1
+    driven.step(on.OffsetsListed(driven.last(do.ListOffsets).request, {one(0): on.Bounds(5, 9)}))
     assert driven.last(do.Fetch).offset == 5
     assert driven.delivery.partitions[one(0)].stopped == ""
 
@@ -214,7 +219,7 @@ def unreadable(driven: Driven, number: int = 0) -> on.ReadFailed:
     fetch = driven.fetch_of(number)
     kept = Batch(fetch.offset, 1, 10, object(), [None])
     poison = on.Unreadable(kept, fetch.offset + 5, "it cannot be read")
-    return on.ReadFailed(fetch.ledger, on.Trouble.CORRUPT, "stuck", poison)
+    return on.ReadFailed(fetch.ledger, on.FetchError.CORRUPT, "stuck", poison)
 
 
 @pytest.mark.parametrize("ordering", list(Ordering))
@@ -228,7 +233,12 @@ def test_a_batch_that_cannot_be_read_becomes_one_dead_letter_when_all_before_it_
     assert not driven.all(do.WriteDeadLetter)
     driven.judge(0, 1)
     (due,) = driven.all(do.WriteDeadLetter)
-    assert (due.piece.first, due.piece.end, due.reason, due.deliveries) == (2, 3, "it cannot be read", 0)
+    assert (due.batch_slice.first, due.batch_slice.end, due.reason, due.deliveries) == (
+        2,
+        3,
+        "it cannot be read",
+        0,
+    )
     driven.pass_time(INTERVAL_MS)
     assert {offset.offset for commit in driven.all(do.Commit) for offset in commit.offsets.values()} == {0, 2}
     driven.step(on.DeadLetterWritten(due.dead_letter))
@@ -237,7 +247,9 @@ def test_a_batch_that_cannot_be_read_becomes_one_dead_letter_when_all_before_it_
     assert driven.last(do.Commit).offsets[one()].offset == 7
     assert len(driven.all(do.Fetch)) > fetches
     assert driven.last(do.Fetch).offset == 7
-    assert max(piece.end for each in driven.all(do.Deliver) for piece in each.dispatch.pieces) == 2
+    assert (
+        max(batch_slice.end for each in driven.all(do.Deliver) for batch_slice in each.dispatch.slices) == 2
+    )
     assert len(driven.all(do.Problem)) == 1
 
 
@@ -329,5 +341,5 @@ def test_a_letter_that_the_owner_has_decided_about_is_waited_for_no_more() -> No
     driven.acknowledge()
     driven.pass_time(1_000)
     driven.answer_commit()
-    assert driven.done[-1] == do.GiveUp(1)
+    assert driven.done[-1] == do.ReleasePartitions(1)
     assert len(driven.all(do.WriteDeadLetter)) == 1

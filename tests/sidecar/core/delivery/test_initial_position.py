@@ -31,7 +31,7 @@ def test_look_ups_are_tried_again_while_the_coordinator_loads_or_a_transaction_i
         driven.assign(0)
         for _ in range(3):
             assert driven.find(each=error) == []
-            assert names(driven.pass_time(1_000)) == ["Find"]
+            assert names(driven.pass_time(1_000)) == ["FetchCommitted"]
         driven.find(7)
         assert driven.fetch_of().offset == 7
         assert driven.all(do.Problem) == []
@@ -40,10 +40,10 @@ def test_look_ups_are_tried_again_while_the_coordinator_loads_or_a_transaction_i
 def test_only_those_that_failed_are_looked_up_again() -> None:
     driven = Driven()
     driven.assign(0, 1)
-    asked = driven.last(do.Find)
-    driven.step(on.Found(asked.request, pb.NONE, {one(0): on.Stored(5, "")}))
+    asked = driven.last(do.FetchCommitted)
+    driven.step(on.CommittedFetched(asked.request, pb.NONE, {one(0): on.Stored(5, "")}))
     driven.pass_time(1_000)
-    assert driven.last(do.Find).partitions == some(1)
+    assert driven.last(do.FetchCommitted).partitions == some(1)
 
 
 @pytest.mark.parametrize(("reset", "offset"), [(Reset.EARLIEST, 3), (Reset.LATEST, 99)])
@@ -52,8 +52,8 @@ def test_where_nothing_is_committed_it_begins_as_is_set_and_commits_that_at_once
 ) -> None:
     driven = Driven(initial_offset=reset)
     driven.assign(0)
-    assert names(driven.find(-1)) == ["LookUp"]
-    assert names(driven.look_up(3, 99)) == ["Fetch", "Commit"]
+    assert names(driven.find(-1)) == ["ListOffsets"]
+    assert names(driven.list_offsets(3, 99)) == ["Fetch", "Commit"]
     assert driven.fetch_of().offset == offset
     assert committed(driven.last(do.Commit)) == {0: offset}
 
@@ -62,7 +62,7 @@ def test_the_beginning_is_committed_again_when_that_fails() -> None:
     driven = Driven()
     driven.assign(0)
     driven.find(-1)
-    driven.look_up(3, 99)
+    driven.list_offsets(3, 99)
     driven.answer_commit(pb.COORDINATOR_NOT_AVAILABLE)
     assert "Commit" in names(driven.pass_time(200))
 
@@ -71,10 +71,10 @@ def test_a_look_up_of_the_log_is_tried_again_and_said() -> None:
     driven = Driven()
     driven.assign(0)
     driven.find(-1)
-    asked = driven.last(do.LookUp)
-    driven.step(on.LookedUp(asked.request, {}, "nobody answers"))
+    asked = driven.last(do.ListOffsets)
+    driven.step(on.OffsetsListed(asked.request, {}, "nobody answers"))
     assert "nobody answers" in driven.last(do.Problem).sentence
-    assert names(driven.pass_time(200)) == ["LookUp"]
+    assert names(driven.pass_time(200)) == ["ListOffsets"]
 
 
 def test_where_nothing_is_committed_and_nothing_is_set_it_stops_and_says_so() -> None:
@@ -103,7 +103,7 @@ def test_what_has_stopped_at_its_beginning_goes_on_when_somebody_says_where() ->
         else:
             driven.step(on.Configure(replace(driven.delivery.config, initial_offset=Reset.EARLIEST)))
             driven.find(-1)
-            driven.look_up(5, 5)
+            driven.list_offsets(5, 5)
         assert driven.fetch_of().offset == 5, who
 
 
@@ -111,11 +111,11 @@ def test_partitions_that_appear_later_begin_at_their_first_record() -> None:
     driven = Driven(initial_offset=Reset.LATEST)
     driven.assign(0)
     driven.find(-1)
-    driven.look_up(3, 99)
+    driven.list_offsets(3, 99)
     driven.answer_commit()
     driven.assign(1)
     driven.find(-1)
-    driven.look_up(0, 50)
+    driven.list_offsets(0, 50)
     assert driven.fetch_of(1).offset == 0
 
 
@@ -125,11 +125,11 @@ def test_a_partition_that_was_there_before_and_a_topic_that_is_new_begin_as_is_s
     driven.lose(0)
     driven.assign(0)
     driven.find(-1)
-    driven.look_up(3, 99)
+    driven.list_offsets(3, 99)
     assert driven.fetch_of().offset == 99
     driven.assign(0, topic="other")
     driven.find(-1)
-    driven.look_up(1, 7)
+    driven.list_offsets(1, 7)
     assert driven.fetch_of(0, "other").offset == 7
 
 
@@ -140,17 +140,17 @@ def expired(on_offset_expired: Reset) -> Driven:
     """Three records are in hand, and behind them there is nothing to read."""
     driven = Driven(on_offset_expired=on_offset_expired).begin(0, offset=10)
     driven.read(3)
-    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     return driven
 
 
 def test_what_lies_outside_of_the_log_is_an_expiry_once_what_was_read_is_done() -> None:
     driven = expired(Reset.EARLIEST)
-    assert driven.all(do.LookUp) == []
+    assert driven.all(do.ListOffsets) == []
     actions = driven.judge(10, 12)
-    assert names(actions) == ["Settled", "LookUp", "Problem"]
+    assert names(actions) == ["Settled", "ListOffsets", "Problem"]
     assert "it says so" in driven.last(do.Problem).sentence
-    driven.look_up(500, 900)
+    driven.list_offsets(500, 900)
     assert driven.fetch_of().offset == 500
     assert committed(driven.last(do.Commit)) == {0: 500}
 
@@ -161,7 +161,7 @@ def test_without_a_setting_it_stops_there_and_says_so_and_commits_what_is_done()
     assert driven.delivery.partitions[one()].stopped
     driven.pass_time(INTERVAL_MS)
     assert committed(driven.last(do.Commit)) == {0: 13}
-    assert driven.all(do.LookUp) == []
+    assert driven.all(do.ListOffsets) == []
 
 
 def test_it_goes_on_from_an_expiry_when_somebody_says_how() -> None:
@@ -174,7 +174,7 @@ def test_it_goes_on_from_an_expiry_when_somebody_says_how() -> None:
             driven.commit_asked({0: 500})
         else:
             driven.step(on.Configure(replace(driven.delivery.config, on_offset_expired=Reset.EARLIEST)))
-            driven.look_up(500, 900)
+            driven.list_offsets(500, 900)
         assert driven.fetch_of().offset == 500, who
         assert not driven.delivery.partitions[one()].stopped
 
@@ -183,7 +183,7 @@ def test_a_commit_that_has_vanished_is_an_expiry() -> None:
     driven = Driven().begin(0, offset=5)
     driven.lose(0)
     driven.assign(0)
-    driven.step(on.Found(driven.last(do.Find).request, pb.NONE, {one(): NOTHING_STORED}))
+    driven.step(on.CommittedFetched(driven.last(do.FetchCommitted).request, pb.NONE, {one(): NOTHING_STORED}))
     assert "vanished" in driven.last(do.Problem).sentence
     assert driven.delivery.partitions[one()].stopped
 
@@ -192,8 +192,8 @@ def test_what_is_done_in_a_topic_that_was_made_anew_is_not_committed_there() -> 
     driven = Driven(on_offset_expired=Reset.EARLIEST).begin(0, offset=10)
     driven.read(3)
     driven.judge(10, 12)
-    assert names(driven.fail_read(on.Trouble.OTHER_TOPIC)) == ["LookUp"]
-    driven.look_up(0, 4)
+    assert names(driven.fail_read(on.FetchError.OTHER_TOPIC)) == ["ListOffsets"]
+    driven.list_offsets(0, 4)
     assert committed(driven.last(do.Commit)) == {0: 0}
     driven.answer_commit()
     driven.read(2)
@@ -203,6 +203,6 @@ def test_what_is_done_in_a_topic_that_was_made_anew_is_not_committed_there() -> 
 def test_what_is_not_there_where_it_read_before_its_owner_went_on_is_no_expiry() -> None:
     driven = Driven().begin(0, offset=10, commits_itself=True)
     driven.commit_asked({0: 20})
-    driven.fail_read(on.Trouble.OUT_OF_RANGE)
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     assert driven.fetch_of().offset == 20
     assert not driven.delivery.partitions[one()].stopped

@@ -6,7 +6,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.batches import Ordering
-from rota_sidecar.core.ledger.commit_points import State, read_mark
+from rota_sidecar.core.ledger.commit_points import State, parse_commit_metadata
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from tests.sidecar.core.delivery.driven import (
     INTERVAL_MS,
@@ -33,7 +33,7 @@ def test_a_drain_hands_out_nothing_more_commits_what_is_done_and_says_when() -> 
     assert delivered(driven.credit(50)) == []
     driven.judge(0, 9)
     offset = offset_of(driven.last(do.Commit))
-    assert (offset.offset, read_mark(offset.metadata).state) == (10, State.CLEAN)
+    assert (offset.offset, parse_commit_metadata(offset.metadata).state) == (10, State.CLEAN)
     assert driven.all(do.Drained) == []
     assert driven.answer_commit() == [do.Drained(0)]
 
@@ -85,7 +85,7 @@ def test_it_goes_on_after_a_drain_under_an_open_mark() -> None:
     driven.answer_commit()
     driven.credit(50)
     assert names(driven.step(on.Undrain()))[-1] == "Commit"
-    assert read_mark(offset_of(driven.last(do.Commit)).metadata).state is State.OPEN
+    assert parse_commit_metadata(offset_of(driven.last(do.Commit)).metadata).state is State.OPEN
     assert delivered(driven.answer_commit()) == [(0, 5, 10)]
 
 
@@ -130,7 +130,7 @@ def test_what_is_revoked_during_a_drain_is_given_up_as_ever() -> None:
     driven.revoke(0)
     driven.judge(0, 9)
     driven.acknowledge()
-    assert "GiveUp" in names(driven.answer_commit())
+    assert "ReleasePartitions" in names(driven.answer_commit())
 
 
 # ---------------------------------------------------------------------------------------------- settings
@@ -270,7 +270,7 @@ def test_what_it_reports_before_it_lets_go_is_committed() -> None:
     report(driven, 70)
     driven.acknowledge()
     assert committed(driven.last(do.Commit)) == {0: 70}
-    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert names(driven.answer_commit()) == ["ReleasePartitions"]
 
 
 def test_who_reads_by_itself_goes_back_by_a_seek() -> None:
@@ -317,23 +317,23 @@ def test_who_does_not_read_by_itself_has_nothing_to_report() -> None:
 def test_what_is_picked_by_hand_is_found_and_committed_outside_of_the_group() -> None:
     driven = Driven()
     driven.attach(credit=10)
-    driven.assign(0, by_hand=True)
+    driven.assign(0, is_manual=True)
     driven.acknowledge()
-    assert driven.last(do.Find).by_hand
+    assert driven.last(do.FetchCommitted).is_manual
     driven.find(0)
-    assert driven.last(do.Commit).by_hand
+    assert driven.last(do.Commit).is_manual
     driven.answer_commit()
     driven.read(5)
     driven.judge(0, 4)
     driven.pass_time(INTERVAL_MS)
-    assert driven.last(do.Commit).by_hand
+    assert driven.last(do.Commit).is_manual
     assert committed(driven.last(do.Commit)) == {0: 5}
 
 
 def test_a_group_that_refuses_commits_by_hand_is_asked_again() -> None:
     driven = Driven()
     driven.attach(credit=10)
-    driven.assign(0, by_hand=True)
+    driven.assign(0, is_manual=True)
     driven.acknowledge()
     driven.find(0)
     assert "Problem" in names(driven.answer_commit(pb.UNKNOWN_MEMBER_ID))

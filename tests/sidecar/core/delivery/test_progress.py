@@ -23,7 +23,7 @@ def gone() -> Driven:
     driven = hung()
     driven.revoke(0)
     driven.revoked(0)
-    driven.step(on.Stood())
+    driven.step(on.LeftGroup())
     return driven
 
 
@@ -57,7 +57,7 @@ def test_when_it_leaves_what_has_verdicts_is_committed_and_what_hangs_is_not_wai
     driven.judge(2)
     assert "REVOKING" not in names(driven.revoke(0))
     assert committed(driven.last(do.Commit)) == {0: 3}
-    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert names(driven.answer_commit()) == ["ReleasePartitions"]
     assert names(driven.revoked(0)) == ["LOST"]
     assert driven.last(do.Tell).reason == driven.last(do.Leave).reason
 
@@ -88,7 +88,7 @@ def test_what_hung_may_come_to_an_end_before_it_has_left() -> None:
     driven.revoke(0)
     driven.answer_commit()
     driven.revoked(0)
-    assert names(driven.step(on.Stood())) == ["Rejoin"]
+    assert names(driven.step(on.LeftGroup())) == ["Rejoin"]
 
 
 def test_it_comes_back_with_another_application() -> None:
@@ -105,7 +105,7 @@ def test_who_does_not_acknowledge_its_partitions_loses_them() -> None:
     driven.find(0)
     assert "Leave" in names(driven.pass_time(PROCESSING_MS))
     driven.lose(0)
-    assert driven.step(on.Stood()) == []
+    assert driven.step(on.LeftGroup()) == []
     assert names(driven.acknowledge(told)) == ["Rejoin"]
 
 
@@ -120,7 +120,7 @@ def test_nobody_attached_and_records_waiting_is_no_progress_either() -> None:
     assert driven.all(do.Leave) == []
     assert "Leave" in names(driven.pass_time(1))
     driven.lose(0)
-    assert driven.step(on.Stood()) == []
+    assert driven.step(on.LeftGroup()) == []
     assert "Rejoin" in names(driven.attach())
 
 
@@ -140,7 +140,7 @@ def test_who_comes_in_time_keeps_what_there_is() -> None:
 def test_what_was_picked_by_hand_keeps_nobody_from_anything() -> None:
     driven = Driven()
     driven.attach(credit=10)
-    driven.assign(0, by_hand=True)
+    driven.assign(0, is_manual=True)
     driven.acknowledge()
     driven.find(0)
     driven.answer_commit()

@@ -4,8 +4,8 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import CommitMode
-from rota_sidecar.core.delivery.requests import ASKS_MAX
-from rota_sidecar.core.ledger.commit_points import State, read_mark
+from rota_sidecar.core.delivery.requests import PENDING_REQUESTS_MAX
+from rota_sidecar.core.ledger.commit_points import State, parse_commit_metadata
 from rota_sidecar.core.ledger.rules import Rules
 from tests.sidecar.core.delivery.driven import (
     INTERVAL_MS,
@@ -42,7 +42,7 @@ def test_who_commits_itself_finds_nothing_committed_by_the_sidecar() -> None:
         driven.judge(0, 9)
         driven.pass_time(INTERVAL_MS * 2)
         driven.revoke(0)
-        assert names(driven.acknowledge()) == ["GiveUp"]
+        assert names(driven.acknowledge()) == ["ReleasePartitions"]
         assert driven.all(do.Commit) == []
 
 
@@ -103,7 +103,7 @@ def test_without_words_of_its_own_the_mark_stays() -> None:
     driven = Driven().begin(0)
     driven.read(10)
     driven.commit_asked({0: 7})
-    assert read_mark(offset_of(driven.last(do.Commit)).metadata).state is State.OPEN
+    assert parse_commit_metadata(offset_of(driven.last(do.Commit)).metadata).state is State.OPEN
 
 
 def test_what_is_not_held_or_in_another_tenure_is_refused_and_the_rest_committed() -> None:
@@ -186,7 +186,7 @@ def test_an_offset_committed_while_the_beginning_is_looked_for_is_the_beginning(
 
 def test_questions_are_bounded() -> None:
     driven = Driven().begin(0, commits_itself=True)
-    for _ in range(ASKS_MAX):
+    for _ in range(PENDING_REQUESTS_MAX):
         driven.commit_asked({0: 1})
     last = driven.commit_asked({0: 1})
     assert driven.answers(last)[0].error == pb.COORDINATOR_LOAD_IN_PROGRESS
@@ -197,7 +197,7 @@ def test_a_revocation_waits_for_commits_that_were_asked_for() -> None:
     driven.revoke(0)
     request = driven.commit_asked({0: 3})
     assert driven.acknowledge(driven.last(do.Tell).event_id) == []
-    assert names(driven.answer_commit()) == ["Answer", "GiveUp"]
+    assert names(driven.answer_commit()) == ["Answer", "ReleasePartitions"]
     assert driven.answers(request)[0].errors == {one(): pb.NONE}
 
 
@@ -239,7 +239,7 @@ def test_a_seek_to_an_end_is_answered_when_it_is_known_where_that_is() -> None:
     to_start, to_end = driven.seek(-2, 0), driven.seek(-1, 0)
     assert len(driven.answers(to_start)) == 1, "the later one stands for both"
     assert driven.answers(to_end) == []
-    driven.look_up(3, 99)
+    driven.list_offsets(3, 99)
     assert driven.answers(to_end)[0].errors == {one(): pb.NONE}
     assert driven.fetch_of().offset == 99
 
@@ -255,10 +255,10 @@ def test_a_seek_in_what_is_going_says_where_the_next_owner_begins() -> None:
     driven.read(10)
     driven.revoke(0)
     assert driven.answers(driven.seek(7, 0))[0].errors == {one(): pb.NONE}
-    assert driven.all(do.GiveUp) == [], "the application is told of it still"
+    assert driven.all(do.ReleasePartitions) == [], "the application is told of it still"
     driven.acknowledge()
     assert committed(driven.last(do.Commit)) == {0: 7}
-    assert driven.answer_commit() == [do.GiveUp(1)]
+    assert driven.answer_commit() == [do.ReleasePartitions(1)]
 
 
 def test_where_the_log_ends_is_not_looked_up_for_what_is_going() -> None:
@@ -272,7 +272,7 @@ def test_what_was_given_up_is_not_sought_any_more() -> None:
     driven.revoke(0)
     driven.acknowledge()
     driven.answer_commit()
-    assert driven.all(do.GiveUp) == [do.GiveUp(1)]
+    assert driven.all(do.ReleasePartitions) == [do.ReleasePartitions(1)]
     assert driven.answers(driven.seek(7, 0))[0].errors == {one(): pb.ILLEGAL_GENERATION}
 
 
@@ -358,7 +358,7 @@ def test_a_reset_of_what_is_let_go_is_its_last_commit_and_older_wishes_are_refus
     driven.answer_commit()
     assert driven.answers(older)[0].errors == {one(): pb.ILLEGAL_GENERATION}
     assert driven.answers(77)[0].errors == {one(): pb.NONE}
-    assert names(driven.acknowledge()) == ["GiveUp"]
+    assert names(driven.acknowledge()) == ["ReleasePartitions"]
     assert committed(driven.last(do.Commit)) == {0: 500}
 
 

@@ -2,7 +2,7 @@
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
-from rota_sidecar.core.ledger.commit_points import Mark, State, read_mark
+from rota_sidecar.core.ledger.commit_points import CommitMetadata, State, parse_commit_metadata
 from tests.sidecar.core.delivery.driven import (
     INTERVAL_MS,
     Driven,
@@ -17,7 +17,7 @@ from tests.sidecar.core.delivery.driven import (
 def test_a_partition_goes_its_whole_way() -> None:
     driven = Driven()
     assert driven.attach() == []
-    assert names(driven.assign(0)) == ["ASSIGNED", "Find"]
+    assert names(driven.assign(0)) == ["ASSIGNED", "FetchCommitted"]
     assert driven.acknowledge() == []
     assert names(driven.find(5)) == ["Fetch", "Commit"]
     assert names(driven.credit(100)) == []
@@ -31,7 +31,7 @@ def test_a_partition_goes_its_whole_way() -> None:
     driven.judge(10, 14)
     assert names(driven.acknowledge()) == ["Commit"]
     assert committed(driven.last(do.Commit)) == {0: 15}
-    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert names(driven.answer_commit()) == ["ReleasePartitions"]
     assert names(driven.revoked(0)) == ["REVOKED"]
     assert not driven.delivery.held
 
@@ -44,7 +44,7 @@ def test_nothing_is_handed_out_before_a_commit_says_that_records_are() -> None:
     driven.find(5)
     assert delivered(driven.read(10)) == []
     offset = offset_of(driven.last(do.Commit))
-    assert (offset.offset, read_mark(offset.metadata).state) == (5, State.OPEN)
+    assert (offset.offset, parse_commit_metadata(offset.metadata).state) == (5, State.OPEN)
     assert delivered(driven.answer_commit()) == [(0, 5, 15)]
 
 
@@ -84,7 +84,7 @@ def test_a_clean_end_is_committed_with_a_clean_mark() -> None:
     driven.judge(0, 9)
     driven.revoke(0)
     driven.acknowledge()
-    assert read_mark(offset_of(driven.last(do.Commit)).metadata) == Mark()
+    assert parse_commit_metadata(offset_of(driven.last(do.Commit)).metadata) == CommitMetadata()
 
 
 def test_one_commit_is_under_way_at_a_time_and_later_offsets_wait() -> None:
@@ -111,7 +111,7 @@ def test_what_is_revoked_is_given_up_when_its_last_commit_is_durable() -> None:
     assert names(driven.acknowledge()) == ["Commit"]
     assert names(driven.answer_commit(pb.REBALANCE_IN_PROGRESS)) == []
     assert names(driven.pass_time(200)) == ["Commit"]
-    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert names(driven.answer_commit()) == ["ReleasePartitions"]
 
 
 def test_only_what_moves_is_stopped() -> None:
@@ -139,7 +139,7 @@ def test_the_acknowledgement_of_a_revocation_gives_back_what_is_in_hand() -> Non
     driven.judge(0, 3)
     assert names(driven.acknowledge()) == ["Commit"]
     offset = offset_of(driven.last(do.Commit))
-    assert (offset.offset, read_mark(offset.metadata)) == (4, Mark()), (
+    assert (offset.offset, parse_commit_metadata(offset.metadata)) == (4, CommitMetadata()), (
         "nobody is charged for what is given back"
     )
 
@@ -150,7 +150,7 @@ def test_when_time_is_up_it_gives_up_with_what_there_is() -> None:
     driven.judge(0, 3)
     driven.revoke(0, within_ms=10_000)
     deadline_ms = driven.now_ms + 10_000
-    while not driven.all(do.GiveUp):
+    while not driven.all(do.ReleasePartitions):
         driven.pass_time(100)
         if names(driven.done)[-1] == "Commit":
             assert committed(driven.last(do.Commit)) == {0: 4}
@@ -165,7 +165,7 @@ def test_it_gives_up_in_time_though_the_coordinator_answers_nothing() -> None:
     driven.revoke(0, within_ms=10_000)
     driven.acknowledge()
     deadline_ms = driven.now_ms + 10_000
-    while not driven.all(do.GiveUp):
+    while not driven.all(do.ReleasePartitions):
         driven.pass_time(100)
     assert driven.now_ms < deadline_ms
 
@@ -178,20 +178,20 @@ def test_who_is_asked_anew_with_more_time_still_commits() -> None:
     driven.acknowledge()
     assert committed(driven.last(do.Commit)) == {0: 10}
     driven.revoke(0, within_ms=60_000)
-    assert driven.pass_time(10_000)[-1] == do.GiveUp(1)
+    assert driven.pass_time(10_000)[-1] == do.ReleasePartitions(1)
     driven.answer_commit(pb.NOT_COORDINATOR)
     driven.pass_time(1_000)
-    assert driven.answer_commit() == [do.GiveUp(2)]
+    assert driven.answer_commit() == [do.ReleasePartitions(2)]
 
 
 def test_with_nobody_attached_it_commits_and_gives_up_at_once() -> None:
     driven = Driven()
     driven.assign(0)
     driven.find(-1)
-    driven.look_up(3, 9)
+    driven.list_offsets(3, 9)
     assert committed(driven.last(do.Commit)) == {0: 3}
     assert "Commit" not in names(driven.revoke(0))
-    assert names(driven.answer_commit()) == ["GiveUp"]
+    assert names(driven.answer_commit()) == ["ReleasePartitions"]
 
 
 def test_what_is_assigned_is_told_after_everything_revoked_was_settled() -> None:

@@ -26,7 +26,7 @@ ERRORS = (
     pb.OFFSET_METADATA_TOO_LARGE,
 )
 KEYS: list[bytes | None] = [b"a", b"b", None]
-Call = do.Find | do.LookUp | do.Commit | do.Fetch | do.WriteDeadLetter
+Call = do.FetchCommitted | do.ListOffsets | do.Commit | do.Fetch | do.WriteDeadLetter
 
 
 @dataclass
@@ -81,7 +81,7 @@ class World:
         # The member speaks up at once, as the real one does.
         for action in actions:
             match action:
-                case do.GiveUp():
+                case do.ReleasePartitions():
                     self._given_up(action.revocation)
                 case do.Leave():
                     assert not self.leaves
@@ -125,7 +125,7 @@ class World:
 
     def _check(self, action: do.Action) -> None:
         match action:
-            case do.Find() | do.LookUp() | do.Commit() | do.Fetch() | do.WriteDeadLetter():
+            case do.FetchCommitted() | do.ListOffsets() | do.Commit() | do.Fetch() | do.WriteDeadLetter():
                 self._called(action)
             case do.StopFetching(ledger=ledger):
                 self.calls = [
@@ -148,9 +148,9 @@ class World:
                 self._check_commit(call)
             case do.WriteDeadLetter():
                 self.dead_letters[call.dead_letter] = self.ledgers[call.partition]
-            case do.LookUp():
+            case do.ListOffsets():
                 self.look_ups.update(dict.fromkeys(call.partitions, call.request))
-            case do.Find():
+            case do.FetchCommitted():
                 self.finds.update(dict.fromkeys(call.partitions, call.request))
         self.calls.append(call)
 
@@ -203,14 +203,14 @@ class World:
         assert self.ledgers[deliver.partition] == deliver.ledger
         hands = self.hands.setdefault(deliver.ledger, Hands(deliver.partition))
         log = self.logs[deliver.partition]
-        for piece in deliver.dispatch.pieces:
-            for offset in range(piece.first, piece.end):
+        for batch_slice in deliver.dispatch.slices:
+            for offset in range(batch_slice.first, batch_slice.end):
                 assert offset not in hands.offsets, "it is in hand already"
                 # A reset may be committed already that is still to be heard of.
                 has_verdict = offset in log.done and offset not in log.may_come_again
                 assert not has_verdict or offset < max(log.wanted, default=0), "it has its verdict"
-                keys = piece.batch.keys
-                hands.offsets[offset] = None if keys is None else keys[offset - piece.batch.first]
+                keys = batch_slice.batch.keys
+                hands.offsets[offset] = None if keys is None else keys[offset - batch_slice.batch.first]
         if self.rules.ordering is Ordering.PARTITION:
             assert list(hands.offsets) == sorted(hands.offsets), "records came out of order"
         self.credit -= deliver.dispatch.count
@@ -275,20 +275,20 @@ class World:
     def _stand_if_bare(self) -> None:
         if self.leaves and not self.held:
             self.leaves, self.is_away = False, True
-            self.step(on.Stood())
+            self.step(on.LeftGroup())
 
     # ------------------------------------------------------------------------------------------ the engine
 
-    def answer(self, place: int, error: pb.ErrorCode.ValueType = pb.NONE) -> None:
+    def answer(self, partition_state: int, error: pb.ErrorCode.ValueType = pb.NONE) -> None:
         """One of the calls under way is answered."""
         if not self.calls:
             return
-        call = self.calls.pop(place % len(self.calls))
+        call = self.calls.pop(partition_state % len(self.calls))
         match call:
-            case do.Find():
+            case do.FetchCommitted():
                 self._find(call, error)
-            case do.LookUp():
-                self._look_up(call, error)
+            case do.ListOffsets():
+                self._list_offsets(call, error)
             case do.Commit():
                 self._commit(call, error)
             case do.Fetch():
@@ -296,21 +296,21 @@ class World:
             case do.WriteDeadLetter():
                 self._write(call, error)
 
-    def _find(self, call: do.Find, error: pb.ErrorCode.ValueType) -> None:
+    def _find(self, call: do.FetchCommitted, error: pb.ErrorCode.ValueType) -> None:
         stored = {partition: self.logs[partition].stored for partition in call.partitions}
         for partition, each in stored.items():
             if self.finds.get(partition) == call.request and error == pb.NONE:
                 self.logs[partition].found = said_beyond(each.metadata)
-        self.step(on.Found(call.request, error, stored if error == pb.NONE else {}))
+        self.step(on.CommittedFetched(call.request, error, stored if error == pb.NONE else {}))
 
-    def _look_up(self, call: do.LookUp, error: pb.ErrorCode.ValueType) -> None:
+    def _list_offsets(self, call: do.ListOffsets, error: pb.ErrorCode.ValueType) -> None:
         bounds = {each: on.Bounds(self.logs[each].start, self.logs[each].end) for each in call.partitions}
         for partition, bound in bounds.items():
             if self.look_ups.get(partition) == call.request:
                 # Whoever begins there has decided about everything before it.
                 self.logs[partition].done |= set(range(bound.start))
                 self.logs[partition].found = set()
-        self.step(on.LookedUp(call.request, bounds if error == pb.NONE else {}, "not now"))
+        self.step(on.OffsetsListed(call.request, bounds if error == pb.NONE else {}, "not now"))
 
     def _commit(self, commit: do.Commit, error: pb.ErrorCode.ValueType) -> None:
         errors: dict[Partition, pb.ErrorCode.ValueType] = {}
@@ -332,7 +332,7 @@ class World:
     def _fetch(self, fetch: do.Fetch) -> None:
         log = self.logs[fetch.partition]
         if not log.start <= fetch.offset <= log.end:
-            self.step(on.ReadFailed(fetch.ledger, on.Trouble.OUT_OF_RANGE, "it is not there any more"))
+            self.step(on.ReadFailed(fetch.ledger, on.FetchError.OUT_OF_RANGE, "it is not there any more"))
             return
         if fetch.offset == log.end:
             self.calls.append(fetch)
@@ -348,7 +348,7 @@ class World:
         if error != pb.NONE:
             self.step(on.DeadLetterWritten(dead_letter.dead_letter, "not now"))
             return
-        offset = dead_letter.piece.first
+        offset = dead_letter.batch_slice.first
         # One that was given out in another ledger counts for nothing here.
         if (
             dead_letter.partition in self.held
@@ -411,8 +411,8 @@ class World:
         number = sorted(hands)[which % len(hands)]
         mine = hands[number]
         offsets = sorted(mine.offsets)
-        place = which % len(offsets)
-        first = last = offsets[place]
+        partition_state = which % len(offsets)
+        first = last = offsets[partition_state]
         if verdict in (Verdict.ACK, Verdict.SKIP):
             while last + 1 in mine.offsets and last - first + 1 < how_many:
                 last += 1
@@ -451,7 +451,7 @@ class World:
         if not self.is_attached:
             return
         if offset is None:
-            self.ask(lambda request: on.CommitAsked(request, None))
+            self.ask(lambda request: on.CommitRequested(request, None))
             return
         log = self.logs[partition]
         offset = max(log.start, min(offset, log.end))
@@ -461,7 +461,7 @@ class World:
             for hands in self.hands.values():
                 if hands.partition == partition:
                     hands.offsets = {each: key for each, key in hands.offsets.items() if each >= offset}
-        self.ask(lambda request: on.CommitAsked(request, {partition: on.AskedOffset(offset)}))
+        self.ask(lambda request: on.CommitRequested(request, {partition: on.RequestedOffset(offset)}))
 
     def seek(self, partition: Partition, offset: int) -> None:
         log = self.logs[partition]
@@ -474,7 +474,7 @@ class World:
             if hands.partition == partition:
                 # The application drops what is void, and says nothing of it.
                 del self.hands[number]
-        self.ask(lambda request: on.SeekAsked(request, {partition: offset}))
+        self.ask(lambda request: on.SeekRequested(request, {partition: offset}))
 
     def reset(self, partition: Partition, offset: int) -> None:
         log = self.logs[partition]
@@ -483,7 +483,7 @@ class World:
         self.ask(lambda request: on.ResetOffsets(request, self.tenures, {partition: offset}))
 
     def pause(self, partition: Partition, *, paused: bool) -> None:
-        kind = on.PauseAsked if paused else on.ResumeAsked
+        kind = on.PauseRequested if paused else on.ResumeRequested
         self.ask(lambda request: kind(request, frozenset([partition])))
 
     def drain(self, seconds: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rota_sidecar.core.ledger import completed_ahead
 from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
-from rota_sidecar.core.ledger.commit_points import Mark, Point, read_mark
+from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 
@@ -21,9 +21,11 @@ def batch(first: int, count: int = 1, keys: str = "") -> Batch:
     return Batch(first, len(named), 10 * len(named), None, named)
 
 
-def opened(rules: Rules = IN_ORDER, *batches: Batch, start: int = 0, mark: Mark | None = None) -> Ledger:
+def opened(
+    rules: Rules = IN_ORDER, *batches: Batch, start: int = 0, commit_metadata: CommitMetadata | None = None
+) -> Ledger:
     """A ledger whose first commit is durable, with these records read."""
-    ledger = Ledger(start, rules, mark or Mark())
+    ledger = Ledger(start, rules, commit_metadata or CommitMetadata())
     ledger.committed(ledger.point)
     read(ledger, *batches)
     return ledger
@@ -35,7 +37,7 @@ def read(ledger: Ledger, *batches: Batch) -> None:
         ledger.fetched(batches, batches[-1].end)
 
 
-def commit(ledger: Ledger) -> Point:
+def commit(ledger: Ledger) -> CommitPoint:
     """What there is to commit becomes durable."""
     ledger.committed(ledger.point)
     return ledger.point
@@ -53,8 +55,8 @@ def listed(dispatches: Sequence[Dispatch]) -> list[tuple[int, int]]:
     return [
         (offset, dispatch.deliveries)
         for dispatch in dispatches
-        for piece in dispatch.pieces
-        for offset in range(piece.first, piece.end)
+        for batch_slice in dispatch.slices
+        for offset in range(batch_slice.first, batch_slice.end)
     ]
 
 
@@ -109,10 +111,10 @@ def wants_alone(ledger: Ledger) -> bool:
 
 def held_since(ledger: Ledger) -> int | None:
     """How long the application has been at it."""
-    return ledger.held_since_ms
+    return ledger.in_flight_since_ms
 
 
 def said_beyond(metadata: str) -> set[int]:
     """What a commit says to be done beyond its offset."""
-    runs = completed_ahead.read(read_mark(metadata).beyond)
+    runs = completed_ahead.read(parse_commit_metadata(metadata).completed_ahead)
     return {offset for run in runs for offset in range(run.first, run.end)}

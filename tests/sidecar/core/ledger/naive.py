@@ -31,14 +31,14 @@ class Record:
     where: Is = Is.FRESH
     due_ms: int = 0
     retries: int = 0
-    charges: int = 0
+    crashes: int = 0
     was_alone: bool = False
     # The application wants it never again.
     is_buried: bool = False
 
     @property
     def failed(self) -> int:
-        return self.retries + self.charges
+        return self.retries + self.crashes
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Naive:
 
     def is_loner(self, offset: int) -> bool:
         record = self.records[offset]
-        return record.charges > 0 and record.failed > self.rules.retries
+        return record.crashes > 0 and record.failed > self.rules.retries
 
     # ------------------------------------------------------------------------------------------ what may go
 
@@ -88,8 +88,8 @@ class Naive:
             self._in_order(window) if self.rules.ordering is Ordering.PARTITION else self._lanes(window)
         )
         if self.rules.ordering is Ordering.PARTITION:
-            loners = [at for at, offset in enumerate(found) if self.is_loner(offset)]
-            return found[: max(1, loners[0])] if loners else found
+            isolated_records = [at for at, offset in enumerate(found) if self.is_loner(offset)]
+            return found[: max(1, isolated_records[0])] if isolated_records else found
         return [offset for offset in found if self.is_loner(offset)][:1] or found
 
     def _in_order(self, window: Sequence[int]) -> Iterator[int]:
@@ -177,18 +177,18 @@ class Naive:
         """The application is."""
         held = self.at(Is.HELD)
         self._return(-1)
-        suspects = held[:1] if self.rules.ordering is Ordering.PARTITION else held
-        for offset in [] if clean else suspects:
+        maybe_started = held[:1] if self.rules.ordering is Ordering.PARTITION else held
+        for offset in [] if clean else maybe_started:
             record = self.records[offset]
-            record.charges += 1
+            record.crashes += 1
             if record.was_alone and record.failed > self.rules.retries:
                 record.where = Is.DOOMED
 
-    def inherit(self, start: int, retries: int, charges: int, *, alone: bool) -> None:
+    def inherit(self, start: int, retries: int, crashes: int, *, alone: bool) -> None:
         """The record at the start comes with that."""
         record = self.records.get(start)
         if record is not None:
-            record.retries, record.charges = retries, charges
+            record.retries, record.crashes = retries, crashes
             record.where = Is.BACK if record.failed else Is.FRESH
-            if charges and alone and record.failed > self.rules.retries:
+            if crashes and alone and record.failed > self.rules.retries:
                 record.where = Is.DOOMED

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from rota_sidecar.core.ledger.batches import Batch, Ordering
-from rota_sidecar.core.ledger.commit_points import Point, read_mark
+from rota_sidecar.core.ledger.commit_points import CommitPoint, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 
@@ -39,14 +39,16 @@ class Pod:
             ordering=case.ordering, takes_many=case.takes_many, retries=2, has_dead_letters=True
         )
         self.poison = (self.random.randrange(case.partitions), self.random.randrange(RECORDS))
-        self.durable = [Point(0, "") for _ in range(case.partitions)]
+        self.durable = [CommitPoint(0, "") for _ in range(case.partitions)]
         self.dead_letters: list[tuple[int, int]] = []
         self.done: set[tuple[int, int]] = set()
         self.deaths = 0
         self._start()
 
     def _start(self) -> None:
-        self.ledgers = [Ledger(point.offset, self.rules, read_mark(point.metadata)) for point in self.durable]
+        self.ledgers = [
+            Ledger(point.offset, self.rules, parse_commit_metadata(point.metadata)) for point in self.durable
+        ]
         for ledger in self.ledgers:
             first = ledger.position
             if first < RECORDS:
@@ -86,8 +88,8 @@ class Pod:
             free = WORKERS - sum(each.lanes_busy for each in self.ledgers)
             alone = not any(each.in_flight for each in self.ledgers) and self.quiet is ledger
             for dispatch in ledger.take(self.random.randint(1, 100), free, 0, alone=alone):
-                for piece in dispatch.pieces:
-                    self.held += [(at, offset) for offset in range(piece.first, piece.end)]
+                for batch_slice in dispatch.slices:
+                    self.held += [(at, offset) for offset in range(batch_slice.first, batch_slice.end)]
 
     def _work(self) -> None:
         """Some records are done, and said to be so some time later; or the poison is taken up."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota_sidecar.core.ledger.commit_points import Mark, Point, State
+from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from tests.sidecar.core.ledger.desk import (
@@ -131,9 +131,9 @@ def test_settling_what_is_done_changes_nothing() -> None:
 
 
 def test_nothing_is_handed_out_before_the_start_is_committed() -> None:
-    ledger = Ledger(5, IN_ORDER, Mark())
+    ledger = Ledger(5, IN_ORDER, CommitMetadata())
     assert awaits(ledger)
-    assert ledger.point == Point(5, "rota:1:0:0:open")
+    assert ledger.point == CommitPoint(5, "rota:1:0:0:open")
     read(ledger, batch(5, 2))
     assert take(ledger) == []
     commit(ledger)
@@ -146,14 +146,14 @@ def test_without_marks_nothing_waits_for_a_commit() -> None:
     read(ledger, batch(5, 2))
     assert not awaits(ledger)
     assert take(ledger) == [5, 6]
-    assert ledger.point == ledger.close() == Point(5, "")
+    assert ledger.point == ledger.close() == CommitPoint(5, "")
 
 
 def test_a_clean_end_says_so_and_repeats_nothing() -> None:
     ledger = opened(IN_ORDER, batch(0, 4))
     take(ledger)
     ack(ledger, 0, 1)
-    assert ledger.close() == Point(2, "rota:1:0:0:clean")
+    assert ledger.close() == CommitPoint(2, "rota:1:0:0:clean")
 
 
 def test_who_goes_on_after_a_clean_end_announces_it() -> None:
@@ -169,7 +169,7 @@ def test_who_goes_on_after_a_clean_end_announces_it() -> None:
 
 
 def test_a_tenure_that_ends_before_it_began_wants_nothing() -> None:
-    ledger = Ledger(0, IN_ORDER, Mark())
+    ledger = Ledger(0, IN_ORDER, CommitMetadata())
     ledger.committed(ledger.close())
     assert not awaits(ledger)
 
@@ -179,13 +179,13 @@ def test_how_often_a_record_has_failed_is_known_in_the_next_tenure() -> None:
     take(ledger)
     ack(ledger, 0)
     retry(ledger, 1)
-    assert ledger.close() == Point(1, "rota:1:1:0:clean")
-    following = opened(IN_ORDER, batch(1, 3), start=1, mark=Mark(State.CLEAN, 1))
+    assert ledger.close() == CommitPoint(1, "rota:1:1:0:clean")
+    following = opened(IN_ORDER, batch(1, 3), start=1, commit_metadata=CommitMetadata(State.CLEAN, 1))
     assert [each.deliveries for each in following.take(9, 9, 0, alone=False)] == [2, 1]
 
 
 def test_what_is_known_of_a_record_that_is_gone_is_of_no_other() -> None:
-    ledger = opened(IN_ORDER, batch(3, 3), start=1, mark=Mark(State.CLEAN, 1))
+    ledger = opened(IN_ORDER, batch(3, 3), start=1, commit_metadata=CommitMetadata(State.CLEAN, 1))
     assert [each.deliveries for each in ledger.take(9, 9, 0, alone=False)] == [1]
 
 

@@ -53,7 +53,7 @@ def pass_through(ledger: Ledger, size: int) -> Callable[[], None]:
             assert sum(dispatch.count for dispatch in ledger.take(size, 1, 0, alone=False)) == size
             assert ledger.judge(first, first + size - 1, Verdict.ACK, 0).settled == size
             assert ledger.point.offset == first + size
-            assert ledger.held_since_ms is None
+            assert ledger.in_flight_since_ms is None
 
     return work
 

@@ -34,7 +34,12 @@ def test_a_record_is_not_passed_before_its_dead_letter_is_written() -> None:
     # The others of the partition go on.
     ack(ledger, 1, 2)
     (dead_letter,) = ledger.dead_letters()
-    assert (dead_letter.offset, dead_letter.piece.count, dead_letter.reason, dead_letter.deliveries) == (
+    assert (
+        dead_letter.offset,
+        dead_letter.batch_slice.count,
+        dead_letter.reason,
+        dead_letter.deliveries,
+    ) == (
         0,
         1,
         "it cannot be read",

@@ -40,7 +40,7 @@ def test_who_takes_one_gets_one_at_a_time() -> None:
 def test_whole_batches_go_out_whole() -> None:
     batches = [batch(0, 500), batch(500, 500), batch(1000, 10)]
     (dispatch,) = opened(IN_ORDER, *batches).take(1_000, 1, 0, alone=False)
-    assert [(piece.batch, piece.first, piece.end) for piece in dispatch.pieces] == [
+    assert [(batch_slice.batch, batch_slice.first, batch_slice.end) for batch_slice in dispatch.slices] == [
         (batches[0], 0, 500),
         (batches[1], 500, 1000),
     ]
@@ -136,7 +136,7 @@ def test_a_slow_record_does_not_keep_in_memory_what_lies_behind_it(rules: Rules)
     take(ledger)
     ack(ledger, 1, 2, 3)
     # Its batches are let go of as soon as all of their records are done.
-    assert [entry.batch is None for entry in ledger._shelf._entries] == [False, True]
+    assert [entry.batch is None for entry in ledger._buffer._entries] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_retries_that_were_settled_leave_no_appointments_behind() -> None:
         take(ledger, 1)
         retry(ledger, offset, after_ms=1_000_000)
         ledger.settle_below(offset, 0)
-    assert len(ledger._troubles._agenda) < 100
+    assert len(ledger._failures._agenda) < 100
 
 
 def test_in_order_the_clock_starts_anew_when_the_one_before_is_done() -> None:

@@ -11,7 +11,7 @@ from random import Random
 
 from rota_sidecar.core.ledger import poison_probe
 from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
-from rota_sidecar.core.ledger.commit_points import Mark, Point, State, read_mark
+from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from tests.sidecar.core.ledger.desk import said_beyond
@@ -29,7 +29,7 @@ ACTIONS = {
     "dead letter": 4,
     "skip": 4,
     "be wrong": 4,
-    "write letters": 6,
+    "write dead letters": 6,
     "commit": 20,
     "let time pass": 10,
     "settle": 1,
@@ -74,7 +74,7 @@ class World:
             has_dead_letters=chance.random() < 0.8,
         )
         self.workers = chance.choice((1, 2, 8, 64))
-        self.has_marks = chance.random() < 0.8
+        self.has_metadata = chance.random() < 0.8
         self.batches = self._log()
         self.end = self.batches[-1].end + chance.choice((0, 3))
         self.keys = {
@@ -83,7 +83,7 @@ class World:
         self.now_ms = 0
         # Offsets with a final verdict, ever.
         self.done: set[int] = set()
-        self.durable = Point(self.batches[0].first, "")
+        self.durable = CommitPoint(self.batches[0].first, "")
         self.said: list[str] = []
         self.open()
 
@@ -101,23 +101,26 @@ class World:
 
     def open(self) -> None:
         """A tenure begins where the last commit says."""
-        mark = read_mark(self.durable.metadata)
-        self.ledger = Ledger(self.durable.offset, self.rules, mark if self.has_marks else None)
-        self.start, self.mark = self.durable.offset, mark if self.has_marks else Mark()
+        commit_metadata = parse_commit_metadata(self.durable.metadata)
+        self.ledger = Ledger(self.durable.offset, self.rules, commit_metadata if self.has_metadata else None)
+        self.start, self.commit_metadata = (
+            self.durable.offset,
+            commit_metadata if self.has_metadata else CommitMetadata(),
+        )
         # Done in earlier tenures, and said to be so.
-        self.carried = said_beyond(self.durable.metadata) if self.has_marks else set()
+        self.carried = said_beyond(self.durable.metadata) if self.has_metadata else set()
         assert self.carried <= self.done
         self.met["what is done behind a gap does not come again"] += bool(self.carried)
         left = {offset: key for offset, key in self.keys.items() if offset not in self.carried}
         self.naive = Naive(self.rules, self.start, left)
         self.is_met = False
-        if self.mark.state is not State.CLEAN:
+        if self.commit_metadata.state is not State.CLEAN:
             self.met["a cut-off tenure is taken over"] += 1
         self.fetching: tuple[list[Batch], int] | None = None
         self.writing: list[int] = []
         self.alone: int | None = None
         # How many records were done when caution was begun last; None: it never was.
-        self.cautious_from = 0 if self.mark.state is not State.CLEAN else None
+        self.cautious_from = 0 if self.commit_metadata.state is not State.CLEAN else None
 
     def step(self) -> None:
         """One thing happens."""
@@ -137,8 +140,8 @@ class World:
         low = self.naive.low
         self.durable = self.ledger.close()
         assert self.durable.offset == low
-        assert read_mark(self.durable.metadata).state is State.CLEAN
-        if self.has_marks:
+        assert parse_commit_metadata(self.durable.metadata).state is State.CLEAN
+        if self.has_metadata:
             done = self.carried.union(self.naive.at(Is.DONE))
             assert said_beyond(self.durable.metadata) == {offset for offset in done if offset > low}
         self._check_done_below(low)
@@ -181,15 +184,15 @@ class World:
         """The record at the start is read, or passed over."""
         if not self.is_met and self.naive.position > self.start:
             self.is_met = True
-            died = self.mark.state in (State.ONE, State.ALONE)
+            died = self.commit_metadata.state in (State.ONE, State.ALONE)
             record = self.naive.records.get(self.start)
             self.met["the record at the start is gone"] += record is None
             if record is not None and record.where is Is.FRESH:
                 self.naive.inherit(
                     self.start,
-                    self.mark.retries,
-                    self.mark.charges + died,
-                    alone=self.mark.state is State.ALONE,
+                    self.commit_metadata.retries,
+                    self.commit_metadata.crashes + died,
+                    alone=self.commit_metadata.state is State.ALONE,
                 )
 
     # ------------------------------------------------------------------------------------------ handing out
@@ -221,10 +224,10 @@ class World:
         got = [
             (offset, dispatch.deliveries)
             for dispatch in dispatches
-            for piece in dispatch.pieces
-            for offset in range(piece.first, piece.end)
+            for batch_slice in dispatch.slices
+            for offset in range(batch_slice.first, batch_slice.end)
         ]
-        if got and self.has_marks:
+        if got and self.has_metadata:
             self._check_announced([offset for offset, _ in got])
         if got or not self._may_be_held_back:
             offsets = [offset for offset, _ in got]
@@ -243,11 +246,13 @@ class World:
 
     @property
     def _may_be_held_back(self) -> bool:
-        return self._is_cautious or (self.has_marks and read_mark(self.durable.metadata).state is State.CLEAN)
+        return self._is_cautious or (
+            self.has_metadata and parse_commit_metadata(self.durable.metadata).state is State.CLEAN
+        )
 
     def _check_announced(self, offsets: list[int]) -> None:
-        mark = read_mark(self.durable.metadata)
-        assert mark.state is not State.CLEAN, "nothing is handed out before a commit says so"
+        commit_metadata = parse_commit_metadata(self.durable.metadata)
+        assert commit_metadata.state is not State.CLEAN, "nothing is handed out before a commit says so"
         if self.cautious_from is None:
             return
         if len(self.naive.at(Is.DONE)) - self.cautious_from < poison_probe.SINGLES:
@@ -256,7 +261,9 @@ class World:
             record = self.naive.records[offsets[0]]
             state = State.ALONE if self.naive.is_loner(offsets[0]) else State.ONE
             assert self.durable.offset == offsets[0]
-            assert mark == Mark(state, record.retries, record.charges, mark.beyond)
+            assert commit_metadata == CommitMetadata(
+                state, record.retries, record.crashes, commit_metadata.completed_ahead
+            )
 
     # ------------------------------------------------------------------------------------------ verdicts
 
@@ -265,9 +272,9 @@ class World:
 
     def skip(self) -> None:
         """Also what has stopped the partition."""
-        doomed = self.naive.at(Is.DOOMED)
+        exhausted = self.naive.at(Is.DOOMED)
         if self.ledger.stopped:
-            self._judge(doomed[0], doomed[0], Verdict.SKIP)
+            self._judge(exhausted[0], exhausted[0], Verdict.SKIP)
         else:
             self._judge_one(Verdict.SKIP)
 
@@ -334,7 +341,7 @@ class World:
         if self.rules.has_dead_letters:
             assert sorted(self.writing) == self.naive.at(Is.DOOMED)
         for dead_letter in dead_letters:
-            assert (dead_letter.piece.first, dead_letter.piece.end) == (
+            assert (dead_letter.batch_slice.first, dead_letter.batch_slice.end) == (
                 dead_letter.offset,
                 dead_letter.offset + 1,
             )
@@ -347,7 +354,7 @@ class World:
         self.durable = self._to_commit()
         self.ledger.committed(self.durable)
 
-    def _to_commit(self) -> Point:
+    def _to_commit(self) -> CommitPoint:
         point = self.ledger.point
         self._check_done_below(point.offset)
         assert said_beyond(point.metadata) <= self.carried, "else it would be written anew with each verdict"
@@ -376,7 +383,7 @@ class World:
         self.met["a partition stops"] += bool(self.ledger.stopped)
         first = self.ledger.first_unresolved
         assert (first[1] if first else None) == next(iter(undone), None)
-        assert (self.ledger.held_since_ms is None) == (held == 0)
+        assert (self.ledger.in_flight_since_ms is None) == (held == 0)
 
     def finish(self) -> None:
         """The application does its work from now on, and everything else does too: nothing is left."""

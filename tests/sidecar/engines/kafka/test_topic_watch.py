@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 import pytest
 
 from rota_sidecar.core.assignors.model import Topic
-from rota_sidecar.core.delivery.events import Trouble
+from rota_sidecar.core.delivery.events import FetchError
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import topic_watch
 from rota_sidecar.engines.kafka.settings import KafkaSettings
@@ -39,10 +39,10 @@ class Scene:
     """A watch, what it told, and its broker."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Partition, Trouble]] = []
+        self.told: list[tuple[Partition, FetchError]] = []
         self.watch = TopicWatch(
             KafkaSettings(("127.0.0.1:9092",)),
-            lambda partition, trouble: self.told.append((partition, trouble)),
+            lambda partition, fetch_error: self.told.append((partition, fetch_error)),
         )
         broker = self.watch._topics
         assert isinstance(broker, Broker)
@@ -86,7 +86,7 @@ def test_a_topic_that_is_another_one_now_is_told(monkeypatch: pytest.MonkeyPatch
         assert await scene.answer({"orders": THERE}) == ["orders"]
         scene.watch.doubt()
         await scene.answer({"orders": ANEW})
-        assert scene.told == [(HERE, Trouble.OTHER_TOPIC)]
+        assert scene.told == [(HERE, FetchError.OTHER_TOPIC)]
 
     play(monkeypatch, story)
 
@@ -97,7 +97,7 @@ def test_a_doubted_topic_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPat
         await scene.answer({"orders": THERE})
         scene.watch.doubt()
         await scene.answer({})
-        assert scene.told == [(HERE, Trouble.UNKNOWN_TOPIC)]
+        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)
 
@@ -115,7 +115,7 @@ def test_a_look_says_nothing_of_what_it_did_not_ask_for(monkeypatch: pytest.Monk
         assert scene.told == []
         # But the next one does, and it is about that doubt.
         assert await scene.answer({"payments": THERE}) == ["orders", "payments"]
-        assert scene.told == [(HERE, Trouble.UNKNOWN_TOPIC)]
+        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)
 
@@ -140,7 +140,7 @@ def test_a_doubt_that_nobody_answers_stays(monkeypatch: pytest.MonkeyPatch) -> N
         looking = asyncio.ensure_future(scene.watch.look())
         await scene.answer({})
         await looking
-        assert scene.told == [(HERE, Trouble.UNKNOWN_TOPIC)]
+        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)
 
@@ -153,6 +153,6 @@ def test_what_one_look_misses_is_told_after_a_second(monkeypatch: pytest.MonkeyP
         looking = asyncio.ensure_future(scene.watch.look())
         await scene.answer({})
         await looking
-        assert scene.told == [(HERE, Trouble.UNKNOWN_TOPIC)]
+        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)

@@ -5,7 +5,7 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.columns import Columns, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import columns_in, content_of
 from rota_sidecar.engines.records import Wanted
@@ -74,7 +74,7 @@ def test_an_id_that_is_gone_is_asked_about_once_more_without_it() -> None:
     assert track.is_urgent
     failed = news(part(pb.UNKNOWN_TOPIC_OR_PARTITION), WANTED, track, MANNER)
     assert isinstance(failed, ReadFailed)
-    assert (failed.trouble, failed.ledger) == (Trouble.UNKNOWN_TOPIC, 7)
+    assert (failed.fetch_error, failed.ledger) == (FetchError.UNKNOWN_TOPIC, 7)
 
 
 def test_another_topic_of_the_name_is_told_however_often_somebody_asks() -> None:
@@ -83,14 +83,14 @@ def test_another_topic_of_the_name_is_told_however_often_somebody_asks() -> None
     for _ in range(2):
         failed = news(part(topic_id=NEW), WANTED, track, MANNER)
         assert isinstance(failed, ReadFailed)
-        assert failed.trouble is Trouble.OTHER_TOPIC
+        assert failed.fetch_error is FetchError.OTHER_TOPIC
 
 
 @pytest.mark.parametrize("error", [pb.KAFKA_STORAGE_ERROR, pb.UNKNOWN_SERVER_ERROR])
 def test_what_may_pass_is_waited_for(error: pb.ErrorCode.ValueType) -> None:
     failed = news(part(error), WANTED, Track(7), MANNER)
     assert isinstance(failed, ReadFailed)
-    assert failed.trouble is Trouble.UNREACHABLE
+    assert failed.fetch_error is FetchError.UNREACHABLE
     assert pb.ErrorCode.Name(error) in failed.sentence
 
 
@@ -119,7 +119,7 @@ def test_batches_before_one_that_cannot_be_read_come_first(
     del answer.batches[0]
     failed = news(answer, WANTED._replace(offset=13), Track(7), manner)
     assert isinstance(failed, ReadFailed)
-    assert failed.trouble is Trouble.CORRUPT
+    assert failed.fetch_error is FetchError.CORRUPT
     behind = 13 + bad.count
     assert f"`rota topics delete-records orders --partition 0 --before {behind}`" in failed.sentence
     assert failed.unreadable is not None
@@ -139,7 +139,7 @@ def test_a_batch_that_is_damaged_in_the_logs_file_is_named_with_what_is_left_of_
     answer = part(pb.CORRUPT_MESSAGE)
     failed = news(answer, WANTED, Track(7), MANNER)
     assert isinstance(failed, ReadFailed)
-    assert (failed.trouble, failed.unreadable) == (Trouble.CORRUPT, None)
+    assert (failed.fetch_error, failed.unreadable) == (FetchError.CORRUPT, None)
     answer.batches.append(batch(10, [b"a", b"b", b"c"]))
     failed = news(answer, WANTED, Track(7), MANNER)
     assert isinstance(failed, ReadFailed)

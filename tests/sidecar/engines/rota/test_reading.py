@@ -10,7 +10,7 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log import columns
 from rota_proto.log.v1 import log_pb2 as pb
-from rota_sidecar.core.delivery.events import Bounds, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, FetchError, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import At
@@ -251,7 +251,7 @@ def test_an_offset_that_is_gone_is_out_of_range(address: str) -> None:
         await talk.log.DeleteRecords(pb.DeleteRecordsRequest(partitions=[deleted]))
         for offset in (1, 4):
             failed = await reader.failure(here, offset)
-            assert failed.trouble is Trouble.OUT_OF_RANGE
+            assert failed.fetch_error is FetchError.OUT_OF_RANGE
             assert failed.sentence == (
                 f"offset {offset} is not in the log, which has 2 to 3: "
                 "reset the group's offsets, or let it decide what it does then"
@@ -267,7 +267,7 @@ def test_a_topic_that_does_not_exist_is_unknown(address: str) -> None:
         await talk.make("small", 1)
         for partition in (Partition("missing", 0), Partition("small", 1)):
             failed = await reader.failure(partition, 0)
-            assert failed.trouble is Trouble.UNKNOWN_TOPIC
+            assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
             assert failed.sentence.startswith("it does not exist: make the topic")
 
     tell(address, story)
@@ -277,7 +277,7 @@ def test_partitions_that_a_topic_grows_are_read(address: str) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("growing", 1)
         grown = Partition("growing", 1)
-        assert (await reader.failure(grown, 0)).trouble is Trouble.UNKNOWN_TOPIC
+        assert (await reader.failure(grown, 0)).fetch_error is FetchError.UNKNOWN_TOPIC
         more = pb.CreatePartitionsRequest.Topic(name="growing", partitions=2)
         await talk.log.CreatePartitions(pb.CreatePartitionsRequest(topics=[more]))
         await talk.send("growing", batch([b"a"]), index=1)
@@ -294,7 +294,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(address: str) -> No
         waiting = asyncio.create_task(reader.failure(here, 0, ledger=ledger))
         await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["deleted"]))
         failed = await waiting
-        assert failed.trouble is Trouble.UNKNOWN_TOPIC
+        assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
         assert failed.sentence.startswith("it is not there any more")
 
     tell(address, story)
@@ -310,7 +310,7 @@ def test_a_topic_made_anew_is_another_one(address: str) -> None:
         await talk.make("anew")
         await talk.send("anew", batch([b"new", b"new", b"new"]))
         failed = await reader.failure(here, 2, ledger=ledger)
-        assert failed.trouble is Trouble.OTHER_TOPIC
+        assert failed.fetch_error is FetchError.OTHER_TOPIC
         # Whoever begins with it reads it.
         assert (await reader.read_to(here, 3)).values == [b"new"] * 3
 
@@ -338,7 +338,7 @@ def test_records_that_an_old_log_took_and_that_cannot_be_read_are_named(tmp_path
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("damaged")
         await talk.send("damaged", pb.RecordBatch(count=2, payload=b"\x04b", producer_id=-1))
-        assert (await reader.failure(Partition("damaged", 0), 0)).trouble is Trouble.CORRUPT
+        assert (await reader.failure(Partition("damaged", 0), 0)).fetch_error is FetchError.CORRUPT
 
     with serving(tmp_path, program="tests.support.unchecked_log") as coordinator:
         tell(coordinator.address, story, Manner(read_committed=True, with_keys=True))
@@ -389,7 +389,7 @@ def test_a_topic_that_is_not_for_us_is_denied(tmp_path: Path) -> None:
 
     async def story(address: str) -> None:
         async with reading([address], credentials=Credentials(token_file=token)) as reader:
-            assert (await reader.failure(Partition("bank", 0), 0)).trouble is Trouble.DENIED
+            assert (await reader.failure(Partition("bank", 0), 0)).fetch_error is FetchError.DENIED
             assert (await reader.read(Partition("shop.orders", 0), 0)).bounds == Bounds(0, 0)
             with pytest.raises(Refused, match="topic bank is not for us"):
                 await reader.records.bounds([Partition("bank", 0)], WITHIN_S)

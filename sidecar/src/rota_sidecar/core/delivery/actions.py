@@ -5,24 +5,24 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.core.ledger.batches import Dispatch, Piece
+from rota_sidecar.core.ledger.batches import BatchSlice, Dispatch
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 
 # ---------------------------------------------------------------------------------------------- to the engine
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class FetchCommitted:
     """Look up what is committed (with `require_stable`): Found."""
 
     request: int
     partitions: frozenset[Partition]
-    by_hand: bool
+    is_manual: bool
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
-    """Look up where partitions start and end: LookedUp."""
+class ListOffsets:
+    """Look up where partitions start and end: OffsetsListed."""
 
     request: int
     partitions: frozenset[Partition]
@@ -34,7 +34,7 @@ class Commit:
 
     request: int
     offsets: Mapping[Partition, Offset]
-    by_hand: bool
+    is_manual: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class WriteDeadLetter:
     dead_letter: int
     topic: str
     partition: Partition
-    piece: Piece
+    batch_slice: BatchSlice
     reason: str
     deliveries: int
 
@@ -70,7 +70,7 @@ class WriteDeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class ReleasePartitions:
     """Everything of this revocation is let go, and committed as far as it goes."""
 
     revocation: int
@@ -199,13 +199,13 @@ class Problem:
 
 
 Action = (
-    Find
-    | LookUp
+    FetchCommitted
+    | ListOffsets
     | Commit
     | Fetch
     | StopFetching
     | WriteDeadLetter
-    | GiveUp
+    | ReleasePartitions
     | Leave
     | Rejoin
     | Tell

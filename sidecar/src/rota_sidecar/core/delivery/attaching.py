@@ -6,7 +6,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery import initial_position
 from rota_sidecar.core.delivery.core import Application, Core, Told, Traits
-from rota_sidecar.core.delivery.partition import LettingGo, Place
+from rota_sidecar.core.delivery.partition import PartitionState, Revoking
 from rota_sidecar.core.member.partitions import Tenure
 
 
@@ -18,8 +18,8 @@ def attached(core: Core, event: on.Attached) -> None:
     core.application = Application(event.session)
     core.traits = Traits(event.commits_itself, event.reads_itself, event.takes_many)
     core.retired.clear()
-    for place in core.places.values():
-        place.paused = False
+    for partition_state in core.partition_states.values():
+        partition_state.paused = False
     core.set_terms()
     _tell_of_all(core)
 
@@ -30,13 +30,13 @@ def detached(core: Core, event: on.Detached) -> None:
         return
     core.application = None
     core.retired.clear()
-    for place in core.places.values():
-        place.told, place.acknowledged = None, False
-        if isinstance(place.state, LettingGo):
-            place.state.event_id = None
-        _take_back(core, place, clean=event.clean)
+    for partition_state in core.partition_states.values():
+        partition_state.told, partition_state.acknowledged = None, False
+        if isinstance(partition_state.state, Revoking):
+            partition_state.state.event_id = None
+        _take_back(core, partition_state, clean=event.clean)
         if not core.commits_by_itself:
-            initial_position.begin_at_committed(core, place)
+            initial_position.begin_at_committed(core, partition_state)
     core.touch_all()
 
 
@@ -46,7 +46,7 @@ def detached(core: Core, event: on.Detached) -> None:
 def _event(
     core: Core,
     kind: do.Kind,
-    places: Iterable[Place],
+    partition_states: Iterable[PartitionState],
     tenure: Tenure | None,
     deadline_ms: int | None = None,
     reason: str = "",
@@ -55,7 +55,10 @@ def _event(
     application = core.application
     if application is None:
         return None
-    event_id, partitions = core.number(), frozenset(place.partition for place in places)
+    event_id, partitions = (
+        core.number(),
+        frozenset(partition_state.partition for partition_state in partition_states),
+    )
     if kind is not do.Kind.REVOKED:
         # Nothing depends on whether that one is acknowledged.
         application.unacknowledged[event_id] = Told(kind, partitions, core.now_ms)
@@ -65,8 +68,12 @@ def _event(
 
 def _tell_of_all(core: Core) -> None:
     """Of everything that stays, by tenure; and of the tenure of now, though nothing may have come with it."""
-    staying = [place for place in core.places.values() if not isinstance(place.state, LettingGo)]
-    tenures = {place.tenure.number: place.tenure for place in staying}
+    staying = [
+        partition_state
+        for partition_state in core.partition_states.values()
+        if not isinstance(partition_state.state, Revoking)
+    ]
+    tenures = {partition_state.tenure.number: partition_state.tenure for partition_state in staying}
     if core.tenure is not None:
         tenures[core.tenure.number] = core.tenure
     for _, tenure in sorted(tenures.items()):
@@ -75,37 +82,37 @@ def _tell_of_all(core: Core) -> None:
 
 def tell_assigned(core: Core, tenure: Tenure) -> None:
     """It has these, and answers for them once it has acknowledged that."""
-    places = [
-        place
-        for place in core.places.values()
-        if place.tenure == tenure and not isinstance(place.state, LettingGo)
+    partition_states = [
+        partition_state
+        for partition_state in core.partition_states.values()
+        if partition_state.tenure == tenure and not isinstance(partition_state.state, Revoking)
     ]
-    event_id = _event(core, do.Kind.ASSIGNED, places, tenure)
+    event_id = _event(core, do.Kind.ASSIGNED, partition_states, tenure)
     if event_id is not None:
         core.watch_progress()
-    for place in places:
-        place.told = event_id
+    for partition_state in partition_states:
+        partition_state.told = event_id
 
 
-def tell_revoking(core: Core, places: Iterable[Place], until_ms: int) -> None:
+def tell_revoking(core: Core, partition_states: Iterable[PartitionState], until_ms: int) -> None:
     """It is to let these go."""
-    told = [place for place in places if place.told is not None]
+    told = [partition_state for partition_state in partition_states if partition_state.told is not None]
     if told:
         event_id = _event(core, do.Kind.REVOKING, told, _tenure(told), until_ms)
-        for place in told:
-            assert isinstance(place.state, LettingGo)
-            place.state.event_id = event_id
+        for partition_state in told:
+            assert isinstance(partition_state.state, Revoking)
+            partition_state.state.event_id = event_id
 
 
-def tell(core: Core, kind: do.Kind, places: list[Place], reason: str = "") -> None:
+def tell(core: Core, kind: do.Kind, partition_states: list[PartitionState], reason: str = "") -> None:
     """These are gone."""
-    if places:
-        _event(core, kind, places, _tenure(places), reason=reason)
+    if partition_states:
+        _event(core, kind, partition_states, _tenure(partition_states), reason=reason)
 
 
-def _tenure(places: Iterable[Place]) -> Tenure | None:
+def _tenure(partition_states: Iterable[PartitionState]) -> Tenure | None:
     """The one of all of them, if there is one."""
-    tenures = {place.tenure for place in places}
+    tenures = {partition_state.tenure for partition_state in partition_states}
     return tenures.pop() if len(tenures) == 1 else None
 
 
@@ -123,21 +130,21 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
         }
         return
     for partition in () if told is None else sorted(told.partitions):
-        place = core.places.get(partition)
-        if place is None:
+        partition_state = core.partition_states.get(partition)
+        if partition_state is None:
             continue
-        if place.told == event.event_id:
-            place.acknowledged = True
-            core.tell_errors(place)
-        if isinstance(place.state, LettingGo) and place.state.event_id == event.event_id:
-            place.state.event_id = None
+        if partition_state.told == event.event_id:
+            partition_state.acknowledged = True
+            core.tell_errors(partition_state)
+        if isinstance(partition_state.state, Revoking) and partition_state.state.event_id == event.event_id:
+            partition_state.state.event_id = None
             # What it still has of it, it has not begun, and gives no verdict on.
-            _take_back(core, place, clean=True)
-        core.touch(place)
+            _take_back(core, partition_state, clean=True)
+        core.touch(partition_state)
 
 
-def _take_back(core: Core, place: Place, *, clean: bool) -> None:
+def _take_back(core: Core, partition_state: PartitionState, *, clean: bool) -> None:
     """Nothing of it is in hand any more."""
-    if place.book is not None:
-        place.book.ledger.application_gone(core.now_ms, clean=clean)
-        core.recount(place.book)
+    if partition_state.fetch_session is not None:
+        partition_state.fetch_session.ledger.application_gone(core.now_ms, clean=clean)
+        core.recount(partition_state.fetch_session)

@@ -15,56 +15,62 @@ from rota_sidecar.core.delivery import initial_position
 from rota_sidecar.core.delivery.config import CommitMode
 from rota_sidecar.core.delivery.core import Commit, Core, Sent, Timer
 from rota_sidecar.core.delivery.errors import FENCED, TRANSIENT, Error, name_of
-from rota_sidecar.core.delivery.partition import LettingGo, Place, Subject, Wish
-from rota_sidecar.core.ledger.commit_points import Point, read_mark
+from rota_sidecar.core.delivery.partition import PartitionState, PendingCommit, Revoking, Subject
+from rota_sidecar.core.ledger.commit_points import CommitPoint, parse_commit_metadata
 from rota_sidecar.core.member.partitions import Offset, Partition
 
 
-def own_point(core: Core, place: Place) -> Point | None:
+def own_point(core: Core, partition_state: PartitionState) -> CommitPoint | None:
     """What is to be committed of it without anybody's asking; None = nothing is."""
-    book = place.book
-    if book is None or not core.commits_by_itself:
+    fetch_session = partition_state.fetch_session
+    if fetch_session is None or not core.commits_by_itself:
         return None
-    match place.state:
-        case LettingGo(refused=True) | LettingGo(given_up=True):
+    match partition_state.state:
+        case Revoking(refused=True) | Revoking(released=True):
             return None
-        case LettingGo(is_finished=True):
-            return book.ledger.close()
+        case Revoking(is_finished=True):
+            return fetch_session.ledger.close()
         case _:
             is_quiet = core.application is None or core.draining is not None
-            return book.ledger.close() if is_quiet and book.is_replaceable else book.ledger.point
+            return (
+                fetch_session.ledger.close()
+                if is_quiet and fetch_session.is_replaceable
+                else fetch_session.ledger.point
+            )
 
 
-def is_durable(place: Place, point: Point) -> bool:
+def is_durable(partition_state: PartitionState, point: CommitPoint) -> bool:
     """Whether exactly that is committed, in whatever words."""
-    durable = place.durable
+    durable = partition_state.durable
     if durable is None or durable.offset != point.offset:
         return False
-    return durable.metadata == point.metadata or read_mark(durable.metadata) == read_mark(point.metadata)
+    return durable.metadata == point.metadata or parse_commit_metadata(
+        durable.metadata
+    ) == parse_commit_metadata(point.metadata)
 
 
-def has_settled(core: Core, place: Place) -> bool:
+def has_settled(core: Core, partition_state: PartitionState) -> bool:
     """Whether there is nothing to commit, and nothing under way."""
-    point = own_point(core, place)
-    is_done = point is None or is_durable(place, point)
-    return is_done and not place.wishes and not core.is_committing(place)
+    point = own_point(core, partition_state)
+    is_done = point is None or is_durable(partition_state, point)
+    return is_done and not partition_state.pending_commits and not core.is_committing(partition_state)
 
 
 # ---------------------------------------------------------------------------------------------- when
 
 
-def consider(core: Core, place: Place) -> None:
+def consider(core: Core, partition_state: PartitionState) -> None:
     """See what is to be committed of it, and when."""
-    partition, point = place.partition, own_point(core, place)
-    if place.wishes:
-        _commit_soon(core, place)
-    elif point is None or core.is_committing(place):
+    partition, point = partition_state.partition, own_point(core, partition_state)
+    if partition_state.pending_commits:
+        _commit_soon(core, partition_state)
+    elif point is None or core.is_committing(partition_state):
         return
-    elif is_durable(place, point):
+    elif is_durable(partition_state, point):
         core.changed.pop(partition, None)
-        _tell_ledger(place, point)
-    elif _is_urgent(core, place, point):
-        _commit_soon(core, place)
+        _tell_ledger(partition_state, point)
+    elif _is_urgent(core, partition_state, point):
+        _commit_soon(core, partition_state)
     else:
         core.changed[partition] = None
         core.timers.setdefault((Timer.COMMIT, None), core.now_ms + core.config.commit_interval_ms)
@@ -72,43 +78,43 @@ def consider(core: Core, place: Place) -> None:
 
 def member_is_in(core: Core) -> None:
     """It is in a generation: what was refused while it joined is tried now. In a next round it would be refused again."""
-    for place in core.places.values():
-        if place.commit_attempts:
-            _try_again(core, place)
-            core.touch(place)
+    for partition_state in core.partition_states.values():
+        if partition_state.commit_attempts:
+            _try_again(core, partition_state)
+            core.touch(partition_state)
 
 
-def _try_again(core: Core, place: Place) -> None:
-    place.commit_attempts, place.commit_retry_ms = 0, 0
-    core.timers.pop((Timer.COMMIT_AGAIN, place.partition), None)
+def _try_again(core: Core, partition_state: PartitionState) -> None:
+    partition_state.commit_attempts, partition_state.commit_retry_ms = 0, 0
+    core.timers.pop((Timer.COMMIT_AGAIN, partition_state.partition), None)
 
 
-def _commit_soon(core: Core, place: Place) -> None:
-    if core.now_ms >= place.commit_retry_ms:
-        core.due[place.partition] = None
+def _commit_soon(core: Core, partition_state: PartitionState) -> None:
+    if core.now_ms >= partition_state.commit_retry_ms:
+        core.due[partition_state.partition] = None
 
 
-def _tell_ledger(place: Place, point: Point) -> None:
+def _tell_ledger(partition_state: PartitionState, point: CommitPoint) -> None:
     """Another ledger has stood at the same point, and waits for a commit that there is already."""
-    book = place.running
-    if book is not None:
-        book.begins = False
-        if book.ledger.awaits_commit and point == book.ledger.point:
-            book.ledger.committed(point)
+    fetch_session = partition_state.running
+    if fetch_session is not None:
+        fetch_session.begins = False
+        if fetch_session.ledger.awaits_commit and point == fetch_session.ledger.point:
+            fetch_session.ledger.committed(point)
 
 
-def _is_urgent(core: Core, place: Place, point: Point) -> bool:
-    book, durable = place.book, place.durable
-    if book is None:
+def _is_urgent(core: Core, partition_state: PartitionState, point: CommitPoint) -> bool:
+    fetch_session, durable = partition_state.fetch_session, partition_state.durable
+    if fetch_session is None:
         return False
-    if isinstance(place.state, LettingGo):
-        return place.state.is_finished
+    if isinstance(partition_state.state, Revoking):
+        return partition_state.state.is_finished
     uncommitted = 0 if durable is None else point.offset - durable.offset
     return (
-        book.begins
+        fetch_session.begins
         or core.config.commit_mode is CommitMode.SYNC
         or core.draining is not None
-        or (core.application is not None and book.ledger.awaits_commit)
+        or (core.application is not None and fetch_session.ledger.awaits_commit)
         or uncommitted >= core.config.rules.in_flight_max
     )
 
@@ -116,9 +122,9 @@ def _is_urgent(core: Core, place: Place, point: Point) -> bool:
 def interval_over(core: Core) -> None:
     """Commit what has changed."""
     for partition in core.changed:
-        if (place := core.places.get(partition)) is not None:
-            _commit_soon(core, place)
-            core.touch(place)
+        if (partition_state := core.partition_states.get(partition)) is not None:
+            _commit_soon(core, partition_state)
+            core.touch(partition_state)
     core.changed.clear()
 
 
@@ -131,66 +137,81 @@ def send(core: Core) -> None:
         return
     due, core.due = core.due, {}
     sent: dict[Partition, Sent] = {}
-    by_hand: bool | None = None
+    is_manual: bool | None = None
     for partition in due:
-        place = core.places.get(partition)
-        if place is None:
+        partition_state = core.partition_states.get(partition)
+        if partition_state is None:
             continue
-        if by_hand not in (None, place.by_hand):
+        if is_manual not in (None, partition_state.is_manual):
             core.due[partition] = None
-        elif (one := _to_send(core, place)) is not None:
-            by_hand = place.by_hand
+        elif (one := _to_send(core, partition_state)) is not None:
+            is_manual = partition_state.is_manual
             sent[partition] = one
     if sent:
         request = core.number()
         core.under_way = Commit(request, sent)
         offsets = {partition: one.offset for partition, one in sent.items()}
-        core.actions.append(do.Commit(request, offsets, bool(by_hand)))
+        core.actions.append(do.Commit(request, offsets, bool(is_manual)))
 
 
-def _to_send(core: Core, place: Place) -> Sent | None:
-    wishes = tuple(_next_wishes(place))
-    point = own_point(core, place)
-    if not wishes:
-        return None if point is None or is_durable(place, point) else _sent(place, point, wishes)
-    asked = wishes[-1].offset
+def _to_send(core: Core, partition_state: PartitionState) -> Sent | None:
+    pending_commits = tuple(_next_pending_commits(partition_state))
+    point = own_point(core, partition_state)
+    if not pending_commits:
+        return (
+            None
+            if point is None or is_durable(partition_state, point)
+            else _sent(partition_state, point, pending_commits)
+        )
+    asked = pending_commits[-1].offset
     if asked is not None:
         metadata = asked.metadata
         if not metadata and point is not None and point.offset == asked.offset:
             # Else the ledger would have to commit its mark once more.
             metadata = point.metadata
-        return _sent(place, Point(asked.offset, metadata), wishes, asked.leader_epoch)
-    if place.book is None:
-        _answer_wishes(core, place, wishes, pb.NONE)
+        return _sent(
+            partition_state, CommitPoint(asked.offset, metadata), pending_commits, asked.leader_epoch
+        )
+    if partition_state.fetch_session is None:
+        _answer_pending_commits(core, partition_state, pending_commits, pb.NONE)
         return None
-    point = point or place.book.ledger.point
-    if is_durable(place, point):
-        _answer_wishes(core, place, wishes, pb.NONE, point.offset)
+    point = point or partition_state.fetch_session.ledger.point
+    if is_durable(partition_state, point):
+        _answer_pending_commits(core, partition_state, pending_commits, pb.NONE, point.offset)
         # Its ledger may wait for just that.
-        core.touch(place)
+        core.touch(partition_state)
         return None
-    return _sent(place, point, wishes)
+    return _sent(partition_state, point, pending_commits)
 
 
-def _next_wishes(place: Place) -> Iterator[Wish]:
+def _next_pending_commits(partition_state: PartitionState) -> Iterator[PendingCommit]:
     """Those that one commit fulfils: up to one after which reading goes on elsewhere."""
-    while place.wishes:
-        wish = place.wishes.popleft()
-        yield wish
-        if wish.seeks:
+    while partition_state.pending_commits:
+        pending_commit = partition_state.pending_commits.popleft()
+        yield pending_commit
+        if pending_commit.seeks:
             return
 
 
-def _sent(place: Place, point: Point, wishes: tuple[Wish, ...], leader_epoch: int = -1) -> Sent:
-    offset = Offset(place.tenure.number, point.offset, leader_epoch, point.metadata)
-    return Sent(place, place.book, offset, wishes)
+def _sent(
+    partition_state: PartitionState,
+    point: CommitPoint,
+    pending_commits: tuple[PendingCommit, ...],
+    leader_epoch: int = -1,
+) -> Sent:
+    offset = Offset(partition_state.tenure.number, point.offset, leader_epoch, point.metadata)
+    return Sent(partition_state, partition_state.fetch_session, offset, pending_commits)
 
 
-def _answer_wishes(
-    core: Core, place: Place, wishes: tuple[Wish, ...], error: Error, offset: int | None = None
+def _answer_pending_commits(
+    core: Core,
+    partition_state: PartitionState,
+    pending_commits: tuple[PendingCommit, ...],
+    error: Error,
+    offset: int | None = None,
 ) -> None:
-    for wish in wishes:
-        core.answer(wish.ask, place.partition, error, offset)
+    for pending_commit in pending_commits:
+        core.answer(pending_commit.request, partition_state.partition, error, offset)
 
 
 # ---------------------------------------------------------------------------------------------- what became of it
@@ -203,74 +224,84 @@ def committed(core: Core, event: on.Committed) -> None:
     sent, core.under_way = core.under_way.sent, None
     for partition, one in sent.items():
         error = event.errors.get(partition, pb.UNKNOWN_SERVER_ERROR)
-        is_held = core.places.get(partition) is one.place
+        is_held = core.partition_states.get(partition) is one.partition_state
         if error == pb.NONE:
             _succeeded(core, one, is_held=is_held)
         else:
             _failed(core, one, error, is_held=is_held)
         # It may be another tenure by now, which has waited too.
-        if (place := core.places.get(partition)) is not None:
-            core.touch(place)
+        if (partition_state := core.partition_states.get(partition)) is not None:
+            core.touch(partition_state)
 
 
 def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
-    place, offset = one.place, one.offset.offset
-    core.remembered[place.partition] = offset
-    _answer_wishes(core, place, one.wishes, pb.NONE, offset)
+    partition_state, offset = one.partition_state, one.offset.offset
+    core.remembered[partition_state.partition] = offset
+    _answer_pending_commits(core, partition_state, one.pending_commits, pb.NONE, offset)
     if not is_held:
         return
-    place.durable = Point(offset, one.offset.metadata)
-    place.committed = offset
-    place.said.pop(Subject.COMMITTING, None)
-    _try_again(core, place)
-    if one.wishes and one.wishes[-1].seeks:
-        _void_wishes(core, place)
-        initial_position.seek(core, place, offset)
-    elif one.book is None:
-        initial_position.committed_by_hand(core, place, offset)
-    elif one.book is place.book:
-        one.book.begins = False
-        one.book.ledger.committed(place.durable)
+    partition_state.durable = CommitPoint(offset, one.offset.metadata)
+    partition_state.committed = offset
+    partition_state.said.pop(Subject.COMMITTING, None)
+    _try_again(core, partition_state)
+    if one.pending_commits and one.pending_commits[-1].seeks:
+        _void_pending_commits(core, partition_state)
+        initial_position.seek(core, partition_state, offset)
+    elif one.fetch_session is None:
+        initial_position.committed_by_hand(core, partition_state, offset)
+    elif one.fetch_session is partition_state.fetch_session:
+        one.fetch_session.begins = False
+        one.fetch_session.ledger.committed(partition_state.durable)
 
 
-def _void_wishes(core: Core, place: Place) -> None:
+def _void_pending_commits(core: Core, partition_state: PartitionState) -> None:
     """The application wanted these before it could know that its offsets were set by somebody else."""
-    void = tuple(wish for wish in place.wishes if not wish.seeks)
-    place.wishes = deque(wish for wish in place.wishes if wish.seeks)
-    _answer_wishes(core, place, void, pb.ILLEGAL_GENERATION)
+    void = tuple(
+        pending_commit for pending_commit in partition_state.pending_commits if not pending_commit.seeks
+    )
+    partition_state.pending_commits = deque(
+        pending_commit for pending_commit in partition_state.pending_commits if pending_commit.seeks
+    )
+    _answer_pending_commits(core, partition_state, void, pb.ILLEGAL_GENERATION)
 
 
 def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
-    place = one.place
+    partition_state = one.partition_state
     if not is_held:
         answer = pb.ILLEGAL_GENERATION if error in TRANSIENT else error
-        _answer_wishes(core, place, one.wishes, answer)
+        _answer_pending_commits(core, partition_state, one.pending_commits, answer)
         return
     # It may have been done all the same.
-    place.durable = None
-    place.commit_retry_ms = core.retry_at(Timer.COMMIT_AGAIN, place.partition, place.commit_attempts)
-    place.commit_attempts += 1
-    if error in TRANSIENT or (error in FENCED and not place.by_hand) or _is_shortened(one, error):
-        place.wishes.extendleft(reversed(one.wishes))
+    partition_state.durable = None
+    partition_state.commit_retry_ms = core.retry_at(
+        Timer.COMMIT_AGAIN, partition_state.partition, partition_state.commit_attempts
+    )
+    partition_state.commit_attempts += 1
+    if error in TRANSIENT or (error in FENCED and not partition_state.is_manual) or _is_shortened(one, error):
+        partition_state.pending_commits.extendleft(reversed(one.pending_commits))
     else:
-        _answer_wishes(core, place, one.wishes, error)
-        _refused(core, place, error)
+        _answer_pending_commits(core, partition_state, one.pending_commits, error)
+        _refused(core, partition_state, error)
 
 
 def _is_shortened(one: Sent, error: Error) -> bool:
     """Whether the next commit says less, for this one was too long."""
-    if error != pb.OFFSET_METADATA_TOO_LARGE or one.book is None or not read_mark(one.offset.metadata).beyond:
+    if (
+        error != pb.OFFSET_METADATA_TOO_LARGE
+        or one.fetch_session is None
+        or not parse_commit_metadata(one.offset.metadata).completed_ahead
+    ):
         return False
-    one.book.ledger.say_less()
+    one.fetch_session.ledger.omit_completed_ahead()
     return True
 
 
-def _refused(core: Core, place: Place, error: Error) -> None:
+def _refused(core: Core, partition_state: PartitionState, error: Error) -> None:
     core.complain(
-        place,
+        partition_state,
         Subject.COMMITTING,
         f"what group {core.config.group_id} has done cannot be committed, the coordinator says "
         f"{name_of(error)}: it is tried again and again, mend what that names",
     )
-    if isinstance(place.state, LettingGo):
-        place.state.refused = True
+    if isinstance(partition_state.state, Revoking):
+        partition_state.state.refused = True

@@ -13,7 +13,15 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
 from rota_sidecar.core.delivery.errors import Error, sentence_of
-from rota_sidecar.core.delivery.partition import Book, LookingUp, Place, Said, Subject, Terms, Wish
+from rota_sidecar.core.delivery.partition import (
+    FetchSession,
+    PartitionState,
+    PendingCommit,
+    ResolvingOffset,
+    Said,
+    Subject,
+    Terms,
+)
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 
@@ -48,7 +56,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class InGroup:
     """The member is one, or was never told to leave."""
 
 
@@ -60,13 +68,13 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class OutOfGroup:
     """It has left."""
 
     reason: str
 
 
-Membership = Within | Leaving | Away
+Membership = InGroup | Leaving | OutOfGroup
 
 
 @dataclass(slots=True)
@@ -82,10 +90,10 @@ class Revocation:
 class Sent(NamedTuple):
     """Of a commit under way: one partition."""
 
-    place: Place
-    book: Book | None
+    partition_state: PartitionState
+    fetch_session: FetchSession | None
     offset: Offset
-    wishes: tuple[Wish, ...]
+    pending_commits: tuple[PendingCommit, ...]
 
 
 class Commit(NamedTuple):
@@ -104,7 +112,7 @@ class Draining:
 
 
 @dataclass(slots=True)
-class Ask:
+class PendingRequest:
     """A question, and what is known of its answer."""
 
     waits_for: set[Partition]
@@ -122,7 +130,7 @@ class Timer(Enum):
     RATE = auto()
     DRAIN = auto()
     # For one revocation.
-    LET_GO = auto()
+    REVOKE = auto()
     BEGIN = auto()
     READ = auto()
     RETRY = auto()
@@ -140,19 +148,19 @@ class Core:
         self.config = config
         self.now_ms = 0
         self.actions: list[do.Action] = []
-        self.membership: Membership = Within()
+        self.membership: Membership = InGroup()
         self.draining: Draining | None = None
         self.application: Application | None = None
         self.traits = Traits()
         self.terms = self._terms()
         # Of the last assignment.
         self.tenure: Tenure | None = None
-        self.places: dict[Partition, Place] = {}
-        self.books: dict[int, Place] = {}
+        self.partition_states: dict[Partition, PartitionState] = {}
+        self.fetch_sessions: dict[int, PartitionState] = {}
         # What a hung application held when its partitions went.
         self.retired: dict[int, tuple[Partition, Ledger]] = {}
         self.revocations: dict[int, Revocation] = {}
-        self.asks: dict[int, Ask] = {}
+        self.pending_requests: dict[int, PendingRequest] = {}
         # Dead letters under way, each with its book and offset.
         self.dead_letters: dict[int, tuple[int, int]] = {}
         self.under_way: Commit | None = None
@@ -160,8 +168,8 @@ class Core:
         self.due: dict[Partition, None] = {}
         self.changed: dict[Partition, None] = {}
         # Who may have something to hand out, in turn; and who wants to do that alone.
-        self.turns: dict[Partition, Place] = {}
-        self.loners: dict[Partition, Place] = {}
+        self.turns: dict[Partition, PartitionState] = {}
+        self.isolated_partitions: dict[Partition, PartitionState] = {}
         # Since when records wait, and nobody is there for whom.
         self.unattended_ms: int | None = None
         self.in_flight = 0
@@ -172,7 +180,7 @@ class Core:
         self.seen: dict[str, set[Partition]] = {}
         self.remembered: dict[Partition, int] = {}
         # Places that something happened to, and has to be done something about.
-        self.touched: dict[Partition, Place] = {}
+        self.touched: dict[Partition, PartitionState] = {}
         self.timers: dict[TimerKey, int] = {}
         self._numbers = 0
         self._problems: dict[str, list[Partition]] = {}
@@ -205,75 +213,75 @@ class Core:
         mode = self.config.commit_mode
         return mode in (CommitMode.PERIODIC, CommitMode.SYNC) and not self.traits.commits_itself
 
-    def is_committing(self, place: Place) -> bool:
+    def is_committing(self, partition_state: PartitionState) -> bool:
         """Whether a commit of it waits for its answer."""
-        sent = None if self.under_way is None else self.under_way.sent.get(place.partition)
-        return sent is not None and sent.place is place
+        sent = None if self.under_way is None else self.under_way.sent.get(partition_state.partition)
+        return sent is not None and sent.partition_state is partition_state
 
     # Places and books
 
-    def touch(self, place: Place) -> None:
+    def touch(self, partition_state: PartitionState) -> None:
         """Look at it before the step ends."""
-        self.touched[place.partition] = place
+        self.touched[partition_state.partition] = partition_state
 
     def touch_all(self) -> None:
         """Look at all of them."""
-        self.touched.update(self.places)
+        self.touched.update(self.partition_states)
 
-    def add_book(self, place: Place, book: Book) -> None:
+    def add_fetch_session(self, partition_state: PartitionState, fetch_session: FetchSession) -> None:
         """Its records stand there from now on."""
-        self.books[book.number] = place
+        self.fetch_sessions[fetch_session.number] = partition_state
 
-    def drop_book(self, place: Place) -> None:
+    def drop_fetch_session(self, partition_state: PartitionState) -> None:
         """Nothing that is said of these records matters any more."""
-        book = place.book
-        if book is None:
+        fetch_session = partition_state.fetch_session
+        if fetch_session is None:
             return
-        del self.books[book.number]
-        self.stop_fetching(book)
-        self.in_flight -= book.in_flight
-        self.lanes -= book.lanes
-        self.take_turn_from(place)
+        del self.fetch_sessions[fetch_session.number]
+        self.stop_fetching(fetch_session)
+        self.in_flight -= fetch_session.in_flight
+        self.lanes -= fetch_session.lanes
+        self.take_turn_from(partition_state)
         for timer in (Timer.READ, Timer.RETRY, Timer.DEAD_LETTERS):
-            self.timers.pop((timer, place.partition), None)
+            self.timers.pop((timer, partition_state.partition), None)
 
-    def stop_fetching(self, book: Book) -> None:
+    def stop_fetching(self, fetch_session: FetchSession) -> None:
         """Nobody needs what may come."""
-        if book.fetches_at is not None:
-            book.fetches_at = None
-            self.actions.append(do.StopFetching(book.number))
+        if fetch_session.fetches_at is not None:
+            fetch_session.fetches_at = None
+            self.actions.append(do.StopFetching(fetch_session.number))
 
-    def take_turn_from(self, place: Place) -> None:
+    def take_turn_from(self, partition_state: PartitionState) -> None:
         """It hands out nothing."""
-        self.turns.pop(place.partition, None)
-        self.loners.pop(place.partition, None)
+        self.turns.pop(partition_state.partition, None)
+        self.isolated_partitions.pop(partition_state.partition, None)
 
-    def recount(self, book: Book) -> None:
+    def recount(self, fetch_session: FetchSession) -> None:
         """After whatever changed what is in hand."""
-        in_flight, lanes = book.ledger.in_flight, book.ledger.lanes_busy
-        self.in_flight += in_flight - book.in_flight
-        self.lanes += lanes - book.lanes
-        book.in_flight, book.lanes = in_flight, lanes
+        in_flight, lanes = fetch_session.ledger.in_flight, fetch_session.ledger.lanes_busy
+        self.in_flight += in_flight - fetch_session.in_flight
+        self.lanes += lanes - fetch_session.lanes
+        fetch_session.in_flight, fetch_session.lanes = in_flight, lanes
 
-    def give_up_look_up(self, place: Place, error: Error = pb.NONE) -> None:
+    def answer_lookup(self, partition_state: PartitionState, error: Error = pb.NONE) -> None:
         """Whoever waited for an end of the log has got it, or something else that is as good, or an error."""
-        if isinstance(place.state, LookingUp):
-            self.answer(place.state.ask, place.partition, error)
+        if isinstance(partition_state.state, ResolvingOffset):
+            self.answer(partition_state.state.seek_request, partition_state.partition, error)
 
-    def remove(self, place: Place) -> None:
+    def remove(self, partition_state: PartitionState) -> None:
         """It is the member's no longer."""
-        partition, book = place.partition, place.book
-        if book is not None and book.in_flight and not isinstance(self.membership, Within):
-            self.retired[book.number] = partition, book.ledger
-        self.drop_book(place)
-        for wish in place.wishes:
-            self.answer(wish.ask, partition, pb.ILLEGAL_GENERATION)
-        self.give_up_look_up(place, pb.ILLEGAL_GENERATION)
+        partition, fetch_session = partition_state.partition, partition_state.fetch_session
+        if fetch_session is not None and fetch_session.in_flight and not isinstance(self.membership, InGroup):
+            self.retired[fetch_session.number] = partition, fetch_session.ledger
+        self.drop_fetch_session(partition_state)
+        for pending_commit in partition_state.pending_commits:
+            self.answer(pending_commit.request, partition, pb.ILLEGAL_GENERATION)
+        self.answer_lookup(partition_state, pb.ILLEGAL_GENERATION)
         for which in (self.due, self.changed, self.touched):
             which.pop(partition, None)
         for timer in (Timer.BEGIN, Timer.COMMIT_AGAIN):
             self.timers.pop((timer, partition), None)
-        del self.places[partition]
+        del self.partition_states[partition]
 
     # Time
 
@@ -294,50 +302,56 @@ class Core:
         self, request: int | None, partition: Partition, error: Error = pb.NONE, offset: int | None = None
     ) -> None:
         """For this partition it is known how it went; None = nobody asked."""
-        if request is None or (ask := self.asks.get(request)) is None:
+        if request is None or (pending := self.pending_requests.get(request)) is None:
             return
-        ask.waits_for.discard(partition)
-        ask.errors[partition] = error
+        pending.waits_for.discard(partition)
+        pending.errors[partition] = error
         if offset is not None:
-            ask.offsets[partition] = offset
+            pending.offsets[partition] = offset
         self.answer_if_known(request)
 
     def answer_if_known(self, request: int) -> None:
         """Answer once, when it is known of all partitions."""
-        ask = self.asks[request]
-        if not ask.waits_for:
-            del self.asks[request]
-            said = sentence_of(ask.errors)
+        pending = self.pending_requests[request]
+        if not pending.waits_for:
+            del self.pending_requests[request]
+            said = sentence_of(pending.errors)
             self.actions.append(
-                do.Answer(request, pb.NONE, ask.errors, ask.offsets, sentence=said, ledger=ask.ledger)
+                do.Answer(
+                    request, pb.NONE, pending.errors, pending.offsets, sentence=said, ledger=pending.ledger
+                )
             )
 
     # Saying what is wrong
 
     def complain(
-        self, place: Place, subject: Subject, sentence: str, kind: do.ErrorKind | None = None
+        self,
+        partition_state: PartitionState,
+        subject: Subject,
+        sentence: str,
+        kind: do.ErrorKind | None = None,
     ) -> None:
         """Say it, unless that was the last thing said; with a kind the application is told as well."""
         said = Said(sentence, kind)
-        if place.said.get(subject) == said:
+        if partition_state.said.get(subject) == said:
             return
-        place.said[subject] = said
-        self._problems.setdefault(sentence, []).append(place.partition)
-        if place.acknowledged:
-            self._tell_error(place, said)
+        partition_state.said[subject] = said
+        self._problems.setdefault(sentence, []).append(partition_state.partition)
+        if partition_state.acknowledged:
+            self._tell_error(partition_state, said)
 
-    def tell_errors(self, place: Place) -> None:
+    def tell_errors(self, partition_state: PartitionState) -> None:
         """Tell the application, which has just acknowledged the partition, of all errors that it still has."""
-        for said in place.said.values():
-            self._tell_error(place, said)
+        for said in partition_state.said.values():
+            self._tell_error(partition_state, said)
 
-    def _tell_error(self, place: Place, said: Said) -> None:
+    def _tell_error(self, partition_state: PartitionState, said: Said) -> None:
         if said.kind is not None:
-            self._errors.setdefault(said, []).append(place.partition)
+            self._errors.setdefault(said, []).append(partition_state.partition)
 
     def complain_of_all(self, sentence: str) -> None:
         """Say what is wrong with everything."""
-        self._problems[sentence] = sorted(self.places)
+        self._problems[sentence] = sorted(self.partition_states)
 
     def say_problems(self) -> None:
         """One sentence for all partitions that it is true of."""

@@ -26,11 +26,11 @@ from rota_sidecar.core.delivery.actions import Action
 from rota_sidecar.core.delivery.config import DeliveryConfig
 from rota_sidecar.core.delivery.core import Core, Timer
 from rota_sidecar.core.delivery.partition import (
-    Book,
-    Finding,
-    LettingGo,
-    LookingUp,
-    Place,
+    FetchingCommitted,
+    FetchSession,
+    PartitionState,
+    ResolvingOffset,
+    Revoking,
     Running,
     Stopped,
     Subject,
@@ -58,7 +58,10 @@ class Delivery:
     @property
     def held(self) -> Mapping[Partition, Tenure]:
         """What is assigned; what is on its way to others is among it until it is gone."""
-        return {partition: place.tenure for partition, place in self._core.places.items()}
+        return {
+            partition: partition_state.tenure
+            for partition, partition_state in self._core.partition_states.items()
+        }
 
     @property
     def paused(self) -> frozenset[Partition]:
@@ -96,16 +99,21 @@ class Delivery:
 
 def _handle(core: Core, event: on.Event) -> None:
     match event:
-        case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.Stood():
+        case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.LeftGroup():
             _hear_member(core, event)
         case (
-            on.Committed() | on.Found() | on.LookedUp() | on.Read() | on.ReadFailed() | on.DeadLetterWritten()
+            on.Committed()
+            | on.CommittedFetched()
+            | on.OffsetsListed()
+            | on.Read()
+            | on.ReadFailed()
+            | on.DeadLetterWritten()
         ):
             _resume(core, event)
         case on.Attached() | on.Detached() | on.Acknowledged() | on.Credit() | on.Judged() | on.Reported():
             _hear_application(core, event)
-        case on.CommitAsked() | on.SeekAsked() | on.PauseAsked() | on.ResumeAsked():
-            requests.heed(core, event)
+        case on.CommitRequested() | on.SeekRequested() | on.PauseRequested() | on.ResumeRequested():
+            requests.handle(core, event)
         case on.Configure() | on.Drain() | on.Undrain() | on.ResetOffsets():
             _obey(core, event)
         case on.Tick():
@@ -127,8 +135,8 @@ def _hear_member(core: Core, event: on.FromMember) -> None:
             revocation.revoked(core, event)
         case on.Lost():
             revocation.lost(core, event)
-        case on.Stood():
-            progress.stood(core)
+        case on.LeftGroup():
+            progress.left_group(core)
         case _:
             assert_never(event)
 
@@ -137,10 +145,10 @@ def _resume(core: Core, event: on.Outcome) -> None:
     match event:
         case on.Committed():
             commits.committed(core, event)
-        case on.Found():
+        case on.CommittedFetched():
             initial_position.found(core, event)
-        case on.LookedUp():
-            initial_position.looked_up(core, event)
+        case on.OffsetsListed():
+            initial_position.offsets_listed(core, event)
         case on.Read():
             reading.read(core, event)
         case on.ReadFailed():
@@ -194,10 +202,10 @@ def _tick(core: Core) -> None:
                 commits.interval_over(core)
             case (Timer.PROGRESS, _):
                 progress.check(core)
-            case (Timer.LET_GO, int(number)):
+            case (Timer.REVOKE, int(number)):
                 revocation.time_passes(core, number)
-            case (_, Partition() as partition) if partition in core.places:
-                core.touch(core.places[partition])
+            case (_, Partition() as partition) if partition in core.partition_states:
+                core.touch(core.partition_states[partition])
             case _:
                 # What is done at the end of every step.
                 continue
@@ -206,48 +214,51 @@ def _tick(core: Core) -> None:
 def _go_on(core: Core) -> None:
     """Do what the event has made possible, until nothing is left to be done."""
     while True:
-        places, core.touched = list(core.touched.values()), {}
-        for place in places:
-            _look_at(core, place)
-        initial_position.ask(core, places)
+        partition_states, core.touched = list(core.touched.values()), {}
+        for partition_state in partition_states:
+            _look_at(core, partition_state)
+        initial_position.request_offsets(core, partition_states)
         commits.send(core)
         dispatch.dispatch_ready(core)
         if not core.touched:
             break
-    revocation.give_up(core)
+    revocation.release(core)
     draining.say_when_done(core)
     progress.note_unattended(core)
     progress.come_back(core)
     core.say_problems()
 
 
-def _look_at(core: Core, place: Place) -> None:
+def _look_at(core: Core, partition_state: PartitionState) -> None:
     """Something happened to it."""
-    match place.state:
-        case Running(book):
-            _go_on_with(core, place, book)
-        case LettingGo(book=Book() as book) | Stopped(book=Book() as book):
-            dead_letters.write(core, place, book)
-        case LettingGo() | Stopped() | Finding() | LookingUp():
+    match partition_state.state:
+        case Running(fetch_session):
+            _go_on_with(core, partition_state, fetch_session)
+        case (
+            Revoking(fetch_session=FetchSession() as fetch_session)
+            | Stopped(fetch_session=FetchSession() as fetch_session)
+        ):
+            dead_letters.write(core, partition_state, fetch_session)
+        case Revoking() | Stopped() | FetchingCommitted() | ResolvingOffset():
             pass
-    commits.consider(core, place)
+    commits.consider(core, partition_state)
 
 
-def _go_on_with(core: Core, place: Place, book: Book) -> None:
-    dead_letters.write(core, place, book)
-    if book.is_replaceable and book.terms != core.terms:
-        initial_position.renew(core, place, book)
-    elif book.is_idle and book.expired and not book.ledger.waiting:
-        initial_position.expire(core, place, book)
+def _go_on_with(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
+    dead_letters.write(core, partition_state, fetch_session)
+    if fetch_session.is_replaceable and fetch_session.terms != core.terms:
+        initial_position.renew(core, partition_state, fetch_session)
+    elif fetch_session.is_idle and fetch_session.expired and not fetch_session.ledger.waiting:
+        initial_position.expire(core, partition_state, fetch_session)
     else:
-        reading.give_up_poison(core, place, book)
-        reading.fetch_if_room(core, place, book)
-        dispatch.queue(core, place, book)
-        _say_if_stopped(core, place, book)
+        reading.fail_poison(core, partition_state, fetch_session)
+        reading.fetch_if_room(core, partition_state, fetch_session)
+        dispatch.queue(core, partition_state, fetch_session)
+        _say_if_stopped(core, partition_state, fetch_session)
 
 
-def _say_if_stopped(core: Core, place: Place, book: Book) -> None:
-    if book.ledger.stopped:
-        core.complain(place, Subject.RECORD, book.ledger.stopped)
+def _say_if_stopped(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
+    if fetch_session.ledger.stopped:
+        core.complain(partition_state, Subject.RECORD, fetch_session.ledger.stopped)
     else:
-        place.said.pop(Subject.RECORD, None)
+        partition_state.said.pop(Subject.RECORD, None)

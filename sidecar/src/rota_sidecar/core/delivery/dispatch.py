@@ -1,8 +1,8 @@
 """Who hands out next, and how much: credit, lanes, priorities, turns, the rate."""
 
 from rota_sidecar.core.delivery import actions as do
-from rota_sidecar.core.delivery.core import Core, Timer, Within
-from rota_sidecar.core.delivery.partition import Book, Place
+from rota_sidecar.core.delivery.core import Core, InGroup, Timer
+from rota_sidecar.core.delivery.partition import FetchSession, PartitionState
 from rota_sidecar.core.ledger.batches import Ordering
 
 # In one turn, when others wait.
@@ -11,131 +11,144 @@ TURN_RECORDS_MAX = 1_000
 RATE_SPAN = 10
 
 
-def queue(core: Core, place: Place, book: Book) -> None:
+def queue(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """See whether it may have something to hand out; where nothing came of that, something has to happen to it first."""
-    partition, ledger = place.partition, book.ledger
+    partition, ledger = partition_state.partition, fetch_session.ledger
     if ledger.wants_alone:
-        core.loners.setdefault(partition, place)
+        core.isolated_partitions.setdefault(partition, partition_state)
     else:
-        core.loners.pop(partition, None)
+        core.isolated_partitions.pop(partition, None)
     if ledger.waiting and not ledger.stopped:
-        core.turns.setdefault(partition, place)
+        core.turns.setdefault(partition, partition_state)
     else:
         core.turns.pop(partition, None)
-    _wake_for_retries(core, place, book)
+    _wake_for_retries(core, partition_state, fetch_session)
 
 
-def _wake_for_retries(core: Core, place: Place, book: Book) -> None:
-    wake_ms = book.ledger.wake_ms
+def _wake_for_retries(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
+    wake_ms = fetch_session.ledger.wake_ms
     if wake_ms is not None and wake_ms > core.now_ms:
-        core.timers[Timer.RETRY, place.partition] = wake_ms
+        core.timers[Timer.RETRY, partition_state.partition] = wake_ms
     else:
-        core.timers.pop((Timer.RETRY, place.partition), None)
+        core.timers.pop((Timer.RETRY, partition_state.partition), None)
 
 
 def _is_open(core: Core) -> bool:
     return (
         core.application is not None
-        and isinstance(core.membership, Within)
+        and isinstance(core.membership, InGroup)
         and core.draining is None
         and not core.config.suspended
         and not core.traits.reads_itself
     )
 
 
-def _takes_part(core: Core, place: Place) -> Book | None:
+def _takes_part(core: Core, partition_state: PartitionState) -> FetchSession | None:
     """The book, if it is handed out of at all now; that changes only with something that is noticed."""
-    book = place.running
-    if book is None or not place.acknowledged or place.paused or book.terms != core.terms:
+    fetch_session = partition_state.running
+    if (
+        fetch_session is None
+        or not partition_state.acknowledged
+        or partition_state.paused
+        or fetch_session.terms != core.terms
+    ):
         return None
-    return book
+    return fetch_session
 
 
 def dispatch_ready(core: Core) -> None:
     """As much as may be."""
     if not _is_open(core):
         return
-    loner = _first_loner(core)
-    if loner is not None:
-        place, book = loner
+    isolated = _first_isolated(core)
+    if isolated is not None:
+        partition_state, fetch_session = isolated
         # The others have to come in first.
-        if core.in_flight == book.in_flight and not place.paused and not book.ledger.awaits_commit:
-            _give(core, place, book, _budget(core), alone=True)
+        if (
+            core.in_flight == fetch_session.in_flight
+            and not partition_state.paused
+            and not fetch_session.ledger.awaits_commit
+        ):
+            _give(core, partition_state, fetch_session, _budget(core), alone=True)
         return
     while core.turns and _budget(core) > 0:
         before = len(core.turns)
-        given = [_take_turn(core, place) for place in _turns(core)]
+        given = [_take_turn(core, partition_state) for partition_state in _turns(core)]
         # Where some have left the queue others may come first now.
         if not any(given) and len(core.turns) == before:
             return
 
 
-def _first_loner(core: Core) -> tuple[Place, Book] | None:
+def _first_isolated(core: Core) -> tuple[PartitionState, FetchSession] | None:
     """The one that the others wait for; also while it waits itself, for its mark to be committed."""
-    for place in core.loners.values():
-        book = place.running
-        if book is not None and (book.in_flight or _takes_part(core, place)):
-            return place, book
+    for partition_state in core.isolated_partitions.values():
+        fetch_session = partition_state.running
+        if fetch_session is not None and (fetch_session.in_flight or _takes_part(core, partition_state)):
+            return partition_state, fetch_session
     return None
 
 
-def _turns(core: Core) -> list[Place]:
+def _turns(core: Core) -> list[PartitionState]:
     """Those of the highest priority that have something."""
     priorities = core.config.priorities
     if not priorities:
         return list(core.turns.values())
-    by_priority: dict[int, list[Place]] = {}
-    for partition, place in core.turns.items():
-        by_priority.setdefault(priorities.get(partition.topic, 0), []).append(place)
+    by_priority: dict[int, list[PartitionState]] = {}
+    for partition, partition_state in core.turns.items():
+        by_priority.setdefault(priorities.get(partition.topic, 0), []).append(partition_state)
     return by_priority[max(by_priority)]
 
 
-def _take_turn(core: Core, place: Place) -> bool:
+def _take_turn(core: Core, partition_state: PartitionState) -> bool:
     """Whether anything came of it."""
     budget = _budget(core)
-    book = _takes_part(core, place)
-    if book is None or book.ledger.awaits_commit:
-        del core.turns[place.partition]
+    fetch_session = _takes_part(core, partition_state)
+    if fetch_session is None or fetch_session.ledger.awaits_commit:
+        del core.turns[partition_state.partition]
         return False
-    if budget <= 0 or not _has_lane(core, place, book):
+    if budget <= 0 or not _has_lane(core, partition_state, fetch_session):
         return False
     # To the end of the queue; or out of it, until something happens.
-    del core.turns[place.partition]
-    given = _give(core, place, book, min(budget, TURN_RECORDS_MAX), alone=False)
-    if given and book.ledger.waiting:
-        core.turns[place.partition] = place
+    del core.turns[partition_state.partition]
+    given = _give(core, partition_state, fetch_session, min(budget, TURN_RECORDS_MAX), alone=False)
+    if given and fetch_session.ledger.waiting:
+        core.turns[partition_state.partition] = partition_state
     return given
 
 
-def _has_lane(core: Core, place: Place, book: Book) -> bool:
+def _has_lane(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> bool:
     if core.lanes < core.config.concurrency:
         return True
-    if book.terms.rules.ordering is not Ordering.PARTITION or not book.lanes:
+    if fetch_session.terms.rules.ordering is not Ordering.PARTITION or not fetch_session.lanes:
         return False
     # Whoever has waited longest stands first. While that one has no lane nobody is given more on his own, however much
     # he has: else it would wait until the others have caught up.
     first = _turns(core)[0] if core.config.priorities else next(iter(core.turns.values()))
-    return first is place or (first.running is not None and first.running.lanes > 0)
+    return first is partition_state or (first.running is not None and first.running.lanes > 0)
 
 
-def _give(core: Core, place: Place, book: Book, records_max: int, *, alone: bool) -> bool:
-    ledger, lanes_max = book.ledger, max(core.config.concurrency - core.lanes, 0)
+def _give(
+    core: Core, partition_state: PartitionState, fetch_session: FetchSession, records_max: int, *, alone: bool
+) -> bool:
+    ledger, lanes_max = fetch_session.ledger, max(core.config.concurrency - core.lanes, 0)
     if records_max <= 0:
         return False
     awaited, wanted = ledger.awaits_commit, ledger.wants_alone
     dispatches = ledger.take(records_max, lanes_max, core.now_ms, alone=alone)
     for dispatch in dispatches:
-        core.actions.append(do.Deliver(book.number, place.partition, place.tenure, dispatch))
+        core.actions.append(
+            do.Deliver(fetch_session.number, partition_state.partition, partition_state.tenure, dispatch)
+        )
     _spend(core, sum(dispatch.count for dispatch in dispatches))
-    core.recount(book)
+    core.recount(fetch_session)
     if dispatches:
         core.watch_progress()
-    may_read_on = bool(dispatches) and book.fetches_at is None
+    may_read_on = bool(dispatches) and fetch_session.fetches_at is None
     if may_read_on or (ledger.awaits_commit, ledger.wants_alone) != (awaited, wanted):
         # There may be room, or a mark to be committed.
-        core.touch(place)
+        core.touch(partition_state)
     else:
-        _wake_for_retries(core, place, book)
+        _wake_for_retries(core, partition_state, fetch_session)
     return bool(dispatches)
 
 

@@ -37,6 +37,7 @@ def _is_done(core: Core) -> bool:
     if core.in_flight:
         return False
     return all(
-        (place.book is None or place.book.is_replaceable) and commits.has_settled(core, place)
-        for place in core.places.values()
+        (partition_state.fetch_session is None or partition_state.fetch_session.is_replaceable)
+        and commits.has_settled(core, partition_state)
+        for partition_state in core.partition_states.values()
     )

@@ -20,7 +20,7 @@ class Assigned:
     tenure: Tenure
     partitions: frozenset[Partition]
     # Not of the group: the application named them, and there is no member. Commits go under no generation.
-    by_hand: bool = False
+    is_manual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
+class LeftGroup:
     """The member left because it was told to (see actions.Leave), and is in no group now."""
 
 
@@ -64,7 +64,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CommittedFetched:
     """What is committed: offset (-1 = none) and metadata. An error stands for all of them."""
 
     request: int
@@ -83,7 +83,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
+class OffsetsListed:
     """The start and the end of partitions; of those that are missing it is not known, for this reason."""
 
     request: int
@@ -111,7 +111,7 @@ class Read:
     bounds: Bounds
 
 
-class Trouble(Enum):
+class FetchError(Enum):
     """Why nothing could be read."""
 
     OUT_OF_RANGE = "out of range"
@@ -128,7 +128,7 @@ class ReadFailed:
     """A fetch brought nothing; it is over."""
 
     ledger: int
-    trouble: Trouble
+    fetch_error: FetchError
     # One, without the partition's name.
     sentence: str
     # Of CORRUPT: what lies there, where the engine has its bytes.
@@ -226,17 +226,17 @@ class ReportedPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAsked:
+class CommitRequested:
     """Commit these, which are verdicts on all before them; None = everything as far as verdicts go."""
 
     request: int
-    offsets: Mapping[Partition, "AskedOffset"] | None
+    offsets: Mapping[Partition, "RequestedOffset"] | None
     # 0 = whatever there is now.
     tenure: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOffset:
+class RequestedOffset:
     """As the application gave it."""
 
     offset: int
@@ -245,7 +245,7 @@ class AskedOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class SeekAsked:
+class SeekRequested:
     """Read on from there; -1 = the end, -2 = the start."""
 
     request: int
@@ -253,7 +253,7 @@ class SeekAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PauseAsked:
+class PauseRequested:
     """Hand out nothing of these."""
 
     request: int
@@ -261,7 +261,7 @@ class PauseAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeAsked:
+class ResumeRequested:
     """Go on with these."""
 
     request: int
@@ -304,9 +304,9 @@ class Tick:
     """The time that was asked for has come."""
 
 
-FromMember = Assigned | Revoke | Revoked | Lost | Stood
-Outcome = Committed | Found | LookedUp | Read | ReadFailed | DeadLetterWritten
+FromMember = Assigned | Revoke | Revoked | Lost | LeftGroup
+Outcome = Committed | CommittedFetched | OffsetsListed | Read | ReadFailed | DeadLetterWritten
 FromApplication = Attached | Detached | Acknowledged | Credit | Judged | Reported
-Asked = CommitAsked | SeekAsked | PauseAsked | ResumeAsked
+ApplicationRequest = CommitRequested | SeekRequested | PauseRequested | ResumeRequested
 Order = Configure | Drain | Undrain | ResetOffsets
-Event = FromMember | Outcome | FromApplication | Asked | Order | Tick
+Event = FromMember | Outcome | FromApplication | ApplicationRequest | Order | Tick

@@ -11,21 +11,21 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import Reset
-from rota_sidecar.core.delivery.core import Away, Core, Timer, Within
+from rota_sidecar.core.delivery.core import Core, InGroup, OutOfGroup, Timer
 from rota_sidecar.core.delivery.errors import TRANSIENT, Error, name_of
 from rota_sidecar.core.delivery.partition import (
-    Book,
     Edge,
-    Finding,
-    LettingGo,
-    LookingUp,
-    Place,
+    FetchingCommitted,
+    FetchSession,
+    PartitionState,
+    ResolvingOffset,
+    Revoking,
     Running,
     Said,
     Stopped,
     Subject,
 )
-from rota_sidecar.core.ledger.commit_points import Mark, Point, read_mark
+from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.member.partitions import Partition
 
@@ -43,89 +43,91 @@ NOT_THERE = "it does not exist: create the topic, or leave it out of the group's
 def assigned(core: Core, event: on.Assigned) -> None:
     """The member has these from now on."""
     core.tenure = event.tenure
-    if event.by_hand or isinstance(core.membership, Away):
-        core.membership = Within()
+    if event.is_manual or isinstance(core.membership, OutOfGroup):
+        core.membership = InGroup()
     known = frozenset(core.seen)
     for partition in sorted(event.partitions):
         seen = core.seen.setdefault(partition.topic, set())
         appeared_later = core.commits_by_itself and partition.topic in known and partition not in seen
         seen.add(partition)
-        place = Place(partition, event.tenure, event.by_hand, appeared_later)
-        core.places[partition] = place
-        core.touch(place)
+        partition_state = PartitionState(partition, event.tenure, event.is_manual, appeared_later)
+        core.partition_states[partition] = partition_state
+        core.touch(partition_state)
 
 
-def is_due(core: Core, state: Finding | LookingUp) -> bool:
+def is_due(core: Core, state: FetchingCommitted | ResolvingOffset) -> bool:
     """Whether to ask now."""
     return state.request is None and core.now_ms >= state.retry_ms
 
 
-def ask(core: Core, places: Iterable[Place]) -> None:
+def request_offsets(core: Core, partition_states: Iterable[PartitionState]) -> None:
     """Look up, in as few requests as can be, what is to be known of these."""
-    finds: dict[bool, list[Place]] = {}
-    look_ups: list[Place] = []
-    for place in places:
-        match place.state:
-            case Finding() as state if is_due(core, state):
-                finds.setdefault(place.by_hand, []).append(place)
-            case LookingUp() as state if is_due(core, state):
-                look_ups.append(place)
+    finds: dict[bool, list[PartitionState]] = {}
+    look_ups: list[PartitionState] = []
+    for partition_state in partition_states:
+        match partition_state.state:
+            case FetchingCommitted() as state if is_due(core, state):
+                finds.setdefault(partition_state.is_manual, []).append(partition_state)
+            case ResolvingOffset() as state if is_due(core, state):
+                look_ups.append(partition_state)
             case _:
                 pass
-    for by_hand, found in finds.items():
-        core.actions.append(do.Find(_begin_request(core, found), _names(found), by_hand))
+    for is_manual, found in finds.items():
+        core.actions.append(do.FetchCommitted(_begin_request(core, found), _names(found), is_manual))
     if look_ups:
-        core.actions.append(do.LookUp(_begin_request(core, look_ups), _names(look_ups)))
+        core.actions.append(do.ListOffsets(_begin_request(core, look_ups), _names(look_ups)))
 
 
-def _names(places: Iterable[Place]) -> frozenset[Partition]:
-    return frozenset(place.partition for place in places)
+def _names(partition_states: Iterable[PartitionState]) -> frozenset[Partition]:
+    return frozenset(partition_state.partition for partition_state in partition_states)
 
 
-def _begin_request(core: Core, places: Iterable[Place]) -> int:
+def _begin_request(core: Core, partition_states: Iterable[PartitionState]) -> int:
     request = core.number()
-    for place in places:
-        assert isinstance(place.state, Finding | LookingUp)
-        place.state.request = request
+    for partition_state in partition_states:
+        assert isinstance(partition_state.state, FetchingCommitted | ResolvingOffset)
+        partition_state.state.request = request
     return request
 
 
-def _ask_later(core: Core, place: Place, state: Finding | LookingUp) -> None:
+def _ask_later(
+    core: Core, partition_state: PartitionState, state: FetchingCommitted | ResolvingOffset
+) -> None:
     state.request = None
-    state.retry_ms = core.retry_at(Timer.BEGIN, place.partition, state.attempt)
+    state.retry_ms = core.retry_at(Timer.BEGIN, partition_state.partition, state.attempt)
     state.attempt += 1
 
 
 # ---------------------------------------------------------------------------------------------- what is committed
 
 
-def found(core: Core, event: on.Found) -> None:
+def found(core: Core, event: on.CommittedFetched) -> None:
     """It is known what is committed, or why not."""
-    for place in list(core.places.values()):
-        match place.state:
-            case Finding(request=event.request) as state:
-                stored = event.offsets.get(place.partition)
+    for partition_state in list(core.partition_states.values()):
+        match partition_state.state:
+            case FetchingCommitted(request=event.request) as state:
+                stored = event.offsets.get(partition_state.partition)
                 error = event.error or (pb.UNKNOWN_SERVER_ERROR if stored is None else stored.error)
                 if error != pb.NONE or stored is None:
-                    _complain_of_finding(core, place, error)
-                    _ask_later(core, place, state)
-                elif _is_being_decided(core, place):
-                    _ask_later(core, place, state)
+                    _complain_of_finding(core, partition_state, error)
+                    _ask_later(core, partition_state, state)
+                elif _is_being_decided(core, partition_state):
+                    _ask_later(core, partition_state, state)
                 else:
-                    _begin(core, place, stored)
+                    _begin(core, partition_state, stored)
             case _:
                 pass
 
 
-def _is_being_decided(core: Core, place: Place) -> bool:
+def _is_being_decided(core: Core, partition_state: PartitionState) -> bool:
     """Whether its owner commits an offset: that is where it begins, and what was found is older."""
-    return bool(place.wishes) or core.is_committing(place)
+    return bool(partition_state.pending_commits) or core.is_committing(partition_state)
 
 
-def _complain_of_finding(core: Core, place: Place, error: Error) -> None:
+def _complain_of_finding(core: Core, partition_state: PartitionState, error: Error) -> None:
     if error not in TRANSIENT:
         core.complain(
-            place,
+            partition_state,
             Subject.BEGINNING,
             f"what group {core.config.group_id} has committed cannot be read, the coordinator says "
             f"{name_of(error)}: it is tried again and again, mend what that names",
@@ -133,175 +135,208 @@ def _complain_of_finding(core: Core, place: Place, error: Error) -> None:
         )
 
 
-def _begin(core: Core, place: Place, stored: on.Stored) -> None:
-    place.said.pop(Subject.BEGINNING, None)
+def _begin(core: Core, partition_state: PartitionState, stored: on.Stored) -> None:
+    partition_state.said.pop(Subject.BEGINNING, None)
     if stored.offset >= 0:
-        place.durable = Point(stored.offset, stored.metadata)
-        place.committed = stored.offset
-        core.remembered[place.partition] = stored.offset
-        open_book(core, place, stored.offset, mark=read_mark(stored.metadata))
-    elif place.partition in core.remembered:
-        _begin_by(core, place, core.config.on_offset_expired, VANISHED)
-    elif place.appeared_later:
-        look_up(core, place, Edge.START)
+        partition_state.durable = CommitPoint(stored.offset, stored.metadata)
+        partition_state.committed = stored.offset
+        core.remembered[partition_state.partition] = stored.offset
+        open_fetch_session(
+            core, partition_state, stored.offset, commit_metadata=parse_commit_metadata(stored.metadata)
+        )
+    elif partition_state.partition in core.remembered:
+        _begin_by(core, partition_state, core.config.on_offset_expired, VANISHED)
+    elif partition_state.appeared_later:
+        list_offsets(core, partition_state, Edge.START)
     else:
-        _begin_by(core, place, core.config.initial_offset, NOTHING)
+        _begin_by(core, partition_state, core.config.initial_offset, NOTHING)
 
 
-def _begin_by(core: Core, place: Place, reset: Reset, why: Said, book: Book | None = None) -> None:
-    """Where the settings say; `book` is what was read before, if anything."""
+def _begin_by(
+    core: Core,
+    partition_state: PartitionState,
+    reset: Reset,
+    why: Said,
+    fetch_session: FetchSession | None = None,
+) -> None:
+    """Where the settings say; `fetch_session` is what was read before, if anything."""
     if reset is Reset.NONE:
         sentence = f"group {core.config.group_id} does not know where to read on: {why.sentence}; {REMEDY}"
-        core.complain(place, Subject.BEGINNING, sentence, why.kind)
-        if book is None:
-            core.drop_book(place)
-        place.state = Stopped(sentence, book)
-        core.take_turn_from(place)
+        core.complain(partition_state, Subject.BEGINNING, sentence, why.kind)
+        if fetch_session is None:
+            core.drop_fetch_session(partition_state)
+        partition_state.state = Stopped(sentence, fetch_session)
+        core.take_turn_from(partition_state)
     else:
-        look_up(core, place, EDGES[reset])
+        list_offsets(core, partition_state, EDGES[reset])
 
 
 # ---------------------------------------------------------------------------------------------- the ends of the log
 
 
-def look_up(core: Core, place: Place, edge: Edge, ask: int | None = None) -> None:
+def list_offsets(
+    core: Core, partition_state: PartitionState, edge: Edge, seek_request: int | None = None
+) -> None:
     """Begin at an end of the log, as soon as it is known where that is; what was in hand is void."""
-    core.drop_book(place)
-    core.give_up_look_up(place)
-    place.state = LookingUp(edge, ask)
-    core.touch(place)
+    core.drop_fetch_session(partition_state)
+    core.answer_lookup(partition_state)
+    partition_state.state = ResolvingOffset(edge, seek_request)
+    core.touch(partition_state)
 
 
-def looked_up(core: Core, event: on.LookedUp) -> None:
+def offsets_listed(core: Core, event: on.OffsetsListed) -> None:
     """It is known where the logs begin and end; of some, perhaps, not."""
-    for place in list(core.places.values()):
-        match place.state:
-            case LookingUp(request=event.request) as state:
-                bounds = event.bounds.get(place.partition)
+    for partition_state in list(core.partition_states.values()):
+        match partition_state.state:
+            case ResolvingOffset(request=event.request) as state:
+                bounds = event.bounds.get(partition_state.partition)
                 if bounds is None:
                     core.complain(
-                        place,
+                        partition_state,
                         Subject.BEGINNING,
                         f"the ends of the log cannot be looked up: {event.problem or NOT_THERE}",
                         _kind_of(event),
                     )
-                    _ask_later(core, place, state)
-                elif state.ask is None and _is_being_decided(core, place):
-                    _ask_later(core, place, state)
+                    _ask_later(core, partition_state, state)
+                elif state.seek_request is None and _is_being_decided(core, partition_state):
+                    _ask_later(core, partition_state, state)
                 else:
-                    _begin_at_edge(core, place, state, bounds)
+                    _begin_at_edge(core, partition_state, state, bounds)
             case _:
                 pass
 
 
-def _kind_of(event: on.LookedUp) -> do.ErrorKind | None:
+def _kind_of(event: on.OffsetsListed) -> do.ErrorKind | None:
     """Of a partition without an answer: where nothing went wrong, it does not exist."""
     if event.refused:
         return do.ErrorKind.TOPIC_AUTHORIZATION
     return None if event.problem else do.ErrorKind.UNKNOWN_TOPIC
 
 
-def _begin_at_edge(core: Core, place: Place, state: LookingUp, bounds: on.Bounds) -> None:
-    place.bounds = bounds
+def _begin_at_edge(
+    core: Core, partition_state: PartitionState, state: ResolvingOffset, bounds: on.Bounds
+) -> None:
+    partition_state.bounds = bounds
     offset = bounds.start if state.edge is Edge.START else bounds.end
-    open_book(core, place, offset, begins=True)
+    open_fetch_session(core, partition_state, offset, begins=True)
 
 
 # ---------------------------------------------------------------------------------------------- books
 
 
-def open_book(
-    core: Core, place: Place, offset: int, *, mark: Mark | None = None, begins: bool = False
+def open_fetch_session(
+    core: Core,
+    partition_state: PartitionState,
+    offset: int,
+    *,
+    commit_metadata: CommitMetadata | None = None,
+    begins: bool = False,
 ) -> None:
     """Read on from there, with nothing in hand: what was in hand is void."""
-    core.drop_book(place)
-    core.give_up_look_up(place)
-    place.said.pop(Subject.BEGINNING, None)
+    core.drop_fetch_session(partition_state)
+    core.answer_lookup(partition_state)
+    partition_state.said.pop(Subject.BEGINNING, None)
     terms = core.terms
-    ledger = Ledger(offset, terms.rules, (mark or Mark()) if terms.marks else None)
-    book = Book(core.number(), ledger, terms, begins=begins)
-    place.state = Running(book)
-    core.add_book(place, book)
-    if place.reported is not None:
-        ledger.settle_below(place.reported, core.now_ms)
-    core.touch(place)
+    ledger = Ledger(
+        offset, terms.rules, (commit_metadata or CommitMetadata()) if terms.has_metadata else None
+    )
+    fetch_session = FetchSession(core.number(), ledger, terms, begins=begins)
+    partition_state.state = Running(fetch_session)
+    core.add_fetch_session(partition_state, fetch_session)
+    if partition_state.reported is not None:
+        ledger.settle_below(partition_state.reported, core.now_ms)
+    core.touch(partition_state)
 
 
-def seek(core: Core, place: Place, offset: int) -> None:
+def seek(core: Core, partition_state: PartitionState, offset: int) -> None:
     """The owner wants to read on from there."""
-    place.reported = place.reported_ms = None
-    going = place.state if isinstance(place.state, LettingGo) else None
-    open_book(core, place, offset, begins=True)
+    partition_state.reported = partition_state.reported_ms = None
+    going = partition_state.state if isinstance(partition_state.state, Revoking) else None
+    open_fetch_session(core, partition_state, offset, begins=True)
     if going is not None:
         # Whoever has it next does; what is in hand counts for nothing.
-        going.book, place.state = place.book, going
+        going.fetch_session, partition_state.state = partition_state.fetch_session, going
 
 
-def renew(core: Core, place: Place, book: Book) -> None:
+def renew(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """Go on where it stands, under the terms of now."""
-    point = book.ledger.close()
-    open_book(core, place, point.offset, mark=read_mark(point.metadata), begins=book.begins)
+    point = fetch_session.ledger.close()
+    open_fetch_session(
+        core,
+        partition_state,
+        point.offset,
+        commit_metadata=parse_commit_metadata(point.metadata),
+        begins=fetch_session.begins,
+    )
 
 
-def begin_at_committed(core: Core, place: Place) -> None:
+def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
     """What it finished, or reported, and did not commit comes again: whoever was to commit it is gone."""
-    place.reported = place.reported_ms = None
-    if isinstance(place.state, Running):
-        core.drop_book(place)
-        place.state = Finding()
-        core.touch(place)
+    partition_state.reported = partition_state.reported_ms = None
+    if isinstance(partition_state.state, Running):
+        core.drop_fetch_session(partition_state)
+        partition_state.state = FetchingCommitted()
+        core.touch(partition_state)
 
 
 # ---------------------------------------------------------------------------------------------- what is no longer there
 
 
-def expire(core: Core, place: Place, book: Book) -> None:
+def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """Where it stands there is nothing to read any more, and nobody works on what was read before."""
-    core.remembered.pop(place.partition, None)
-    if book.unreadable:
+    core.remembered.pop(partition_state.partition, None)
+    if fetch_session.unreadable:
         # What could not be read was deleted to get past it; all that is left is read, whatever the settings say.
-        look_up(core, place, Edge.START)
+        list_offsets(core, partition_state, Edge.START)
         return
     reset = core.config.on_offset_expired
     if reset is not Reset.NONE:
         core.complain(
-            place,
+            partition_state,
             Subject.READING,
             f"group {core.config.group_id} reads on at the {reset.value} record, as set for offsets that have "
-            f"expired: {book.expired}",
+            f"expired: {fetch_session.expired}",
         )
-    _begin_by(core, place, reset, Said(book.expired, do.ErrorKind.OFFSET_OUT_OF_RANGE), book)
+    _begin_by(
+        core,
+        partition_state,
+        reset,
+        Said(fetch_session.expired, do.ErrorKind.OFFSET_OUT_OF_RANGE),
+        fetch_session,
+    )
 
 
-def begin_in_other_topic(core: Core, place: Place, why: str) -> None:
+def begin_in_other_topic(core: Core, partition_state: PartitionState, why: str) -> None:
     """A topic was made again under the same name: its records are others."""
-    place.durable = None
+    partition_state.durable = None
     said = Said(why, do.ErrorKind.OFFSET_OUT_OF_RANGE)
-    _begin_by(core, place, core.config.on_offset_expired, said)
+    _begin_by(core, partition_state, core.config.on_offset_expired, said)
 
 
 def begin_anew(core: Core) -> None:
     """Other settings may know where to begin."""
-    for place in core.places.values():
-        match place.state:
-            case Stopped(book=None):
-                place.state = Finding()
-                core.touch(place)
-            case Stopped(book=Book() as book):
-                place.state = Running(book)
-                core.touch(place)
+    for partition_state in core.partition_states.values():
+        match partition_state.state:
+            case Stopped(fetch_session=None):
+                partition_state.state = FetchingCommitted()
+                core.touch(partition_state)
+            case Stopped(fetch_session=FetchSession() as fetch_session):
+                partition_state.state = Running(fetch_session)
+                core.touch(partition_state)
             case _:
                 pass
 
 
-def committed_by_hand(core: Core, place: Place, offset: int) -> None:
+def committed_by_hand(core: Core, partition_state: PartitionState, offset: int) -> None:
     """The owner has committed while nobody knew where to begin: there, then."""
-    match place.state:
-        case Finding() | LookingUp(ask=None) | Stopped(book=None):
+    match partition_state.state:
+        case FetchingCommitted() | ResolvingOffset(seek_request=None) | Stopped(fetch_session=None):
             # What else it wants to have committed are verdicts too.
             later = [
-                wish.offset.offset for wish in place.wishes if wish.offset is not None and not wish.seeks
+                pending_commit.offset.offset
+                for pending_commit in partition_state.pending_commits
+                if pending_commit.offset is not None and not pending_commit.seeks
             ]
-            open_book(core, place, max([offset, *later]))
-        case LookingUp() | Running() | Stopped() | LettingGo():
+            open_fetch_session(core, partition_state, max([offset, *later]))
+        case ResolvingOffset() | Running() | Stopped() | Revoking():
             return

@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from rota_sidecar.core.delivery.actions import ErrorKind
-from rota_sidecar.core.delivery.events import AskedOffset, Bounds, Unreadable
-from rota_sidecar.core.ledger.commit_points import Point
+from rota_sidecar.core.delivery.events import Bounds, RequestedOffset, Unreadable
+from rota_sidecar.core.ledger.commit_points import CommitPoint
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules
 from rota_sidecar.core.member.partitions import Partition, Tenure
@@ -18,10 +18,10 @@ class Terms(NamedTuple):
 
     rules: Rules
     # Whether commits carry marks: not where somebody else commits, and not where somebody else reads.
-    marks: bool
+    has_metadata: bool
 
 
-class Book:
+class FetchSession:
     """A ledger, and what is under way around it."""
 
     def __init__(self, number: int, ledger: Ledger, terms: Terms, *, begins: bool) -> None:
@@ -74,7 +74,7 @@ class Edge(Enum):
 
 
 @dataclass(slots=True)
-class Finding:
+class FetchingCommitted:
     """What is committed is being looked up; or will be."""
 
     request: int | None = None
@@ -83,12 +83,12 @@ class Finding:
 
 
 @dataclass(slots=True)
-class LookingUp:
+class ResolvingOffset:
     """An end of the log is being looked up, to begin there; or will be."""
 
     edge: Edge
     # Whose wish that is; else it is committed at once.
-    ask: int | None = None
+    seek_request: int | None = None
     request: int | None = None
     attempt: int = 0
     retry_ms: int = 0
@@ -98,7 +98,7 @@ class LookingUp:
 class Running:
     """It is read, handed out and committed."""
 
-    book: Book
+    fetch_session: FetchSession
 
 
 @dataclass(slots=True)
@@ -106,14 +106,14 @@ class Stopped:
     """Nobody knows where to begin, or to read on; what is done before that is committed."""
 
     sentence: str
-    book: Book | None = None
+    fetch_session: FetchSession | None = None
 
 
 @dataclass(slots=True)
-class LettingGo:
+class Revoking:
     """It was revoked: nothing is handed out any more, what is in hand is finished, and committed."""
 
-    book: Book | None
+    fetch_session: FetchSession | None
     # What the application was told, until it has acknowledged that.
     event_id: int | None = None
     # Time is up: what is in hand is not waited for.
@@ -121,15 +121,17 @@ class LettingGo:
     # The last commit was refused, and will be again.
     refused: bool = False
     # The member was told; nothing is committed any more.
-    given_up: bool = False
+    released: bool = False
 
     @property
     def is_finished(self) -> bool:
         """Nobody in front of the coordinator is waited for."""
-        return self.hurried or (self.event_id is None and (self.book is None or self.book.is_replaceable))
+        return self.hurried or (
+            self.event_id is None and (self.fetch_session is None or self.fetch_session.is_replaceable)
+        )
 
 
-State = Finding | LookingUp | Running | Stopped | LettingGo
+State = FetchingCommitted | ResolvingOffset | Running | Stopped | Revoking
 
 
 class Subject(Enum):
@@ -150,52 +152,52 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PendingCommit:
     """A commit that somebody asked for; None = as far as verdicts go."""
 
-    ask: int
-    offset: AskedOffset | None
+    request: int
+    offset: RequestedOffset | None
     # Read on from there, once it is committed.
     seeks: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class PartitionState:
     """A partition that the member has."""
 
     partition: Partition
     tenure: Tenure
-    by_hand: bool
+    is_manual: bool
     # It is not known from before, though its topic is.
     appeared_later: bool
-    state: State = field(default_factory=Finding)
+    state: State = field(default_factory=FetchingCommitted)
     # The event in which the application was told of it.
     told: int | None = None
     acknowledged: bool = False
     paused: bool = False
     # What is committed, exactly; None = nothing is, or nobody knows what.
-    durable: Point | None = None
+    durable: CommitPoint | None = None
     # The same for people to see: what was known last.
     committed: int | None = None
     bounds: Bounds | None = None
     # What an application said that reads by itself: the first record that is not done, and when that one was written.
     reported: int | None = None
     reported_ms: int | None = None
-    wishes: deque[Wish] = field(default_factory=deque)
+    pending_commits: deque[PendingCommit] = field(default_factory=deque)
     commit_attempts: int = 0
     commit_retry_ms: int = 0
     said: dict[Subject, Said] = field(default_factory=dict)
 
     @property
-    def book(self) -> Book | None:
+    def fetch_session(self) -> FetchSession | None:
         """Where its records stand, once it is known where they begin."""
         match self.state:
-            case Running(book) | Stopped(book=book) | LettingGo(book):
-                return book
-            case Finding() | LookingUp():
+            case Running(fetch_session) | Stopped(fetch_session=fetch_session) | Revoking(fetch_session):
+                return fetch_session
+            case FetchingCommitted() | ResolvingOffset():
                 return None
 
     @property
-    def running(self) -> Book | None:
+    def running(self) -> FetchSession | None:
         """The same, while there may be more of it."""
-        return self.state.book if isinstance(self.state, Running) else None
+        return self.state.fetch_session if isinstance(self.state, Running) else None

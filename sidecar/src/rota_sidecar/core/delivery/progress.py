@@ -8,16 +8,20 @@ application has shown that it lives.
 from collections.abc import Iterator
 
 from rota_sidecar.core.delivery import actions as do
-from rota_sidecar.core.delivery.core import Away, Core, Leaving, Timer, Within
+from rota_sidecar.core.delivery.core import Core, InGroup, Leaving, OutOfGroup, Timer
 
 
 def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
     """What the application is expected to do, since when, and what to say when it does not."""
     within = f"within {core.config.processing_timeout_ms / 1000:g} s"
-    for place in core.places.values():
-        since_ms = None if place.book is None else place.book.ledger.held_since_ms
-        if since_ms is not None and not place.by_hand:
-            name = f"{place.partition.topic}-{place.partition.number}"
+    for partition_state in core.partition_states.values():
+        since_ms = (
+            None
+            if partition_state.fetch_session is None
+            else partition_state.fetch_session.ledger.in_flight_since_ms
+        )
+        if since_ms is not None and not partition_state.is_manual:
+            name = f"{partition_state.partition.topic}-{partition_state.partition.number}"
             yield since_ms, f"the application has given no verdict on a record of {name} {within}"
     if core.application is not None:
         for told in core.application.unacknowledged.values():
@@ -30,7 +34,9 @@ def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
 def note_unattended(core: Core) -> None:
     """Records wait, and nobody is there for whom; or that is over, or meant."""
     is_meant = core.config.suspended or core.draining is not None
-    waits = core.application is None and any(not place.by_hand for place in core.turns.values())
+    waits = core.application is None and any(
+        not partition_state.is_manual for partition_state in core.turns.values()
+    )
     if is_meant or not waits:
         core.unattended_ms = None
     elif core.unattended_ms is None:
@@ -41,7 +47,7 @@ def note_unattended(core: Core) -> None:
 def check(core: Core) -> None:
     """See whether anything takes too long; else when it may."""
     core.timers.pop((Timer.PROGRESS, None), None)
-    if not isinstance(core.membership, Within):
+    if not isinstance(core.membership, InGroup):
         return
     oldest = min(_waiting_since(core), default=None)
     if oldest is None:
@@ -50,33 +56,33 @@ def check(core: Core) -> None:
     due_ms = since_ms + core.config.processing_timeout_ms
     if core.now_ms < due_ms:
         core.timers[Timer.PROGRESS, None] = due_ms
-    elif any(not place.by_hand for place in core.places.values()):
+    elif any(not partition_state.is_manual for partition_state in core.partition_states.values()):
         reason += ": its partitions go to others, and come again when it goes on"
         core.membership = Leaving(reason)
         core.actions.append(do.Leave(reason))
         core.complain_of_all(reason)
 
 
-def stood(core: Core) -> None:
+def left_group(core: Core) -> None:
     """The member has left."""
     if isinstance(core.membership, Leaving):
-        core.membership = Away(core.membership.reason)
+        core.membership = OutOfGroup(core.membership.reason)
 
 
 def come_back(core: Core) -> None:
     """Once an application is there that holds nothing any more, and has heard all that it was told, be a member again."""
-    if not isinstance(core.membership, Away) or core.application is None or core.retired:
+    if not isinstance(core.membership, OutOfGroup) or core.application is None or core.retired:
         return
     if any(told.kind is do.Kind.ASSIGNED for told in core.application.unacknowledged.values()):
         return
-    core.membership = Within()
+    core.membership = InGroup()
     core.actions.append(do.Rejoin())
 
 
 def readiness(core: Core) -> str:
     """Why it is out of the group: one sentence; empty while it is not."""
     match core.membership:
-        case Within():
+        case InGroup():
             return ""
-        case Leaving(reason=reason) | Away(reason=reason):
+        case Leaving(reason=reason) | OutOfGroup(reason=reason):
             return reason

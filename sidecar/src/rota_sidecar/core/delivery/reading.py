@@ -4,22 +4,22 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery import initial_position
 from rota_sidecar.core.delivery.core import Core, Timer
-from rota_sidecar.core.delivery.partition import Book, Place, Subject
+from rota_sidecar.core.delivery.partition import FetchSession, PartitionState, Subject
 
 # However many partitions there are, each may read ahead so much.
 SHARE_MIN_BYTES = 16 << 10
 # Of what the application is told; what is out of range is told when its partition stops.
 KINDS = {
-    on.Trouble.UNKNOWN_TOPIC: do.ErrorKind.UNKNOWN_TOPIC,
-    on.Trouble.DENIED: do.ErrorKind.TOPIC_AUTHORIZATION,
-    on.Trouble.CORRUPT: do.ErrorKind.CORRUPT_RECORD,
+    on.FetchError.UNKNOWN_TOPIC: do.ErrorKind.UNKNOWN_TOPIC,
+    on.FetchError.DENIED: do.ErrorKind.TOPIC_AUTHORIZATION,
+    on.FetchError.CORRUPT: do.ErrorKind.CORRUPT_RECORD,
 }
 
 
 def share_bytes(core: Core) -> int:
     """How much each partition may read ahead, so that all together stay within their bound."""
     config = core.config
-    share = config.ahead_bytes_total_max // max(len(core.places), 1)
+    share = config.ahead_bytes_total_max // max(len(core.partition_states), 1)
     return min(config.ahead_bytes_max, max(share, SHARE_MIN_BYTES))
 
 
@@ -28,28 +28,32 @@ def may_read(core: Core) -> bool:
     return not core.config.suspended and core.draining is None and not core.traits.reads_itself
 
 
-def fetch_if_room(core: Core, place: Place, book: Book) -> None:
+def fetch_if_room(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """Read on, unless that is under way, or enough was read."""
-    if book.fetches_at is not None or book.expired or book.poison is not None:
+    if fetch_session.fetches_at is not None or fetch_session.expired or fetch_session.poison is not None:
         return
-    if core.now_ms < book.fetch_retry_ms:
+    if core.now_ms < fetch_session.fetch_retry_ms:
         return
     if not may_read(core):
         return
-    ledger, share = book.ledger, share_bytes(core)
+    ledger, share = fetch_session.ledger, share_bytes(core)
     room = share - ledger.buffered_bytes
     if room > share // 2:
-        book.fetches_at = ledger.position
-        core.actions.append(do.Fetch(book.number, place.partition, ledger.position, room))
+        fetch_session.fetches_at = ledger.position
+        core.actions.append(do.Fetch(fetch_session.number, partition_state.partition, ledger.position, room))
 
 
-def _fetched(core: Core, ledger: int) -> tuple[Place, Book] | None:
+def _fetched(core: Core, ledger: int) -> tuple[PartitionState, FetchSession] | None:
     """Whose fetch has ended; None = nobody waits for it."""
-    place = core.books.get(ledger)
-    if place is None or (book := place.running) is None or book.fetches_at is None:
+    partition_state = core.fetch_sessions.get(ledger)
+    if (
+        partition_state is None
+        or (fetch_session := partition_state.running) is None
+        or fetch_session.fetches_at is None
+    ):
         return None
-    core.touch(place)
-    return place, book
+    core.touch(partition_state)
+    return partition_state, fetch_session
 
 
 def read(core: Core, event: on.Read) -> None:
@@ -57,14 +61,14 @@ def read(core: Core, event: on.Read) -> None:
     match _fetched(core, event.ledger):
         case None:
             return
-        case place, book:
-            book.fetches_at = None
-            place.bounds = event.bounds
-            place.said.pop(Subject.READING, None)
-            book.fetch_attempts, book.unreadable = 0, ""
+        case partition_state, fetch_session:
+            fetch_session.fetches_at = None
+            partition_state.bounds = event.bounds
+            partition_state.said.pop(Subject.READING, None)
+            fetch_session.fetch_attempts, fetch_session.unreadable = 0, ""
             # An owner that committed further on meanwhile has decided about these.
-            if event.next_offset > book.ledger.position:
-                book.ledger.fetched(event.batches, event.next_offset)
+            if event.next_offset > fetch_session.ledger.position:
+                fetch_session.ledger.fetched(event.batches, event.next_offset)
 
 
 def failed(core: Core, event: on.ReadFailed) -> None:
@@ -72,42 +76,56 @@ def failed(core: Core, event: on.ReadFailed) -> None:
     match _fetched(core, event.ledger):
         case None:
             return
-        case place, book:
-            is_meant, book.fetches_at = book.fetches_at == book.ledger.position, None
+        case partition_state, fetch_session:
+            is_meant, fetch_session.fetches_at = (
+                fetch_session.fetches_at == fetch_session.ledger.position,
+                None,
+            )
             # Else its owner has gone on from there meanwhile.
             if is_meant:
-                _react(core, place, book, event)
+                _react(core, partition_state, fetch_session, event)
 
 
-def give_up_poison(core: Core, place: Place, book: Book) -> None:
+def fail_poison(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """A batch that cannot be read becomes a dead letter, once all records before it are done."""
-    poison = book.poison
-    if poison is not None and book.ledger.first_unresolved is None:
-        book.poison, book.unreadable = None, ""
-        book.ledger.give_up(poison.batch, poison.next_offset, poison.reason, core.now_ms)
-        core.touch(place)
+    poison = fetch_session.poison
+    if poison is not None and fetch_session.ledger.first_unresolved is None:
+        fetch_session.poison, fetch_session.unreadable = None, ""
+        fetch_session.ledger.fail_unreadable(poison.batch, poison.next_offset, poison.reason, core.now_ms)
+        core.touch(partition_state)
 
 
-def _react(core: Core, place: Place, book: Book, event: on.ReadFailed) -> None:
-    match event.trouble:
-        case on.Trouble.CORRUPT if event.unreadable is not None and book.terms.rules.has_dead_letters:
-            book.poison, book.unreadable = event.unreadable, event.unreadable.reason
+def _react(
+    core: Core, partition_state: PartitionState, fetch_session: FetchSession, event: on.ReadFailed
+) -> None:
+    match event.fetch_error:
+        case on.FetchError.CORRUPT if (
+            event.unreadable is not None and fetch_session.terms.rules.has_dead_letters
+        ):
+            fetch_session.poison, fetch_session.unreadable = event.unreadable, event.unreadable.reason
             topic = core.config.dead_letter_topic
             sentence = f"{event.unreadable.reason}: its bytes become a dead letter in {topic}, and reading goes on behind it"
-            core.complain(place, Subject.READING, sentence)
-        case on.Trouble.OUT_OF_RANGE:
-            book.expired = event.sentence
-        case on.Trouble.OTHER_TOPIC:
+            core.complain(partition_state, Subject.READING, sentence)
+        case on.FetchError.OUT_OF_RANGE:
+            fetch_session.expired = event.sentence
+        case on.FetchError.OTHER_TOPIC:
             # What is done about the old one must not be committed for the new one.
-            initial_position.begin_in_other_topic(core, place, event.sentence)
-        case on.Trouble.UNKNOWN_TOPIC | on.Trouble.DENIED | on.Trouble.UNREACHABLE | on.Trouble.CORRUPT:
-            if event.trouble is on.Trouble.CORRUPT:
-                book.unreadable = event.sentence
+            initial_position.begin_in_other_topic(core, partition_state, event.sentence)
+        case (
+            on.FetchError.UNKNOWN_TOPIC
+            | on.FetchError.DENIED
+            | on.FetchError.UNREACHABLE
+            | on.FetchError.CORRUPT
+        ):
+            if event.fetch_error is on.FetchError.CORRUPT:
+                fetch_session.unreadable = event.sentence
             core.complain(
-                place,
+                partition_state,
                 Subject.READING,
                 f"records cannot be read, which is tried again and again: {event.sentence}",
-                KINDS.get(event.trouble),
+                KINDS.get(event.fetch_error),
             )
-            book.fetch_retry_ms = core.retry_at(Timer.READ, place.partition, book.fetch_attempts)
-            book.fetch_attempts += 1
+            fetch_session.fetch_retry_ms = core.retry_at(
+                Timer.READ, partition_state.partition, fetch_session.fetch_attempts
+            )
+            fetch_session.fetch_attempts += 1

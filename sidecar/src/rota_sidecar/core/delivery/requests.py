@@ -6,91 +6,112 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery import initial_position
-from rota_sidecar.core.delivery.core import Ask, Core
+from rota_sidecar.core.delivery.core import Core, PendingRequest
 from rota_sidecar.core.delivery.errors import Error
-from rota_sidecar.core.delivery.partition import Book, Edge, LettingGo, Place, Running, Stopped, Subject, Wish
+from rota_sidecar.core.delivery.partition import (
+    Edge,
+    FetchSession,
+    PartitionState,
+    PendingCommit,
+    Revoking,
+    Running,
+    Stopped,
+    Subject,
+)
 from rota_sidecar.core.member.partitions import Partition
 
 # Questions that wait for their answers.
-ASKS_MAX = 1_000
+PENDING_REQUESTS_MAX = 1_000
 SEEKS = {-1: Edge.END, -2: Edge.START}
 
 
-def heed(core: Core, event: on.Asked) -> None:
+def handle(core: Core, event: on.ApplicationRequest) -> None:
     """One question."""
-    if len(core.asks) >= ASKS_MAX:
-        sentence = f"{ASKS_MAX} questions wait for their answers already: wait for some of them"
+    if len(core.pending_requests) >= PENDING_REQUESTS_MAX:
+        sentence = f"{PENDING_REQUESTS_MAX} questions wait for their answers already: wait for some of them"
         core.actions.append(do.Answer(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS, sentence=sentence))
         return
     match event:
-        case on.CommitAsked():
+        case on.CommitRequested():
             _commit(core, event)
-        case on.SeekAsked():
+        case on.SeekRequested():
             _seek(core, event)
-        case on.PauseAsked():
+        case on.PauseRequested():
             _pause(core, event.request, event.partitions, paused=True)
-        case on.ResumeAsked():
+        case on.ResumeRequested():
             _pause(core, event.request, event.partitions, paused=False)
 
 
-def _begin(core: Core, request: int, errors: Mapping[Partition, Error], places: Iterable[Place]) -> None:
-    core.asks[request] = Ask({place.partition for place in places}, dict(errors))
+def _begin(
+    core: Core, request: int, errors: Mapping[Partition, Error], partition_states: Iterable[PartitionState]
+) -> None:
+    core.pending_requests[request] = PendingRequest(
+        {partition_state.partition for partition_state in partition_states}, dict(errors)
+    )
 
 
 def _split(
     core: Core, partitions: Iterable[Partition], error: Error
-) -> tuple[list[Place], dict[Partition, Error]]:
+) -> tuple[list[PartitionState], dict[Partition, Error]]:
     """What is there, and what is not."""
-    places = [core.places[partition] for partition in sorted(partitions) if partition in core.places]
-    return places, dict.fromkeys(sorted(set(partitions) - core.places.keys()), error)
+    partition_states = [
+        core.partition_states[partition]
+        for partition in sorted(partitions)
+        if partition in core.partition_states
+    ]
+    return partition_states, dict.fromkeys(sorted(set(partitions) - core.partition_states.keys()), error)
 
 
 # ---------------------------------------------------------------------------------------------- commits
 
 
-def _commit(core: Core, event: on.CommitAsked) -> None:
-    asked = core.places.keys() if event.offsets is None else event.offsets.keys()
-    places, errors = _split(core, asked, pb.ILLEGAL_GENERATION)
-    mine = [place for place in places if _is_mine(place, event.tenure)]
-    others = (place for place in places if not _is_mine(place, event.tenure))
-    errors |= {place.partition: pb.ILLEGAL_GENERATION for place in others}
+def _commit(core: Core, event: on.CommitRequested) -> None:
+    asked = core.partition_states.keys() if event.offsets is None else event.offsets.keys()
+    partition_states, errors = _split(core, asked, pb.ILLEGAL_GENERATION)
+    mine = [
+        partition_state for partition_state in partition_states if _is_mine(partition_state, event.tenure)
+    ]
+    others = (
+        partition_state for partition_state in partition_states if not _is_mine(partition_state, event.tenure)
+    )
+    errors |= {partition_state.partition: pb.ILLEGAL_GENERATION for partition_state in others}
     if event.offsets is None:
         # What another tenure has is not meant.
         errors = {}
     _begin(core, event.request, errors, mine)
-    for place in mine:
-        offset = None if event.offsets is None else event.offsets[place.partition]
+    for partition_state in mine:
+        offset = None if event.offsets is None else event.offsets[partition_state.partition]
         if offset is not None:
-            _settle(core, place, offset.offset)
-        place.wishes.append(Wish(event.request, offset))
-        core.touch(place)
+            _settle(core, partition_state, offset.offset)
+        partition_state.pending_commits.append(PendingCommit(event.request, offset))
+        core.touch(partition_state)
     core.answer_if_known(event.request)
 
 
-def _is_mine(place: Place, tenure: int) -> bool:
+def _is_mine(partition_state: PartitionState, tenure: int) -> bool:
     """Whether it can be committed, by who names this tenure; 0 = whichever it is."""
-    if isinstance(place.state, LettingGo) and place.state.given_up:
+    if isinstance(partition_state.state, Revoking) and partition_state.state.released:
         return False
-    return tenure in (0, place.tenure.number)
+    return tenure in (0, partition_state.tenure.number)
 
 
-def _settle(core: Core, place: Place, offset: int) -> None:
+def _settle(core: Core, partition_state: PartitionState, offset: int) -> None:
     """An offset that is named is the application's verdict on all before it."""
-    book = place.book
-    if book is None:
+    fetch_session = partition_state.fetch_session
+    if fetch_session is None:
         return
-    before = book.ledger.position
-    book.ledger.settle_below(offset, core.now_ms)
-    core.recount(book)
-    if isinstance(place.state, Stopped) and book.ledger.position != before:
-        _go_on(place, book)
+    before = fetch_session.ledger.position
+    fetch_session.ledger.settle_below(offset, core.now_ms)
+    core.recount(fetch_session)
+    if isinstance(partition_state.state, Stopped) and fetch_session.ledger.position != before:
+        _go_on(partition_state, fetch_session)
 
 
-def _go_on(place: Place, book: Book) -> None:
+def _go_on(partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """It is known again where to read on."""
-    book.expired = ""
-    place.said.pop(Subject.BEGINNING, None)
-    place.state = Running(book)
+    fetch_session.expired = ""
+    partition_state.said.pop(Subject.BEGINNING, None)
+    partition_state.state = Running(fetch_session)
 
 
 def reset(core: Core, event: on.ResetOffsets) -> None:
@@ -103,50 +124,60 @@ def reset(core: Core, event: on.ResetOffsets) -> None:
         )
         core.actions.append(do.Answer(event.request, pb.ILLEGAL_GENERATION, sentence=sentence))
         return
-    places, errors = _split(core, event.offsets, pb.ILLEGAL_GENERATION)
-    going = {place.partition: pb.ILLEGAL_GENERATION for place in places if isinstance(place.state, LettingGo)}
+    partition_states, errors = _split(core, event.offsets, pb.ILLEGAL_GENERATION)
+    going = {
+        partition_state.partition: pb.ILLEGAL_GENERATION
+        for partition_state in partition_states
+        if isinstance(partition_state.state, Revoking)
+    }
     wrong = {partition: pb.OFFSET_OUT_OF_RANGE for partition, offset in event.offsets.items() if offset < 0}
     errors |= wrong | going
-    mine = [place for place in places if place.partition not in errors]
+    mine = [
+        partition_state for partition_state in partition_states if partition_state.partition not in errors
+    ]
     _begin(core, event.request, errors, mine)
-    for place in mine:
-        offset = on.AskedOffset(event.offsets[place.partition])
-        place.wishes.append(Wish(event.request, offset, seeks=True))
-        core.touch(place)
+    for partition_state in mine:
+        offset = on.RequestedOffset(event.offsets[partition_state.partition])
+        partition_state.pending_commits.append(PendingCommit(event.request, offset, seeks=True))
+        core.touch(partition_state)
     core.answer_if_known(event.request)
 
 
 # ---------------------------------------------------------------------------------------------- seeks and pauses
 
 
-def _seek(core: Core, event: on.SeekAsked) -> None:
-    places, errors = _split(core, event.offsets, pb.UNKNOWN_TOPIC_OR_PARTITION)
-    for place in places:
-        offset = event.offsets[place.partition]
-        if isinstance(place.state, LettingGo) and (place.state.given_up or offset in SEEKS):
+def _seek(core: Core, event: on.SeekRequested) -> None:
+    partition_states, errors = _split(core, event.offsets, pb.UNKNOWN_TOPIC_OR_PARTITION)
+    for partition_state in partition_states:
+        offset = event.offsets[partition_state.partition]
+        if isinstance(partition_state.state, Revoking) and (
+            partition_state.state.released or offset in SEEKS
+        ):
             # Of an offset that is known it is committed that the next owner begins there.
-            errors[place.partition] = pb.ILLEGAL_GENERATION
+            errors[partition_state.partition] = pb.ILLEGAL_GENERATION
         elif offset < min(SEEKS):
-            errors[place.partition] = pb.OFFSET_OUT_OF_RANGE
-    mine = [place for place in places if place.partition not in errors]
+            errors[partition_state.partition] = pb.OFFSET_OUT_OF_RANGE
+    mine = [
+        partition_state for partition_state in partition_states if partition_state.partition not in errors
+    ]
     _begin(core, event.request, errors, mine)
     # Every book there is, and none that is opened for this.
-    core.asks[event.request].ledger = core.number()
-    for place in mine:
-        offset = event.offsets[place.partition]
+    core.pending_requests[event.request].ledger = core.number()
+    for partition_state in mine:
+        offset = event.offsets[partition_state.partition]
         if offset >= 0:
-            initial_position.seek(core, place, offset)
-            core.answer(event.request, place.partition, offset=offset)
+            initial_position.seek(core, partition_state, offset)
+            core.answer(event.request, partition_state.partition, offset=offset)
         else:
-            initial_position.look_up(core, place, SEEKS[offset], event.request)
-    if event.request in core.asks:
+            initial_position.list_offsets(core, partition_state, SEEKS[offset], event.request)
+    if event.request in core.pending_requests:
         core.answer_if_known(event.request)
 
 
 def _pause(core: Core, request: int, partitions: frozenset[Partition], *, paused: bool) -> None:
-    places, errors = _split(core, partitions, pb.UNKNOWN_TOPIC_OR_PARTITION)
-    for place in places:
-        place.paused = paused
-        core.touch(place)
+    partition_states, errors = _split(core, partitions, pb.UNKNOWN_TOPIC_OR_PARTITION)
+    for partition_state in partition_states:
+        partition_state.paused = paused
+        core.touch(partition_state)
     _begin(core, request, errors, ())
     core.answer_if_known(request)

@@ -7,7 +7,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import attaching, commits
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.core import Core, Leaving, Revocation, Timer
-from rota_sidecar.core.delivery.partition import LettingGo, Place
+from rota_sidecar.core.delivery.partition import PartitionState, Revoking
 from rota_sidecar.core.member.partitions import Partition
 
 # Before the deadline of a revocation nobody is waited for any more but the coordinator, and shortly before it nobody:
@@ -26,33 +26,37 @@ def revoke(core: Core, event: on.Revoke) -> None:
         hurry_ms = core.now_ms
     going = _held(core, event.partitions)
     core.revocations[event.revocation] = Revocation(
-        {place.partition for place in going}, hurry_ms=hurry_ms, last_ms=last_ms
+        {partition_state.partition for partition_state in going}, hurry_ms=hurry_ms, last_ms=last_ms
     )
-    new = [place for place in going if not isinstance(place.state, LettingGo)]
-    for place in new:
-        _stop(core, place)
+    new = [partition_state for partition_state in going if not isinstance(partition_state.state, Revoking)]
+    for partition_state in new:
+        _stop(core, partition_state)
     if not isinstance(core.membership, Leaving):
         attaching.tell_revoking(core, new, hurry_ms)
-    for place in going:
-        core.touch(place)
-    core.timers[Timer.LET_GO, event.revocation] = core.now_ms
+    for partition_state in going:
+        core.touch(partition_state)
+    core.timers[Timer.REVOKE, event.revocation] = core.now_ms
     time_passes(core, event.revocation)
 
 
-def _held(core: Core, partitions: Iterable[Partition]) -> list[Place]:
+def _held(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
     """In order, so that two that are told the same do the same."""
-    return [place for partition in sorted(partitions) if (place := core.places.get(partition)) is not None]
+    return [
+        partition_state
+        for partition in sorted(partitions)
+        if (partition_state := core.partition_states.get(partition)) is not None
+    ]
 
 
-def _stop(core: Core, place: Place) -> None:
-    book = place.book
-    core.take_turn_from(place)
+def _stop(core: Core, partition_state: PartitionState) -> None:
+    fetch_session = partition_state.fetch_session
+    core.take_turn_from(partition_state)
     for timer in (Timer.BEGIN, Timer.READ, Timer.RETRY):
-        core.timers.pop((timer, place.partition), None)
-    if book is not None:
-        core.stop_fetching(book)
-    core.give_up_look_up(place, pb.ILLEGAL_GENERATION)
-    place.state = LettingGo(book)
+        core.timers.pop((timer, partition_state.partition), None)
+    if fetch_session is not None:
+        core.stop_fetching(fetch_session)
+    core.answer_lookup(partition_state, pb.ILLEGAL_GENERATION)
+    partition_state.state = Revoking(fetch_session)
 
 
 def time_passes(core: Core, number: int) -> None:
@@ -63,41 +67,43 @@ def time_passes(core: Core, number: int) -> None:
     next_ms = revocation.hurry_ms
     if core.now_ms >= revocation.hurry_ms:
         next_ms = revocation.last_ms
-        for place in _places(core, revocation):
-            assert isinstance(place.state, LettingGo)
-            place.state.hurried = True
-            core.touch(place)
-    core.timers[Timer.LET_GO, number] = max(next_ms, core.now_ms)
+        for partition_state in _partition_states(core, revocation):
+            assert isinstance(partition_state.state, Revoking)
+            partition_state.state.hurried = True
+            core.touch(partition_state)
+    core.timers[Timer.REVOKE, number] = max(next_ms, core.now_ms)
 
 
-def _places(core: Core, revocation: Revocation) -> list[Place]:
-    return [core.places[partition] for partition in sorted(revocation.partitions)]
+def _partition_states(core: Core, revocation: Revocation) -> list[PartitionState]:
+    return [core.partition_states[partition] for partition in sorted(revocation.partitions)]
 
 
-def give_up(core: Core) -> None:
+def release(core: Core) -> None:
     """Tell the member of all revocations of which everything is settled, or whose time is over."""
     for number, revocation in list(core.revocations.items()):
-        places = _places(core, revocation)
-        if core.now_ms < revocation.last_ms and not all(_has_gone(core, place) for place in places):
+        partition_states = _partition_states(core, revocation)
+        if core.now_ms < revocation.last_ms and not all(
+            _has_gone(core, partition_state) for partition_state in partition_states
+        ):
             continue
         _end(core, number)
-        for place in places:
-            assert isinstance(place.state, LettingGo)
+        for partition_state in partition_states:
+            assert isinstance(partition_state.state, Revoking)
             # The member may have asked anew meanwhile, with more time.
-            place.state.given_up = not any(
-                place.partition in other.partitions for other in core.revocations.values()
+            partition_state.state.released = not any(
+                partition_state.partition in other.partitions for other in core.revocations.values()
             )
-        core.actions.append(do.GiveUp(number))
+        core.actions.append(do.ReleasePartitions(number))
 
 
-def _has_gone(core: Core, place: Place) -> bool:
-    state = place.state
-    return isinstance(state, LettingGo) and state.is_finished and commits.has_settled(core, place)
+def _has_gone(core: Core, partition_state: PartitionState) -> bool:
+    state = partition_state.state
+    return isinstance(state, Revoking) and state.is_finished and commits.has_settled(core, partition_state)
 
 
 def _end(core: Core, number: int) -> None:
     del core.revocations[number]
-    core.timers.pop((Timer.LET_GO, number), None)
+    core.timers.pop((Timer.REVOKE, number), None)
 
 
 def revoked(core: Core, event: on.Revoked) -> None:
@@ -116,16 +122,16 @@ def lost(core: Core, event: on.Lost) -> None:
     attaching.tell(core, do.Kind.LOST, told, reason=event.reason)
 
 
-def _remove(core: Core, partitions: Iterable[Partition]) -> list[Place]:
+def _remove(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
     """Those of them that the application knows of."""
     going = _held(core, partitions)
-    for place in going:
-        core.remove(place)
+    for partition_state in going:
+        core.remove(partition_state)
     for number, revocation in list(core.revocations.items()):
-        revocation.partitions.difference_update(place.partition for place in going)
+        revocation.partitions.difference_update(partition_state.partition for partition_state in going)
         if not revocation.partitions:
             _end(core, number)
-    if not core.places:
+    if not core.partition_states:
         # Before the next assignment there is no generation that anybody could be told of.
         core.tenure = None
-    return [place for place in going if place.told is not None]
+    return [partition_state for partition_state in going if partition_state.told is not None]

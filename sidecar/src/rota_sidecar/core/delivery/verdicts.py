@@ -8,12 +8,12 @@ from rota_sidecar.core.delivery.core import Core
 def judged(core: Core, event: on.Judged) -> None:
     """Each on its own: one that is wrong holds up no other."""
     for judgement in event.judgements:
-        place = core.books.get(judgement.ledger)
-        book = None if place is None else place.book
-        if place is None or book is None:
+        partition_state = core.fetch_sessions.get(judgement.ledger)
+        fetch_session = None if partition_state is None else partition_state.fetch_session
+        if partition_state is None or fetch_session is None:
             _judged_late(core, judgement)
             continue
-        outcome = book.ledger.judge(
+        outcome = fetch_session.ledger.judge(
             judgement.first,
             judgement.last,
             judgement.verdict,
@@ -23,12 +23,12 @@ def judged(core: Core, event: on.Judged) -> None:
         )
         if outcome.refusal:
             core.actions.append(
-                do.Refuse(judgement.ledger, place.partition, judgement.first, outcome.refusal)
+                do.Refuse(judgement.ledger, partition_state.partition, judgement.first, outcome.refusal)
             )
             continue
-        core.actions.append(do.Settled(place.partition, judgement.verdict.value, outcome.settled))
-        core.recount(book)
-        core.touch(place)
+        core.actions.append(do.Settled(partition_state.partition, judgement.verdict.value, outcome.settled))
+        core.recount(fetch_session)
+        core.touch(partition_state)
 
 
 def _judged_late(core: Core, judgement: on.Judgement) -> None:
@@ -47,12 +47,12 @@ def reported(core: Core, event: on.Reported) -> None:
     if not core.traits.reads_itself:
         return
     for each in event.positions:
-        place = core.places.get(each.partition)
-        if place is None or place.tenure.number != each.tenure:
+        partition_state = core.partition_states.get(each.partition)
+        if partition_state is None or partition_state.tenure.number != each.tenure:
             continue
-        if place.reported is None or each.position >= place.reported:
-            place.reported, place.reported_ms = each.position, each.timestamp_ms
-            if place.book is not None:
-                place.book.ledger.settle_below(each.position, core.now_ms)
-                core.recount(place.book)
-            core.touch(place)
+        if partition_state.reported is None or each.position >= partition_state.reported:
+            partition_state.reported, partition_state.reported_ms = each.position, each.timestamp_ms
+            if partition_state.fetch_session is not None:
+                partition_state.fetch_session.ledger.settle_below(each.position, core.now_ms)
+                core.recount(partition_state.fetch_session)
+            core.touch(partition_state)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from rota_sidecar.core.delivery.core import Core
 from rota_sidecar.core.delivery.events import Bounds
 from rota_sidecar.core.delivery.partition import (
-    Book,
-    Finding,
-    LettingGo,
-    LookingUp,
-    Place,
+    FetchingCommitted,
+    FetchSession,
+    PartitionState,
+    ResolvingOffset,
+    Revoking,
     Running,
     Stopped,
     Subject,
@@ -44,7 +44,9 @@ class PartitionView(NamedTuple):
 
 def paused(core: Core) -> frozenset[Partition]:
     """What was paused."""
-    return frozenset(partition for partition, place in core.places.items() if place.paused)
+    return frozenset(
+        partition for partition, partition_state in core.partition_states.items() if partition_state.paused
+    )
 
 
 def positions(core: Core) -> Mapping[Partition, int]:
@@ -54,9 +56,9 @@ def positions(core: Core) -> Mapping[Partition, int]:
     Records that were dispatched may still be on their way to it, behind the answer that has this position.
     """
     return {
-        partition: _undone(place.book.ledger)
-        for partition, place in core.places.items()
-        if place.book is not None
+        partition: _undone(partition_state.fetch_session.ledger)
+        for partition, partition_state in core.partition_states.items()
+        if partition_state.fetch_session is not None
     }
 
 
@@ -65,42 +67,48 @@ def _undone(ledger: Ledger) -> int:
     return ledger.dispatch_position if unresolved is None else min(unresolved[1], ledger.dispatch_position)
 
 
-def _position(place: Place) -> int | None:
-    return None if place.book is None else place.book.ledger.dispatch_position
+def _position(partition_state: PartitionState) -> int | None:
+    return (
+        None
+        if partition_state.fetch_session is None
+        else partition_state.fetch_session.ledger.dispatch_position
+    )
 
 
 def partitions(core: Core) -> Mapping[Partition, PartitionView]:
     """Everything."""
-    return {partition: _view(place) for partition, place in core.places.items()}
+    return {partition: _view(partition_state) for partition, partition_state in core.partition_states.items()}
 
 
-def _view(place: Place) -> PartitionView:
-    ledger = None if place.book is None else place.book.ledger
+def _view(partition_state: PartitionState) -> PartitionView:
+    ledger = None if partition_state.fetch_session is None else partition_state.fetch_session.ledger
     return PartitionView(
-        tenure=place.tenure,
-        position=_position(place),
-        committed=place.committed,
-        bounds=place.bounds,
+        tenure=partition_state.tenure,
+        position=_position(partition_state),
+        committed=partition_state.committed,
+        bounds=partition_state.bounds,
         in_flight=0 if ledger is None else ledger.in_flight,
         waiting=0 if ledger is None else ledger.waiting,
         first_unresolved=None if ledger is None else ledger.first_unresolved,
         # Else it has come further since, by a commit, or as another application.
-        reported_ms=place.reported_ms if place.reported == _position(place) else None,
-        stopped=_stopped(place),
-        problem=_problem(place),
+        reported_ms=partition_state.reported_ms
+        if partition_state.reported == _position(partition_state)
+        else None,
+        stopped=_stopped(partition_state),
+        problem=_problem(partition_state),
     )
 
 
-def _problem(place: Place) -> str:
+def _problem(partition_state: PartitionState) -> str:
     """The most basic one: without a position nothing is read, what is not read is not committed."""
-    return next((place.said[each].sentence for each in Subject if each in place.said), "")
+    return next((partition_state.said[each].sentence for each in Subject if each in partition_state.said), "")
 
 
-def _stopped(place: Place) -> str:
-    match place.state:
+def _stopped(partition_state: PartitionState) -> str:
+    match partition_state.state:
         case Stopped(sentence=sentence):
             return sentence
-        case Running(book) | LettingGo(book=Book() as book):
-            return book.ledger.stopped or book.unreadable
-        case Finding() | LookingUp() | LettingGo():
+        case Running(fetch_session) | Revoking(fetch_session=FetchSession() as fetch_session):
+            return fetch_session.ledger.stopped or fetch_session.unreadable
+        case FetchingCommitted() | ResolvingOffset() | Revoking():
             return ""

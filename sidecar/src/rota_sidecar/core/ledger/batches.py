@@ -35,7 +35,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BatchSlice:
     """Records of a batch from `first` on, before `end`."""
 
     batch: Batch
@@ -54,11 +54,11 @@ class Dispatch:
 
     # This time included.
     deliveries: int
-    pieces: Sequence[Piece]
+    slices: Sequence[BatchSlice]
     # Rises with each RETRY: what was handed out before one, and lies behind its record, is told from what comes again.
     turn: int = 0
 
     @property
     def count(self) -> int:
         """How many records."""
-        return sum(piece.count for piece in self.pieces)
+        return sum(batch_slice.count for batch_slice in self.slices)

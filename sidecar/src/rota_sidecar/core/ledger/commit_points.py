@@ -29,31 +29,31 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CommitMetadata:
     """What is known of the record at the committed offset, and around it."""
 
     state: State = State.CLEAN
     # Verdicts that asked for another delivery.
     retries: int = 0
     # Deliveries during which the application died.
-    charges: int = 0
+    crashes: int = 0
     # As `completed_ahead.py` writes it.
-    beyond: str = ""
+    completed_ahead: str = ""
 
     @property
     def metadata(self) -> str:
         """As it stands in a commit."""
-        return _metadata(self.state, self.retries, self.charges, self.beyond)
+        return _metadata(self.state, self.retries, self.crashes, self.completed_ahead)
 
 
 @lru_cache(maxsize=256)
-def _metadata(state: State, retries: int, charges: int, done_beyond: str) -> str:
+def _metadata(state: State, retries: int, crashes: int, completed_ahead: str) -> str:
     # Nearly all points have the same one, and there is a new point with each verdict.
-    said = f"rota:1:{retries}:{charges}:{state.value}"
-    return f"{said}:{done_beyond}" if done_beyond else said
+    said = f"rota:1:{retries}:{crashes}:{state.value}"
+    return f"{said}:{completed_ahead}" if completed_ahead else said
 
 
-class Point(NamedTuple):
+class CommitPoint(NamedTuple):
     """What to commit."""
 
     offset: int
@@ -65,9 +65,9 @@ _METADATA = re.compile(
 )
 
 
-def read_mark(metadata: str) -> Mark:
+def parse_commit_metadata(metadata: str) -> CommitMetadata:
     """What a commit said; one that Rota did not write says nothing."""
     found = _METADATA.fullmatch(metadata)
     if found is None:
-        return Mark()
-    return Mark(State(found[3]), int(found[1]), int(found[2]), found[4] or "")
+        return CommitMetadata()
+    return CommitMetadata(State(found[3]), int(found[1]), int(found[2]), found[4] or "")

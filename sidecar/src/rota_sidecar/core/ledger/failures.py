@@ -15,7 +15,7 @@ _REASON_CHARACTERS_MAX = 1_000
 _STALE_MAX = 64
 
 
-class Fate(Enum):
+class Disposition(Enum):
     """What becomes of a record that has failed for good."""
 
     # It is to be written as a dead letter,
@@ -27,16 +27,16 @@ class Fate(Enum):
 
 
 @dataclass(slots=True)
-class Trouble:
+class FailureRecord:
     """Of one record."""
 
     # Verdicts that asked for another delivery.
     retries: int = 0
     # Deliveries during which the application died.
-    charges: int = 0
+    crashes: int = 0
     # In its last delivery the application had nothing else in hand.
     was_alone: bool = False
-    fate: Fate | None = None
+    disposition: Disposition | None = None
     reason: str = ""
     # Until it had failed for good.
     deliveries: int = 0
@@ -44,109 +44,109 @@ class Trouble:
     @property
     def failed(self) -> int:
         """Deliveries that failed."""
-        return self.retries + self.charges
+        return self.retries + self.crashes
 
 
-class Troubles:
+class FailureRecords:
     """By place."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._all: dict[int, Trouble] = {}
+        self._all: dict[int, FailureRecord] = {}
         self._due: dict[int, int] = {}
         # The same in the order of time; what is not in `_due` any more is passed over.
         self._agenda: list[tuple[int, int]] = []
         # Records that go out alone only, because they are suspected.
-        self.loners: set[int] = set()
+        self.isolated_records: set[int] = set()
         # Records that have failed for good.
-        self.doomed: dict[int, Trouble] = {}
+        self.exhausted: dict[int, FailureRecord] = {}
         # Those that have become LETTER; some may have been settled meanwhile.
         self._dead_letters: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def get(self, place: int) -> Trouble | None:
+    def get(self, index: int) -> FailureRecord | None:
         """None: it has none."""
-        return self._all.get(place)
+        return self._all.get(index)
 
     def within(self, first: int, end: int) -> Iterable[int]:
         """Which of these have any, in order."""
         if len(self._all) < end - first:
-            return sorted(place for place in self._all if first <= place < end)
-        return [place for place in range(first, end) if place in self._all]
+            return sorted(index for index in self._all if first <= index < end)
+        return [index for index in range(first, end) if index in self._all]
 
-    def inherit(self, place: int, trouble: Trouble) -> None:
+    def inherit(self, index: int, failure: FailureRecord) -> None:
         """It comes with that, from another tenure."""
-        self._all[place] = trouble
-        self._suspect(place, trouble)
-        if trouble.charges:
-            self._condemn_if_alone(place, trouble)
+        self._all[index] = failure
+        self._isolate_if_exhausted(index, failure)
+        if failure.crashes:
+            self._fail_if_alone(index, failure)
 
     def forget(self, first: int, end: int) -> None:
         """These are done."""
         if not self._all:
             return
-        for place in self.within(first, end):
-            del self._all[place]
-            self._due.pop(place, None)
-            self.loners.discard(place)
-            self.doomed.pop(place, None)
+        for index in self.within(first, end):
+            del self._all[index]
+            self._due.pop(index, None)
+            self.isolated_records.discard(index)
+            self.exhausted.pop(index, None)
 
     # ------------------------------------------------------------------------------------------ failures
 
-    def retry(self, place: int, now_ms: int, after_ms: int | None, reason: str) -> None:
+    def retry(self, index: int, now_ms: int, after_ms: int | None, reason: str) -> None:
         """The application wants it again."""
-        trouble = self._all.setdefault(place, Trouble())
-        trouble.retries += 1
-        self._suspect(place, trouble)
-        if trouble.retries > self._rules.retries:
-            self._condemn(place, trouble, reason)
+        failure = self._all.setdefault(index, FailureRecord())
+        failure.retries += 1
+        self._isolate_if_exhausted(index, failure)
+        if failure.retries > self._rules.retries:
+            self._fail_permanently(index, failure, reason)
         else:
-            wait_ms = self._backoff_ms(trouble.retries) if after_ms is None else max(0, after_ms)
-            self._plan(place, now_ms + wait_ms)
+            wait_ms = self._backoff_ms(failure.retries) if after_ms is None else max(0, after_ms)
+            self._plan(index, now_ms + wait_ms)
 
-    def charge(self, place: int) -> None:
+    def count_crash(self, index: int) -> None:
         """The application died with it in hand."""
-        trouble = self._all.setdefault(place, Trouble())
-        trouble.charges += 1
-        self._suspect(place, trouble)
-        self._condemn_if_alone(place, trouble)
+        failure = self._all.setdefault(index, FailureRecord())
+        failure.crashes += 1
+        self._isolate_if_exhausted(index, failure)
+        self._fail_if_alone(index, failure)
 
-    def condemn(self, place: int, reason: str) -> None:
+    def fail_permanently(self, index: int, reason: str) -> None:
         """The application never wants it again."""
-        trouble = self._all.setdefault(place, Trouble())
-        self._condemn(place, trouble, reason)
-        trouble.deliveries += 1
+        failure = self._all.setdefault(index, FailureRecord())
+        self._fail_permanently(index, failure, reason)
+        failure.deliveries += 1
 
-    def reject(self, place: int, reason: str) -> None:
+    def reject(self, index: int, reason: str) -> None:
         """The application could never be given it."""
-        self._condemn(place, self._all.setdefault(place, Trouble()), reason)
+        self._fail_permanently(index, self._all.setdefault(index, FailureRecord()), reason)
 
-    def _suspect(self, place: int, trouble: Trouble) -> None:
-        if trouble.charges and trouble.failed > self._rules.retries:
-            self.loners.add(place)
+    def _isolate_if_exhausted(self, index: int, failure: FailureRecord) -> None:
+        if failure.crashes and failure.failed > self._rules.retries:
+            self.isolated_records.add(index)
 
-    def _condemn_if_alone(self, place: int, trouble: Trouble) -> None:
-        if trouble.was_alone and place in self.loners:
-            times = "once" if trouble.charges == 1 else f"{trouble.charges} times"
-            self._condemn(place, trouble, f"the application died {times} with this record in hand")
+    def _fail_if_alone(self, index: int, failure: FailureRecord) -> None:
+        if failure.was_alone and index in self.isolated_records:
+            times = "once" if failure.crashes == 1 else f"{failure.crashes} times"
+            self._fail_permanently(index, failure, f"the application died {times} with this record in hand")
 
-    def _condemn(self, place: int, trouble: Trouble, reason: str) -> None:
-        trouble.fate = Fate.DEAD_LETTER if self._rules.has_dead_letters else Fate.STOP
-        trouble.reason, trouble.deliveries = reason[:_REASON_CHARACTERS_MAX], trouble.failed
-        self.doomed[place] = trouble
-        if trouble.fate is Fate.DEAD_LETTER:
-            self._dead_letters.append(place)
+    def _fail_permanently(self, index: int, failure: FailureRecord, reason: str) -> None:
+        failure.disposition = Disposition.DEAD_LETTER if self._rules.has_dead_letters else Disposition.STOP
+        failure.reason, failure.deliveries = reason[:_REASON_CHARACTERS_MAX], failure.failed
+        self.exhausted[index] = failure
+        if failure.disposition is Disposition.DEAD_LETTER:
+            self._dead_letters.append(index)
 
     def _backoff_ms(self, retries: int) -> int:
         return min(self._rules.backoff_ms * _factor(self._rules.backoff, retries), self._rules.backoff_max_ms)
 
     # ------------------------------------------------------------------------------------------ retries
 
-    def _plan(self, place: int, at_ms: int) -> None:
-        self._due[place] = at_ms
-        heappush(self._agenda, (at_ms, place))
+    def _plan(self, index: int, at_ms: int) -> None:
+        self._due[index] = at_ms
+        heappush(self._agenda, (at_ms, index))
         if len(self._agenda) > 2 * len(self._due) + _STALE_MAX:
             self._agenda = sorted((due_ms, each) for each, due_ms in self._due.items())
 
@@ -165,25 +165,25 @@ class Troubles:
         """Those whose time has come wait no more."""
         woken: list[int] = []
         while (due_ms := self.wake_ms) is not None and due_ms <= now_ms:
-            place = heappop(self._agenda)[1]
-            del self._due[place]
-            woken.append(place)
+            index = heappop(self._agenda)[1]
+            del self._due[index]
+            woken.append(index)
         return woken
 
     # ------------------------------------------------------------------------------------------ dead letters
 
     def dead_letters(self) -> list[int]:
         """Those that are to be written are being written from now on."""
-        due = [place for place in self._dead_letters if place in self.doomed]
+        due = [index for index in self._dead_letters if index in self.exhausted]
         self._dead_letters.clear()
-        for place in due:
-            self.doomed[place].fate = Fate.WRITING
+        for index in due:
+            self.exhausted[index].disposition = Disposition.WRITING
         return due
 
-    def dead_letter_failed(self, place: int) -> None:
+    def dead_letter_failed(self, index: int) -> None:
         """It is to be written again."""
-        self.doomed[place].fate = Fate.DEAD_LETTER
-        self._dead_letters.append(place)
+        self.exhausted[index].disposition = Disposition.DEAD_LETTER
+        self._dead_letters.append(index)
 
 
 def _factor(backoff: Backoff, retries: int) -> int:

@@ -5,15 +5,15 @@ from collections.abc import Collection
 from typing_extensions import override
 
 from rota_sidecar.core.ledger.order import Order
-from rota_sidecar.core.ledger.record_buffer import Shelf
+from rota_sidecar.core.ledger.record_buffer import RecordBuffer
 from rota_sidecar.core.ledger.runs import Run, Runs
 
 
 class InOrder(Order):
     """What goes out lies behind all that is in hand, always. What it costs depends on runs, not on records."""
 
-    def __init__(self, shelf: Shelf, *, takes_many: bool) -> None:
-        self._shelf = shelf
+    def __init__(self, buffer: RecordBuffer, *, takes_many: bool) -> None:
+        self._buffer = buffer
         self._takes_many = takes_many
         self._in_flight = Runs()
         # To be handed out again.
@@ -34,7 +34,7 @@ class InOrder(Order):
 
     @property
     @override
-    def held_since_ms(self) -> int | None:
+    def in_flight_since_ms(self) -> int | None:
         return self._since_ms if self._in_flight else None
 
     @property
@@ -43,8 +43,8 @@ class InOrder(Order):
         return self._fresh
 
     @override
-    def is_fresh(self, place: int) -> bool:
-        return place >= self._fresh
+    def is_fresh(self, index: int) -> bool:
+        return index >= self._fresh
 
     @override
     def is_ready(self, before: int, lanes_max: int) -> bool:
@@ -65,7 +65,7 @@ class InOrder(Order):
         end = min(before, self._fresh + left)
         if end > self._fresh:
             picked.append(Run(self._fresh, end))
-            self._shelf.mark_dispatched(self._fresh, end)
+            self._buffer.mark_dispatched(self._fresh, end)
             self._fresh = end
         for run in picked:
             self._mark_in_flight(run, now_ms)
@@ -77,17 +77,17 @@ class InOrder(Order):
         self._in_flight.add(run.first, run.end)
 
     @override
-    def loner(self, loners: Collection[int], before: int) -> int | None:
+    def isolated_record(self, isolated_records: Collection[int], before: int) -> int | None:
         return (
             self._returned.first
-            if self._returned and self._returned.first < before and self._returned.first in loners
+            if self._returned and self._returned.first < before and self._returned.first in isolated_records
             else None
         )
 
     @override
-    def pick_loner(self, place: int, now_ms: int) -> None:
-        self._returned.remove(place, place + 1)
-        self._mark_in_flight(Run(place, place + 1), now_ms)
+    def pick_isolated(self, index: int, now_ms: int) -> None:
+        self._returned.remove(index, index + 1)
+        self._mark_in_flight(Run(index, index + 1), now_ms)
 
     @override
     def missing(self, first: int, end: int) -> int:
@@ -100,29 +100,29 @@ class InOrder(Order):
         self._in_flight.remove(first, end)
 
     @override
-    def call_back(self, place: int) -> None:
-        for run in self._in_flight.remove(place, self._fresh):
+    def call_back(self, index: int) -> None:
+        for run in self._in_flight.remove(index, self._fresh):
             self._returned.add(run.first, run.end)
 
     @override
-    def again(self, place: int) -> None:
-        self._returned.add(place, place + 1)
+    def again(self, index: int) -> None:
+        self._returned.add(index, index + 1)
 
     @override
     def finish(self, first: int, end: int) -> None:
         return
 
     @override
-    def pass_over(self, place: int, now_ms: int) -> None:
-        if self._in_flight.remove(0, place):
+    def pass_over(self, index: int, now_ms: int) -> None:
+        if self._in_flight.remove(0, index):
             self._since_ms = now_ms
-        self._returned.remove(0, place)
-        if place > self._fresh:
-            self._shelf.mark_dispatched(self._fresh, place)
-            self._fresh = place
+        self._returned.remove(0, index)
+        if index > self._fresh:
+            self._buffer.mark_dispatched(self._fresh, index)
+            self._fresh = index
 
     @override
-    def suspects(self) -> list[int]:
+    def maybe_started(self) -> list[int]:
         return [self._in_flight.first] if self._in_flight else []
 
     @override

@@ -6,15 +6,15 @@ from collections.abc import Collection
 from typing_extensions import override
 
 from rota_sidecar.core.ledger.order import Order
-from rota_sidecar.core.ledger.record_buffer import Shelf
+from rota_sidecar.core.ledger.record_buffer import RecordBuffer
 from rota_sidecar.core.ledger.runs import Run, Runs
 
 
 class Lanes(Order):
     """A record without a key has a lane of its own; `keyed` False: every record."""
 
-    def __init__(self, shelf: Shelf, *, keyed: bool) -> None:
-        self._shelf = shelf
+    def __init__(self, buffer: RecordBuffer, *, keyed: bool) -> None:
+        self._buffer = buffer
         self._keyed = keyed
         # Since when.
         self._in_flight: dict[int, int] = {}
@@ -41,7 +41,7 @@ class Lanes(Order):
 
     @property
     @override
-    def held_since_ms(self) -> int | None:
+    def in_flight_since_ms(self) -> int | None:
         self._forget_times()
         return self._times[0][0] if self._times else None
 
@@ -55,8 +55,8 @@ class Lanes(Order):
         return self._parked.first if self._parked else self._ahead
 
     @override
-    def is_fresh(self, place: int) -> bool:
-        return place >= self._ahead or self._parked.covers(place, place + 1)
+    def is_fresh(self, index: int) -> bool:
+        return index >= self._ahead or self._parked.covers(index, index + 1)
 
     @override
     def is_ready(self, before: int, lanes_max: int) -> bool:
@@ -69,7 +69,7 @@ class Lanes(Order):
         for run in picked:
             if self._parked:
                 for fresh in self._parked.remove(run.first, run.end):
-                    self._shelf.mark_dispatched(fresh.first, fresh.end)
+                    self._buffer.mark_dispatched(fresh.first, fresh.end)
             left -= run.end - run.first
         if left > 0 and self._ahead < before:
             found = (
@@ -78,79 +78,80 @@ class Lanes(Order):
                 else [Run(self._ahead, min(before, self._ahead + left))]
             )
             for run in found:
-                self._shelf.mark_dispatched(run.first, run.end)
+                self._buffer.mark_dispatched(run.first, run.end)
                 self._ahead = max(self._ahead, run.end)
             picked += found
         for first, end in picked:
-            for place in range(first, end):
-                self._in_flight[place] = now_ms
-                self._times.append((now_ms, place))
+            for index in range(first, end):
+                self._in_flight[index] = now_ms
+                self._times.append((now_ms, index))
         return picked
 
     def _come_upon(self, before: int, left: int) -> list[Run]:
         """Look at records that were never looked at, until so many of them may go."""
         found: list[Run] = []
-        for place, key in self._shelf.keys(self._ahead, before):
-            self._ahead = place + 1
-            if not self._is_free(place, key):
-                self._parked.add(place, place + 1)
+        for index, key in self._buffer.keys(self._ahead, before):
+            self._ahead = index + 1
+            if not self._is_free(index, key):
+                self._parked.add(index, index + 1)
                 continue
-            if found and found[-1].end == place:
-                found[-1] = Run(found[-1].first, place + 1)
+            if found and found[-1].end == index:
+                found[-1] = Run(found[-1].first, index + 1)
             else:
-                found.append(Run(place, place + 1))
+                found.append(Run(index, index + 1))
             left -= 1
             if not left:
                 break
         return found
 
-    def _is_free(self, place: int, key: bytes | None) -> bool:
+    def _is_free(self, index: int, key: bytes | None) -> bool:
         if key is None:
             return True
         lane = self._lanes.get(key)
         if lane is None:
-            self._lanes[key] = deque((place,))
+            self._lanes[key] = deque((index,))
             return True
-        lane.append(place)
+        lane.append(index)
         return False
 
     @override
-    def loner(self, loners: Collection[int], before: int) -> int | None:
+    def isolated_record(self, isolated_records: Collection[int], before: int) -> int | None:
         return min(
-            (each for each in loners if each < before and self._ready.covers(each, each + 1)), default=None
+            (each for each in isolated_records if each < before and self._ready.covers(each, each + 1)),
+            default=None,
         )
 
     @override
-    def pick_loner(self, place: int, now_ms: int) -> None:
-        self._ready.remove(place, place + 1)
-        self._in_flight[place] = now_ms
-        self._times.append((now_ms, place))
+    def pick_isolated(self, index: int, now_ms: int) -> None:
+        self._ready.remove(index, index + 1)
+        self._in_flight[index] = now_ms
+        self._times.append((now_ms, index))
 
     @override
     def missing(self, first: int, end: int) -> int:
-        return next((place for place in range(first, end) if place not in self._in_flight), end)
+        return next((index for index in range(first, end) if index not in self._in_flight), end)
 
     @override
     def leave(self, first: int, end: int, now_ms: int) -> None:
-        for place in range(first, end):
-            del self._in_flight[place]
+        for index in range(first, end):
+            del self._in_flight[index]
         self._forget_times()
 
     @override
-    def call_back(self, place: int) -> None:
+    def call_back(self, index: int) -> None:
         return
 
     @override
-    def again(self, place: int) -> None:
-        self._ready.add(place, place + 1)
+    def again(self, index: int) -> None:
+        self._ready.add(index, index + 1)
 
     @override
     def finish(self, first: int, end: int) -> None:
         if not self._keyed:
             return
-        for place, key in self._shelf.keys(first, end):
+        for index, key in self._buffer.keys(first, end):
             if key is not None:
-                self._advance(key, place + 1)
+                self._advance(key, index + 1)
 
     def _advance(self, key: bytes, before: int) -> None:
         """What lies before that place in the lane is done."""
@@ -163,25 +164,25 @@ class Lanes(Order):
             del self._lanes[key]
 
     @override
-    def pass_over(self, place: int, now_ms: int) -> None:
-        for each in [each for each in self._in_flight if each < place]:
+    def pass_over(self, index: int, now_ms: int) -> None:
+        for each in [each for each in self._in_flight if each < index]:
             del self._in_flight[each]
-        self._ready.remove(0, place)
-        for run in self._parked.remove(0, place):
-            self._shelf.mark_dispatched(run.first, run.end)
-        if place > self._ahead:
-            self._shelf.mark_dispatched(self._ahead, place)
-            self._ahead = place
-        for key in [key for key, lane in self._lanes.items() if lane[0] < place]:
-            self._advance(key, place)
+        self._ready.remove(0, index)
+        for run in self._parked.remove(0, index):
+            self._buffer.mark_dispatched(run.first, run.end)
+        if index > self._ahead:
+            self._buffer.mark_dispatched(self._ahead, index)
+            self._ahead = index
+        for key in [key for key, lane in self._lanes.items() if lane[0] < index]:
+            self._advance(key, index)
 
     @override
-    def suspects(self) -> list[int]:
+    def maybe_started(self) -> list[int]:
         return sorted(self._in_flight)
 
     @override
     def return_all(self) -> None:
-        for place in self._in_flight:
-            self._ready.add(place, place + 1)
+        for index in self._in_flight:
+            self._ready.add(index, index + 1)
         self._in_flight.clear()
         self._times.clear()

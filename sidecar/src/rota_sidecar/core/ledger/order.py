@@ -20,7 +20,7 @@ class Order(Protocol):
         ...
 
     @property
-    def held_since_ms(self) -> int | None:
+    def in_flight_since_ms(self) -> int | None:
         """Since when it works on the same one; the longest counts."""
         ...
 
@@ -29,7 +29,7 @@ class Order(Protocol):
         """The lowest one that was never handed out."""
         ...
 
-    def is_fresh(self, place: int) -> bool:
+    def is_fresh(self, index: int) -> bool:
         """Whether this one was never handed out."""
         ...
 
@@ -41,11 +41,11 @@ class Order(Protocol):
         """Hand these out."""
         ...
 
-    def loner(self, loners: Collection[int], before: int) -> int | None:
+    def isolated_record(self, isolated_records: Collection[int], before: int) -> int | None:
         """Which of these is to go out now, before others do."""
         ...
 
-    def pick_loner(self, place: int, now_ms: int) -> None:
+    def pick_isolated(self, index: int, now_ms: int) -> None:
         """Hand that out."""
         ...
 
@@ -57,11 +57,11 @@ class Order(Protocol):
         """These are in hand no more: the application has decided about them."""
         ...
 
-    def call_back(self, place: int) -> None:
+    def call_back(self, index: int) -> None:
         """This one is to be delivered once more: what must not overtake it is in hand no more, and comes again."""
         ...
 
-    def again(self, place: int) -> None:
+    def again(self, index: int) -> None:
         """This one may go out once more."""
         ...
 
@@ -69,11 +69,11 @@ class Order(Protocol):
         """These are done, and are in hand no more: what waited for them may go."""
         ...
 
-    def pass_over(self, place: int, now_ms: int) -> None:
+    def pass_over(self, index: int, now_ms: int) -> None:
         """All before it are to be done, whatever they wait for: forget them."""
         ...
 
-    def suspects(self) -> list[int]:
+    def maybe_started(self) -> list[int]:
         """Which ones the application may have been working on."""
         ...
 

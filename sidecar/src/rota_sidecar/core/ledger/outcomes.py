@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rota_sidecar.core.ledger.batches import Piece
+from rota_sidecar.core.ledger.batches import BatchSlice
 
 
 class Judged(NamedTuple):
@@ -19,7 +19,7 @@ class DueDeadLetter:
 
     offset: int
     # This record alone.
-    piece: Piece
+    batch_slice: BatchSlice
     reason: str
     # All there were.
     deliveries: int

@@ -13,13 +13,13 @@ GROUP = 100
 GROUP_MAX = 10_000
 
 
-class Caution:
+class PoisonRecordProbe:
     """Off until it is begun."""
 
     def __init__(self) -> None:
         # Records between the last fence and this one; 0 = there is no fence.
         self._size = 0
-        self._fence = 0
+        self._dispatch_limit = 0
         self._singles_left = 0
         # Whether what lies before the fence may go: what lay before the last one is committed.
         self.is_cleared = True
@@ -36,14 +36,14 @@ class Caution:
 
     def begin(self, low: int) -> None:
         """The application was cut off, and this is the first place that is not done."""
-        self._size, self._fence, self._singles_left = 1, low, SINGLES
+        self._size, self._dispatch_limit, self._singles_left = 1, low, SINGLES
         self.is_cleared = False
 
-    def fence(self, low: int) -> int | None:
+    def dispatch_limit(self, low: int) -> int | None:
         """Where the fence stands when all places before `low` are done."""
-        if self._size and low >= self._fence:
+        if self._size and low >= self._dispatch_limit:
             self._move(low)
-        return self._fence if self._size else None
+        return self._dispatch_limit if self._size else None
 
     def _move(self, low: int) -> None:
         if self._singles_left:
@@ -52,5 +52,5 @@ class Caution:
             self._size = GROUP if self._size == 1 else 2 * self._size
         if self._size > GROUP_MAX:
             self._size = 0
-        self._fence = low + self._size
+        self._dispatch_limit = low + self._size
         self.is_cleared = not self._size

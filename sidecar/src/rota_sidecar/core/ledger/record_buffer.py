@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rota_sidecar.core.ledger.batches import Batch, Piece
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 from rota_sidecar.core.ledger.runs import Run, Runs
 
 # Entries that are done are cut off in one go, when there are this many of them and most are done.
@@ -18,7 +18,7 @@ _DONE_KEPT = 64
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    place: int
+    index: int
     end: int
     # Of the first record here: a batch that begins before the position counts from there on.
     offset: int
@@ -31,20 +31,20 @@ class _Entry:
 
     @property
     def fresh_bytes(self) -> int:
-        return self.size * self.fresh // (self.end - self.place)
+        return self.size * self.fresh // (self.end - self.index)
 
     def overlap(self, first: int, end: int) -> int:
         """How many of these lie here."""
-        return min(end, self.end) - max(first, self.place)
+        return min(end, self.end) - max(first, self.index)
 
-    def piece(self, first: int, end: int) -> Piece:
+    def slice_of(self, first: int, end: int) -> BatchSlice:
         """The records at these places, as far as they lie here. They are not done."""
         assert self.batch is not None
-        ahead = self.offset - self.place
-        return Piece(self.batch, max(first, self.place) + ahead, min(end, self.end) + ahead)
+        ahead = self.offset - self.index
+        return BatchSlice(self.batch, max(first, self.index) + ahead, min(end, self.end) + ahead)
 
 
-class Shelf:
+class RecordBuffer:
     """In the order of offsets; nothing that is done lies at its front."""
 
     def __init__(self, start: int, done_before: Runs) -> None:
@@ -62,7 +62,7 @@ class Shelf:
         self._done = Runs()
         self._entries: list[_Entry] = []
         # What is searched, beside the entries. Those before `_head` are done.
-        self._places: list[int] = []
+        self._first_indexes: list[int] = []
         self._offsets: list[int] = []
         self._head = 0
 
@@ -83,7 +83,7 @@ class Shelf:
         count = run.end - run.first
         size = batch.size * count // batch.count
         self._entries.append(_Entry(self.end, self.end + count, run.first, size, batch, count, count))
-        self._places.append(self.end)
+        self._first_indexes.append(self.end)
         self._offsets.append(run.first)
         self.end += count
         self.buffered_bytes += size
@@ -93,49 +93,49 @@ class Shelf:
         gaps = self._done_before.gaps(max(first, self.position), end)
         return gaps[0].first if gaps else end
 
-    def offset(self, place: int) -> int:
+    def offset(self, index: int) -> int:
         """Of the record at the place; of the next one that is read, as far as that is known."""
-        if place >= self.end:
+        if index >= self.end:
             return self.position
-        entry = self._entries[self._index(place)]
-        return entry.offset + place - entry.place
+        entry = self._entries[self._entry_at(index)]
+        return entry.offset + index - entry.index
 
-    def place(self, offset: int) -> int:
+    def index(self, offset: int) -> int:
         """Of the record with this offset, or else of the next one."""
         at = bisect_right(self._offsets, offset, lo=self._head) - 1
         if at < self._head:
-            return self._places[self._head] if self._head < len(self._places) else self.end
+            return self._first_indexes[self._head] if self._head < len(self._first_indexes) else self.end
         entry = self._entries[at]
-        return min(entry.place + offset - entry.offset, entry.end)
+        return min(entry.index + offset - entry.offset, entry.end)
 
-    def pieces(self, first: int, end: int) -> list[Piece]:
+    def slices(self, first: int, end: int) -> list[BatchSlice]:
         """Of the records at these places, none of which is done."""
-        return [entry.piece(first, end) for entry in self._between(first, end)]
+        return [entry.slice_of(first, end) for entry in self._between(first, end)]
 
-    def batch(self, place: int) -> Batch:
+    def batch(self, index: int) -> Batch:
         """In which this record lies, which is not done."""
-        found = self._entries[self._index(place)].batch
+        found = self._entries[self._entry_at(index)].batch
         assert found is not None
         return found
 
     def keys(self, first: int, end: int) -> Iterator[tuple[int, bytes | None]]:
         """Of the records at these places, none of which is done; those that nobody asks for cost nothing."""
-        at = self._index(first)
+        at = self._entry_at(first)
         while first < end:
             entry = self._entries[at]
             assert entry.batch is not None
             assert entry.batch.keys is not None
-            ahead = entry.offset - entry.batch.first - entry.place
-            for place in range(first, min(end, entry.end)):
-                yield place, entry.batch.keys[place + ahead]
+            ahead = entry.offset - entry.batch.first - entry.index
+            for index in range(first, min(end, entry.end)):
+                yield index, entry.batch.keys[index + ahead]
             first = entry.end
             at += 1
 
-    def is_done(self, place: int) -> bool:
+    def is_done(self, index: int) -> bool:
         """Whether this record is."""
-        return place < self.low or self._done.covers(place, place + 1)
+        return index < self.low or self._done.covers(index, index + 1)
 
-    def done_beyond(self) -> list[Run]:
+    def completed_ahead(self) -> list[Run]:
         """The offsets that are done behind the first one that is not, now or before."""
         found = Runs()
         for before in self._done_before:
@@ -143,8 +143,8 @@ class Shelf:
         found.remove(0, self.offset(self.low))
         for run in self._done:
             for entry in self._between(run.first, run.end):
-                ahead = entry.offset - entry.place
-                found.add(max(run.first, entry.place) + ahead, min(run.end, entry.end) + ahead)
+                ahead = entry.offset - entry.index
+                found.add(max(run.first, entry.index) + ahead, min(run.end, entry.end) + ahead)
         return list(found)
 
     def mark_dispatched(self, first: int, end: int) -> None:
@@ -154,9 +154,9 @@ class Shelf:
             entry.fresh -= entry.overlap(first, end)
             self.buffered_bytes += entry.fresh_bytes
 
-    def undone_before(self, place: int) -> list[Run]:
+    def undone_before(self, index: int) -> list[Run]:
         """Which records before this one are not done."""
-        return self._done.gaps(self.low, place)
+        return self._done.gaps(self.low, index)
 
     def finish(self, first: int, end: int) -> None:
         """These are done now; none of them was."""
@@ -180,10 +180,10 @@ class Shelf:
     def _cut(self) -> None:
         while self._head < len(self._entries) and self._entries[self._head].end <= self.low:
             done = self._entries[self._head]
-            self.floor = done.offset + done.end - done.place
+            self.floor = done.offset + done.end - done.index
             self._head += 1
         if self._head >= _DONE_KEPT and 2 * self._head > len(self._entries):
-            for each in (self._entries, self._places, self._offsets):
+            for each in (self._entries, self._first_indexes, self._offsets):
                 del each[: self._head]
             self._head = 0
 
@@ -191,10 +191,10 @@ class Shelf:
         """In which any of these lie."""
         if first >= end:
             return ()
-        at = self._index(first)
+        at = self._entry_at(first)
         if end <= self._entries[at].end:
             return (self._entries[at],)
-        return self._entries[at : self._index(end - 1) + 1]
+        return self._entries[at : self._entry_at(end - 1) + 1]
 
-    def _index(self, place: int) -> int:
-        return bisect_right(self._places, place, lo=self._head) - 1
+    def _entry_at(self, index: int) -> int:
+        return bisect_right(self._first_indexes, index, lo=self._head) - 1

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from rota_sidecar.core.delivery.events import Read, Trouble
+from rota_sidecar.core.delivery.events import FetchError, Read
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.batching import batches_of, by_partition
-from rota_sidecar.engines.kafka.librdkafka import DENIED, TROUBLES, UNKNOWN, Config, reason_of
+from rota_sidecar.engines.kafka.librdkafka import DENIED, FETCH_ERRORS, UNKNOWN, Config, reason_of
 from rota_sidecar.engines.kafka.tracks import Track
 from rota_sidecar.engines.port import Refused
 from rota_sidecar.engines.records import Wanted
@@ -64,7 +64,7 @@ class Failed:
 
     ledger: int
     partition: Partition
-    trouble: Trouble
+    fetch_error: FetchError
     offset: int
 
 
@@ -314,14 +314,14 @@ class Consumption:
             track.came_to_the_end(track.position if offset is None else offset)
             self._give(consumer, partition, track)
             return
-        trouble = TROUBLES.get(error.code())
-        if trouble is None:
+        fetch_error = FETCH_ERRORS.get(error.code())
+        if fetch_error is None:
             # librdkafka tries again by itself.
             self._suspect(f"{topic}-{number}: {reason_of(error)}")
             return
         self._drop(partition)
         _unassign(consumer, {partition: track})
-        self._news.append(Failed(track.ledger, partition, trouble, track.position))
+        self._news.append(Failed(track.ledger, partition, fetch_error, track.position))
 
     def _heard(self, error: KafkaError) -> None:
         """What is wrong with no partition by its name."""
@@ -379,7 +379,7 @@ def readable(messages: Sequence[Message], errors: Sequence[KafkaError | None]) -
     found: list[Message] = []
     for message, error in zip(messages, errors, strict=True):
         place = message.topic(), message.partition()
-        if error is not None and error.code() in TROUBLES:
+        if error is not None and error.code() in FETCH_ERRORS:
             troubled.add(place)
         elif error is None and place not in troubled:
             found.append(message)

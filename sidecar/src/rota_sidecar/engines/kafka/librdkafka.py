@@ -7,7 +7,7 @@ These four alone import confluent-kafka, and `reading.py` imports them: whoever 
 
 from confluent_kafka import KafkaError
 
-from rota_sidecar.core.delivery.events import Trouble
+from rota_sidecar.core.delivery.events import FetchError
 from rota_sidecar.engines.kafka.login import refuse_unsafe
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Refused, Unreachable
@@ -36,27 +36,27 @@ REFUSALS = DENIED | {
     KafkaError.INVALID_RECORD,
     KafkaError.POLICY_VIOLATION,
 }
-TROUBLES = {
-    KafkaError._AUTO_OFFSET_RESET: Trouble.OUT_OF_RANGE,
-    KafkaError.OFFSET_OUT_OF_RANGE: Trouble.OUT_OF_RANGE,
-    **dict.fromkeys(UNKNOWN, Trouble.UNKNOWN_TOPIC),
-    **dict.fromkeys(DENIED, Trouble.DENIED),
-    CORRUPT_MESSAGE: Trouble.CORRUPT,
-    KafkaError._BAD_MSG: Trouble.CORRUPT,
-    KafkaError._BAD_COMPRESSION: Trouble.CORRUPT,
+FETCH_ERRORS = {
+    KafkaError._AUTO_OFFSET_RESET: FetchError.OUT_OF_RANGE,
+    KafkaError.OFFSET_OUT_OF_RANGE: FetchError.OUT_OF_RANGE,
+    **dict.fromkeys(UNKNOWN, FetchError.UNKNOWN_TOPIC),
+    **dict.fromkeys(DENIED, FetchError.DENIED),
+    CORRUPT_MESSAGE: FetchError.CORRUPT,
+    KafkaError._BAD_MSG: FetchError.CORRUPT,
+    KafkaError._BAD_COMPRESSION: FetchError.CORRUPT,
 }
 SENTENCES = {
-    Trouble.OUT_OF_RANGE: (
+    FetchError.OUT_OF_RANGE: (
         "offset {offset} is not in the log any more, or not yet: "
         "reset the group's offsets, or let it decide what it does then"
     ),
-    Trouble.UNKNOWN_TOPIC: "it does not exist: make the topic, or leave it out of the group's subscription",
-    Trouble.OTHER_TOPIC: (
+    FetchError.UNKNOWN_TOPIC: "it does not exist: make the topic, or leave it out of the group's subscription",
+    FetchError.OTHER_TOPIC: (
         "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
         "reset the group's offsets"
     ),
-    Trouble.DENIED: "its topic is not for us: allow this user to read it",
-    Trouble.CORRUPT: (
+    FetchError.DENIED: "its topic is not for us: allow this user to read it",
+    FetchError.CORRUPT: (
         "the batch at offset {offset} cannot be read: check the broker's disk, or get past it with "
         "`rota topics delete-records {topic} --partition {partition} --before OFFSET`, which deletes all records before "
         "that offset"

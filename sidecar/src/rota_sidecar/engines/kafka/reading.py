@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble
+from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.consumption import Complaint, Consumption, Doubt, Failed, News
 from rota_sidecar.engines.kafka.librdkafka import SENTENCES, Config, connection_config
@@ -20,7 +20,7 @@ from rota_sidecar.engines.kafka.topic_watch import TopicWatch
 from rota_sidecar.engines.records import At, Hear, Records, Wanted
 
 # These may have another reason: that the topic is another one, or none.
-DOUBTFUL = (Trouble.OUT_OF_RANGE, Trouble.UNKNOWN_TOPIC)
+DOUBTFUL = (FetchError.OUT_OF_RANGE, FetchError.UNKNOWN_TOPIC)
 
 Complain = Callable[[str], None]
 """Called on the event loop when nothing can be read for now: one sentence, once; and an empty one when it is over."""
@@ -145,7 +145,7 @@ class KafkaRecords(Records):
         if reading is not None and reading.is_waited_for:
             reading.is_waited_for = False
             # Asked once more it may be mended; but another topic stays another one.
-            if reading.failure is not None and reading.failure.trouble is not Trouble.OTHER_TOPIC:
+            if reading.failure is not None and reading.failure.fetch_error is not FetchError.OTHER_TOPIC:
                 reading.failure = None
             self._hear(heard)
 
@@ -154,23 +154,23 @@ class KafkaRecords(Records):
         if reading is None or reading.ledger != failed.ledger or reading.failure is not None:
             return
         topic, number = failed.partition
-        sentence = SENTENCES[failed.trouble].format(offset=failed.offset, topic=topic, partition=number)
-        failure = ReadFailed(reading.ledger, failed.trouble, sentence)
+        sentence = SENTENCES[failed.fetch_error].format(offset=failed.offset, topic=topic, partition=number)
+        failure = ReadFailed(reading.ledger, failed.fetch_error, sentence)
         task = self._loop.create_task(self._fail(failed.partition, failure))
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)
 
     async def _fail(self, partition: Partition, failure: ReadFailed) -> None:
-        if failure.trouble in DOUBTFUL:
+        if failure.fetch_error in DOUBTFUL:
             self._watch.doubt()
             await self._watch.look()
         self._end(partition, failure)
 
-    def _not_there(self, partition: Partition, trouble: Trouble) -> None:
+    def _not_there(self, partition: Partition, fetch_error: FetchError) -> None:
         reading = self._readings.get(partition)
         if reading is not None:
             self._consumption.want(partition, None)
-            self._end(partition, ReadFailed(reading.ledger, trouble, SENTENCES[trouble]))
+            self._end(partition, ReadFailed(reading.ledger, fetch_error, SENTENCES[fetch_error]))
 
     def _end(self, partition: Partition, failure: ReadFailed) -> None:
         """The partition gives nothing more to this ledger; who does not ask now is told when asking."""

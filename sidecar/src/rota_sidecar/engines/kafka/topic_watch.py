@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from rota_sidecar.core.assignors.model import Topic
-from rota_sidecar.core.delivery.events import Trouble
+from rota_sidecar.core.delivery.events import FetchError
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
@@ -20,7 +20,7 @@ BETWEEN_LOOKS_S = 30.0
 SECOND_LOOK_S = 2.0
 WITHIN_S = 10.0
 
-Tell = Callable[[Partition, Trouble], None]
+Tell = Callable[[Partition, FetchError], None]
 
 
 class TopicWatch:
@@ -83,7 +83,7 @@ class TopicWatch:
         for name in self._names():
             if not await self._is_let_see([name]):
                 for partition in [each for each in self._ids if each.topic == name]:
-                    self._tell(partition, Trouble.DENIED)
+                    self._tell(partition, FetchError.DENIED)
 
     async def _is_let_see(self, names: Sequence[str]) -> bool:
         try:
@@ -98,13 +98,13 @@ class TopicWatch:
             found = described.get(partition.topic)
             if found is None or partition.number >= found.partitions:
                 if doubted or partition in before:
-                    self._tell(partition, Trouble.UNKNOWN_TOPIC)
+                    self._tell(partition, FetchError.UNKNOWN_TOPIC)
                 else:
                     self._suspected.add(partition)
             elif not known:
                 self._ids[partition] = found.topic_id
             elif known != found.topic_id:
-                self._tell(partition, Trouble.OTHER_TOPIC)
+                self._tell(partition, FetchError.OTHER_TOPIC)
 
     async def close(self) -> None:
         """End its connection."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack
 from rota_proto.log.v1 import log_pb2
-from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed, Trouble, Unreadable
+from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed, Unreadable
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.engines.batch_slicing import check, columns_in
 from rota_sidecar.engines.records import Wanted
@@ -53,7 +53,7 @@ def news(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | Rea
             "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
             "reset the group's offsets"
         )
-        return ReadFailed(wanted.ledger, Trouble.OTHER_TOPIC, sentence)
+        return ReadFailed(wanted.ledger, FetchError.OTHER_TOPIC, sentence)
     track.topic_id, track.doubted = part.topic_id, False
     return _read(part, wanted, track, manner)
 
@@ -96,7 +96,7 @@ def _corrupt(part: Part, wanted: Wanted, found: log_pb2.RecordBatch | None, why:
     )
     reason = f"the batch at offset {wanted.offset} cannot be read ({why})"
     unreadable = None if found is None else Unreadable(raw_batch(found, wanted.offset), after, reason)
-    return ReadFailed(wanted.ledger, Trouble.CORRUPT, sentence, unreadable)
+    return ReadFailed(wanted.ledger, FetchError.CORRUPT, sentence, unreadable)
 
 
 def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
@@ -146,15 +146,15 @@ def _failed(part: Part, wanted: Wanted, track: Track) -> ReadFailed:
                 f"offset {wanted.offset} is not in the log, which has {part.log_start_offset} to "
                 f"{part.high_watermark}: reset the group's offsets, or let it decide what it does then"
             )
-            return ReadFailed(wanted.ledger, Trouble.OUT_OF_RANGE, sentence)
+            return ReadFailed(wanted.ledger, FetchError.OUT_OF_RANGE, sentence)
         case pb.UNKNOWN_TOPIC_OR_PARTITION | pb.UNKNOWN_TOPIC_ID:
             gone = "is not there any more" if track.topic_id else "does not exist"
             sentence = f"it {gone}: make the topic, or leave it out of the group's subscription"
-            return ReadFailed(wanted.ledger, Trouble.UNKNOWN_TOPIC, sentence)
+            return ReadFailed(wanted.ledger, FetchError.UNKNOWN_TOPIC, sentence)
         case pb.TOPIC_AUTHORIZATION_FAILED:
             sentence = "its topic is not for us: allow this client to consume it"
-            return ReadFailed(wanted.ledger, Trouble.DENIED, sentence)
+            return ReadFailed(wanted.ledger, FetchError.DENIED, sentence)
         case _:
             name = pb.ErrorCode.Name(part.error_code)
             sentence = f"the log answers {name}: see its own messages"
-            return ReadFailed(wanted.ledger, Trouble.UNREACHABLE, sentence)
+            return ReadFailed(wanted.ledger, FetchError.UNREACHABLE, sentence)

@@ -111,7 +111,7 @@ class Fetches:
         room = min(budget.room, asked.max_bytes or budget.room)
         committed_only = isolation == pb.ISOLATION_LEVEL_READ_COMMITTED
         try:
-            rows = await self._store.read(found.log_id, asked.offset, found.visible_end(isolation), room)
+            rows = await self._rows(found.log_id, asked.offset, found.visible_end(isolation), room)
         except StoreError as broken:
             budget.must_reply = True
             if not is_hidden_damage(found, broken, committed_only=committed_only):
@@ -132,6 +132,10 @@ class Fetches:
         if rows:
             reply.next_offset = rows[-1].header.next_offset
             budget.must_reply = budget.must_reply or not reply.batches
+
+    async def _rows(self, log_id: int, offset: int, until: int, max_bytes: int) -> Sequence[Row]:
+        recent = self._log.recent.read(log_id, offset, until, max_bytes)
+        return recent or await self._store.read(log_id, offset, until, max_bytes)
 
 
 def describe(partition: Partition, reply: Reply) -> None:

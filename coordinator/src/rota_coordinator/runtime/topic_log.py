@@ -23,6 +23,7 @@ from rota_coordinator.core.log.retention import new_start
 from rota_coordinator.core.quotas import Quotas
 from rota_coordinator.runtime.overload import Refusal
 from rota_coordinator.runtime.ownership import DedupedReporter
+from rota_coordinator.runtime.recent_rows import RecentRows
 from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_coordinator.store.port import LOG_SLOT, LogStore, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -76,6 +77,8 @@ class TopicLog:
     epoch: int = 0
     core: Log = field(init=False)
     # Of each log that somebody waits for: set when more of it may be read.
+    # Read by `fetches`; rows in it are in the file.
+    recent: RecentRows = field(default_factory=RecentRows)
     _waiters: dict[int, set[asyncio.Event]] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
     # The last write; answers that tell of what was decided wait for it.
@@ -156,6 +159,7 @@ class TopicLog:
         self._stop_count += 1
         self._last_write = None
         self._charges.clear()
+        self.recent.clear()
         if self._timer is not None:
             self._timer.cancel()
         for events in self._waiters.values():
@@ -285,6 +289,7 @@ class TopicLog:
             self._drop(str(error))
             return
         self.core.written(effects.rows)
+        self.recent.remember(effects.rows)
         # Whoever waits for records of a topic that is gone has to hear of it, too.
         for log_id in {*effects.dropped, *(row.log_id for row in effects.rows)}:
             for event in self._waiters.get(log_id, ()):
@@ -312,6 +317,8 @@ class TopicLog:
 
     def _dropped(self, work: "asyncio.Future[int] | asyncio.Future[None]") -> None:
         error = None if work.cancelled() else work.exception()
+        if self.state is not SlotState.READY:
+            return  # the next start sweeps what is left
         if isinstance(error, StoreTakenOver):
             self._drop(str(error))
         elif error is not None:

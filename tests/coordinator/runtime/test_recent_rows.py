@@ -10,7 +10,13 @@ from rota_coordinator.runtime.recent_rows import RecentRows
 
 
 def row(log_id: int, offset: int, count: int, size: int) -> Row:
-    return Row(log_id, Header(offset, count, 0, 0, -1, -1, -1, False, Control.RECORDS), 0, 0, b"v" * size)
+    return Row(
+        log_id,
+        Header(offset, count, 0, 0, -1, -1, -1, transactional=False, control=Control.RECORDS),
+        0,
+        0,
+        b"v" * size,
+    )
 
 
 def expected(rows: list[Row], log_id: int, offset: int, until: int, max_bytes: int) -> list[Row]:

@@ -42,7 +42,7 @@ async def fill(talk: Conversation) -> int:
         assert acknowledged * len(VALUE) < ROOM, "the disk is never full"
     assert refused.code() == grpc.StatusCode.UNAVAILABLE
     assert "coordinator.db" in (refused.details() or "")
-    assert "see to the disk" in (refused.details() or "")
+    assert "check the disk" in (refused.details() or "")
     return acknowledged
 
 

@@ -91,8 +91,8 @@ def test_topics_of_one_request_are_counted_together(tmp_path: Path) -> None:
                 codes.NONE,
                 codes.POLICY_VIOLATION,
             ]
-            assert "has 0 partitions and would have 6, its quota is 5" in made[1].error_message
-            assert "has 0 topics and would have 3, its quota is 2" in made[3].error_message
+            assert "has 0 partitions and would have 6, but its quota is 5" in made[1].error_message
+            assert "has 0 topics and would have 3, but its quota is 2" in made[3].error_message
             assert log.environment.quotas.used("orders") == Usage(topics=2, partitions=4)
 
     asyncio.run(body())

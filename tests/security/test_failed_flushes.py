@@ -64,7 +64,7 @@ async def until_flushes_fail(coordinator: Coordinator) -> None:
             for group in GROUPS:
                 assert not await is_committed(talk, group, BEFORE + 1)
     async with asyncio.timeout(WITHIN_S):
-        while not coordinator.has_said("see to the disk, nothing is served until then"):
+        while not coordinator.has_said("check the disk, no group or topic is served until writing works"):
             await asyncio.sleep(0.01)
     assert (await asyncio.to_thread(get, coordinator.http, "/readyz")).status == 503
 

@@ -208,7 +208,7 @@ def test_on_postgresql_an_epoch_that_was_raised_fences_every_write_of_its_slot(d
                 store.compact(SLOT, epoch, [record(3)]),
                 store.release(SLOT, epoch, "", b"handover"),
             ):
-                with pytest.raises(SlotLost, match=f"slot {SLOT} is not at epoch {epoch} any more"):
+                with pytest.raises(SlotLost, match=f"slot {SLOT} is no longer at epoch {epoch}"):
                     await write
             assert connection.execute(read).fetchall() == before
         await store.close()

@@ -126,12 +126,13 @@ def test_topics_partitions_and_records_beyond_a_quota_are_refused_in_its_words(
         assert command("topics", "create", name, token).code == 0
     refused = command("topics", "create", "small-2", token)
     assert refused.code != 0
-    assert "principal small has 2 topics and would have 3, its quota is 2" in refused.stderr
+    assert "principal small has 2 topics and would have 3, but its quota is 2" in refused.stderr
     assert "--quota-topics" in refused.stderr
 
     with Topics(servers, credentials=small) as topics:
         with pytest.raises(
-            errors.PolicyViolation, match=r"small-0: principal small has 2 partitions .* 4, its quota is 3"
+            errors.PolicyViolation,
+            match=r"small-0: principal small has 2 partitions .* 4, but its quota is 3",
         ):
             topics.add_partitions({"small-0": 3})
         topics.add_partitions({"small-0": 2})

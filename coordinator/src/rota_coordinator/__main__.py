@@ -32,7 +32,7 @@ def main() -> None:
         if "bind" not in str(error).lower():
             raise
         sys.exit(
-            f"rota-coordinator: {options.listen} cannot be listened on; is another coordinator running there?"
+            f"rota-coordinator: {options.listen}: address already in use or not available; stop the other process, or choose another address with --listen"
         )
 
 

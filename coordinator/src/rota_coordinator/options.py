@@ -23,30 +23,30 @@ PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)"
 GROUP_FLAGS = {
     "session_timeout_ms_min": (
         "group-min-session-timeout-ms",
-        "the shortest session that a member may ask for",
+        "minimum session timeout that a member may request",
     ),
     "session_timeout_ms_max": (
         "group-max-session-timeout-ms",
-        "the longest session that a member may ask for",
+        "maximum session timeout that a member may request",
     ),
     "initial_rebalance_delay_ms": (
         "group-initial-rebalance-delay-ms",
-        "how long an empty group waits for more members after the first",
+        "time an empty group waits for further members after the first join",
     ),
     "rebalance_coalesce_ms": (
         "rebalance-coalesce-ms",
-        "how long a rebalance stays open at least, and a silent member may still come back",
+        "minimum duration of a rebalance, and grace period after a session timeout",
     ),
-    "members_max": ("group-max-size", "the most members of a group"),
+    "members_max": ("group-max-size", "maximum number of members in a group"),
     "new_member_join_timeout_ms": (
         "new-member-join-timeout-ms",
-        "how long a new member waits for its first round",
+        "time after which a new member that is still waiting for its first rebalance is removed",
     ),
     "offset_metadata_length_max": (
         "offset-metadata-max-length",
-        "the longest text beside a committed offset",
+        "maximum length of the metadata of a committed offset, in UTF-16 code units",
     ),
-    "offsets_retention_ms": ("offsets-retention-ms", "how long offsets of a group without members are kept"),
+    "offsets_retention_ms": ("offsets-retention-ms", "retention of the committed offsets of an empty group"),
 }
 
 
@@ -54,60 +54,59 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line; a variable ROTA_<FLAG> is its flag's default."""
     parser = argparse.ArgumentParser(
         prog="rota-coordinator",
-        description="The group coordinator. Each flag can be given as a variable too: ROTA_STORE for --store.",
+        description="The group coordinator. Each flag can also be set as an environment variable: ROTA_STORE for --store.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-coordinator')}")
     parser.add_argument(
         "--store",
         default="sqlite:.rota/coordinator.db",
-        help="sqlite:PATH for one process, postgresql://… for several",
+        help="sqlite:PATH for a single process, postgresql://… for several",
     )
     parser.add_argument(
-        "--listen", default="127.0.0.1:7070", metavar="HOST:PORT", help="port 0: any free one"
+        "--listen",
+        default="127.0.0.1:7070",
+        metavar="HOST:PORT",
+        help="address for gRPC; port 0 selects a free port",
     )
     parser.add_argument(
-        "--advertise", default="", metavar="HOST:PORT", help="what members dial, if not --listen"
+        "--advertise",
+        default="",
+        metavar="HOST:PORT",
+        help="address that members connect to, if it differs from --listen",
     )
     parser.add_argument(
         "--http-listen",
         default="127.0.0.1:7071",
         metavar="HOST:PORT",
-        help="where /livez, /readyz and /metrics are, as plain HTTP",
+        help="address for /livez, /readyz and /metrics, plain HTTP",
     )
     parser.add_argument(
-        "--log-format", choices=LOG_FORMATS, default="auto", help="auto: text on a terminal, else json"
+        "--log-format", choices=LOG_FORMATS, default="auto", help="auto: text on a terminal, otherwise json"
     )
     add_topics(parser)
     add_security(parser)
     add_quotas(parser)
-    for field in fields(GroupConfig):
-        flag, meaning = GROUP_FLAGS[field.name]
-        parser.add_argument(
-            f"--{flag}", dest=field.name, type=int, default=field.default, metavar="N", help=meaning
-        )
-    parser.add_argument(
-        "--offsets-check-interval-ms",
-        type=int,
-        default=10 * MINUTE_MS,
-        metavar="N",
-        help="how often to look for offsets to expire",
-    )
+    add_groups(parser)
     parser.add_argument(
         "--slot-lease-ms",
         type=int,
         default=3_000,
         metavar="N",
-        help=f"on PostgreSQL: how long after its last word a process still owns its slots, {LEASE_MS_MAX} at most",
+        help=f"PostgreSQL only: a process that has not renewed its lease for this long loses its slots; at most {LEASE_MS_MAX}",
     )
     parser.add_argument(
         "--print-schema",
         default="",
         metavar="ROLE",
-        help="print the SQL with which an administrator of PostgreSQL makes the tables for this role, and exit",
+        help="print the SQL with which a PostgreSQL administrator creates the tables for this role, and exit",
     )
     parser.add_argument(
-        "--failpoints", type=failpoint_names, default="", metavar="NAME,…", help="for tests: where to hold"
+        "--failpoints",
+        type=failpoint_names,
+        default="",
+        metavar="NAME,…",
+        help="tests only: points at which the process halts",
     )
     for action in parser._actions:  # argparse has no public list of its flags
         variable = "ROTA_" + action.option_strings[0].removeprefix("--").replace("-", "_").upper()
@@ -120,20 +119,36 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of groups and of the retention of their offsets."""
+    for field in fields(GroupConfig):
+        flag, meaning = GROUP_FLAGS[field.name]
+        parser.add_argument(
+            f"--{flag}", dest=field.name, type=int, default=field.default, metavar="N", help=meaning
+        )
+    parser.add_argument(
+        "--offsets-check-interval-ms",
+        type=int,
+        default=10 * MINUTE_MS,
+        metavar="N",
+        help="interval between checks for expired offsets",
+    )
+
+
 def add_topics(parser: argparse.ArgumentParser) -> None:
     """Whether records are kept, and what is done with them."""
     parser.add_argument(
         "--log",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="keep topics and their records too; on SQLite that is so when nobody says otherwise",
+        help="also serve topics and their records; the default with a SQLite store",
     )
     parser.add_argument(
         "--log-retention-check-interval-ms",
         type=int,
         default=MINUTE_MS,
         metavar="N",
-        help="how often to look for records that are too old, or too many",
+        help="interval between checks for records beyond their retention",
     )
 
 
@@ -142,21 +157,20 @@ def add_security(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="listen beyond loopback, to anybody, without TLS if need be; reach PostgreSQL on another machine unverified",
+        help="allow listening beyond loopback without TLS or authentication, and an unverified connection to PostgreSQL on another host",
     )
     parser.add_argument(
         "--limits",
         type=limits,
         default="",
         metavar="NAME=N,…",
-        help="bounds on connections and calls, where they should not be the defaults: "
-        + ", ".join(limit_names()),
+        help="limits on connections and calls that override the defaults: " + ", ".join(limit_names()),
     )
     for flag, meaning in (
-        ("tls-cert", "the server's certificate, and those above it; read again when it changes"),
-        ("tls-key", "the key of that certificate"),
-        ("tls-client-ca", "clients need a certificate of this authority"),
-        ("tokens-file", "who there is, how each is recognized, and which groups each may touch"),
+        ("tls-cert", "server certificate chain; reloaded when the file changes"),
+        ("tls-key", "private key of the server certificate"),
+        ("tls-client-ca", "certificate authority that client certificates must be issued by"),
+        ("tokens-file", "principals with their credentials, grants and quotas"),
     ):
         parser.add_argument(f"--{flag}", default="", metavar="PEM" if "tls" in flag else "FILE", help=meaning)
 
@@ -170,7 +184,7 @@ def add_quotas(parser: argparse.ArgumentParser) -> None:
             type=int,
             default=default,
             metavar="N",
-            help=f"the most {what} of one principal; {UNLIMITED}: any number",
+            help=f"maximum number of {what} per principal; {UNLIMITED}: no limit",
         )
 
 
@@ -182,7 +196,7 @@ def quota_of(options: argparse.Namespace) -> Quota:
 def quota_error(options: argparse.Namespace) -> str:
     """What is wrong with the quotas; empty when nothing is."""
     below = [field for field, quota in quota_of(options)._asdict().items() if quota < UNLIMITED]
-    return f"--quota-{QUOTAS[below[0]][0]}: give a number, or {UNLIMITED} for no quota" if below else ""
+    return f"--quota-{QUOTAS[below[0]][0]} must be at least 0, or {UNLIMITED} for no quota" if below else ""
 
 
 def limits(text: str) -> Limits:
@@ -199,7 +213,7 @@ def failpoint_names(text: str) -> tuple[str, ...]:
     unknown = set(names) - set(failpoints.NAMES)
     if unknown:
         raise argparse.ArgumentTypeError(
-            f"{', '.join(sorted(unknown))}: known are {', '.join(failpoints.NAMES)}"
+            f"{', '.join(sorted(unknown))}: expected one of {', '.join(failpoints.NAMES)}"
         )
     return names
 
@@ -207,19 +221,19 @@ def failpoint_names(text: str) -> tuple[str, ...]:
 def option_error(options: argparse.Namespace) -> str:
     """What is wrong with the options, in one sentence; empty when nothing is."""
     if not options.store.startswith(STORES) or options.store in STORES:
-        return "--store: give sqlite:PATH or postgresql://USER@HOST/DATABASE"
+        return "--store must be sqlite:PATH or postgresql://USER@HOST/DATABASE"
     if not isinstance(options.log, bool):
-        return f"ROTA_LOG is {options.log}: give true or false"
+        return f'ROTA_LOG must be true or false, not "{options.log}"'
     if options.log and not options.store.startswith("sqlite:"):
-        return "--log is for SQLite: on PostgreSQL several coordinators share the groups, and Kafka keeps the records"
+        return "--log requires a SQLite store; with PostgreSQL, keep the records in Kafka"
     for flag, address in (("--listen", options.listen), ("--http-listen", options.http_listen)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            return f"{flag} {address}: give HOST:PORT, for example 127.0.0.1:7070"
+            return f'{flag} must be HOST:PORT, for example 127.0.0.1:7070, not "{address}"'
     if options.slot_lease_ms > LEASE_MS_MAX:
-        return f"--slot-lease-ms {options.slot_lease_ms}: a lease is {LEASE_MS_MAX} ms at most"
+        return f"--slot-lease-ms must be at most {LEASE_MS_MAX}, not {options.slot_lease_ms}"
     if options.members_max > MEMBERS_MAX:
-        return f"--group-max-size {options.members_max}: a group has at most {MEMBERS_MAX} members"
+        return f"--group-max-size must be at most {MEMBERS_MAX}, not {options.members_max}"
     return quota_error(options) or security_error(options, options.listen.rpartition(":")[0])
 
 
@@ -227,17 +241,17 @@ def security_error(options: argparse.Namespace, host: str) -> str:
     """What is missing before others may be let in; the default is to let nobody in."""
     if bool(options.tls_cert) != bool(options.tls_key):
         missing = "--tls-key" if options.tls_cert else "--tls-cert"
-        return f"{missing} is missing: TLS needs a certificate and its key"
+        return f"{missing} is missing; TLS requires a certificate and its key"
     if options.tls_client_ca and not options.tls_cert:
-        return "--tls-client-ca asks for certificates of clients, which needs --tls-cert and --tls-key"
+        return "--tls-client-ca requires --tls-cert and --tls-key"
     if options.insecure or is_loopback_host(host):
         return ""
     if not options.tls_cert:
-        return f"--listen {options.listen} is not loopback: add --tls-cert and --tls-key, or --insecure if you mean it"
+        return f"--listen {options.listen} is not loopback; add --tls-cert and --tls-key, or --insecure to allow it"
     if not options.tokens_file and not options.tls_client_ca:
         return (
-            f"--listen {options.listen} is not loopback, and anybody could do anything there: "
-            "add --tokens-file or --tls-client-ca, or --insecure if you mean it"
+            f"--listen {options.listen} is not loopback and clients are not authenticated; "
+            "add --tokens-file or --tls-client-ca, or --insecure to allow it"
         )
     return ""
 
@@ -246,7 +260,7 @@ def secret_in(arguments: Sequence[str]) -> str:
     """Why the arguments may not be used: everybody on a machine can read them. Empty when they hold no secret."""
     if any(PASSWORD.search(argument) for argument in arguments):
         return (
-            "--store holds a password, and everybody on this machine can read arguments; "
-            "give it as ROTA_STORE, or the password as PGPASSWORD or in a passfile"
+            "--store contains a password, and arguments are visible to every user of this machine; "
+            "set ROTA_STORE instead, or give the password as PGPASSWORD or in a passfile"
         )
     return ""

@@ -190,7 +190,7 @@ def test_a_refused_commit_is_a_failure_frame_and_the_stream_lives(monkeypatch: p
         first, second = (one.ask(member.commit_request({0: offset})) for offset in (1, 2))
         failure = (await second).failure
         assert failure.grpc_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-        assert failure.message == "1 commits wait for the store; nothing was committed, try again in a moment"
+        assert failure.message == "1 commits are waiting for the store; nothing was committed, retry later"
         assert (await first).commit_offsets.error_code == pb.NONE
         assert await member.heartbeat() == pb.NONE
 
@@ -214,7 +214,7 @@ def test_an_answer_that_is_too_large_is_a_failure_frame_and_the_stream_lives() -
             assert (await one.ask(request)).commit_offsets.error_code == pb.NONE
         failure = (await one.ask(pb.FetchOffsetsRequest(group_id="g", all=True))).failure
         assert failure.grpc_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-        assert f"at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time" in failure.message
+        assert f"at most {MESSAGE_BYTES_MAX} can be sent, request less at a time" in failure.message
         assert await member.commit({0: 2}) == pb.NONE
 
     streams(body)
@@ -243,7 +243,7 @@ def test_a_stream_that_leaves_too_much_unread_is_ended_with_a_reason(monkeypatch
         one.reads.clear()
         for _ in range(7):
             one.session.push(pb.SessionResponse(rebalance_notice=pb.RebalanceNotice(group_id="g")))
-        with pytest.raises(Refusal, match="frames wait unread on this stream; open another one") as refused:
+        with pytest.raises(Refusal, match="frames are unread on this stream; reconnect") as refused:
             await one.running
         assert refused.value.code == "RESOURCE_EXHAUSTED"
         assert one.members == set()
@@ -377,17 +377,20 @@ def test_calls_are_refused_by_their_status(monkeypatch: pytest.MonkeyPatch) -> N
         for request in large_commits(Member(virtual, "g")):
             await stub.CommitOffsets(request)
         await refused(
-            stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g", all=True)), "ask for less at a time"
+            stub.FetchOffsets(pb.FetchOffsetsRequest(group_id="g", all=True)), "request less at a time"
         )
         monkeypatch.setattr(overload, "COMMITS_MAX", 0)
         await refused(
-            stub.CommitOffsets(Member(virtual, "g").commit_request({0: 1})), "commits wait for the store"
+            stub.CommitOffsets(Member(virtual, "g").commit_request({0: 1})),
+            "commits are waiting for the store",
         )
         large = pb.FetchOffsetsRequest(group_id="x" * MESSAGE_BYTES_MAX)
         await refused(stub.FetchOffsets(large), "larger than max")
         monkeypatch.setattr(overload, "GROUPS_MAX", 1)
         another = admin.AlterOffsetsRequest(group_id="another")
-        await refused(AdminStub(channel).AlterOffsets(another), "has 1 groups; delete some")
+        await refused(
+            AdminStub(channel).AlterOffsets(another), "has 1 groups, which is the limit; delete unused groups"
+        )
 
     served(body)
 
@@ -417,7 +420,7 @@ def test_a_client_that_does_not_read_is_told_when_it_does(
             while await stream.read() is not grpc.aio.EOF:
                 read += 1
 
-        with pytest.raises(grpc.aio.AioRpcError, match="frames wait unread") as ended:
+        with pytest.raises(grpc.aio.AioRpcError, match="frames are unread") as ended:
             await read_all()
         assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert read > 0

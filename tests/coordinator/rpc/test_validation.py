@@ -86,7 +86,7 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
         (pb.FindCoordinatorRequest(group_ids=["g"] * (GROUPS_MAX + 1)), "1001 group_ids"),
         (admin.DescribeGroupsRequest(group_ids=["g"] * (GROUPS_MAX + 1)), "1001 group_ids"),
         (admin.DeleteGroupsRequest(group_ids=["g"] * (GROUPS_MAX + 1)), "1001 group_ids"),
-        (admin.ListGroupsRequest(states=[1, 99]), "99 is no state"),  # type: ignore[list-item]
+        (admin.ListGroupsRequest(states=[1, 99]), "unknown group state 99"),  # type: ignore[list-item]
         (pb.JoinGroupRequest(protocols=[pb.Protocol()] * (PROTOCOLS_MAX + 1)), "101 protocols"),
         (pb.LeaveGroupRequest(members=[pb.LeavingMember()] * (MEMBERS_MAX + 1)), "10001 members"),
         (pb.SyncGroupRequest(assignments=[pb.Assignment()] * (MEMBERS_MAX + 1)), "10001 assignments"),
@@ -103,7 +103,7 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
             pb.CommitOffsetsRequest(topics=[topic_offsets(dict.fromkeys(range(PARTITIONS_MAX + 1), 1))]),
             "10001 partitions",
         ),
-        (pb.JoinGroupRequest(group_instance_id=""), "group_instance_id is empty"),
+        (pb.JoinGroupRequest(group_instance_id=""), "group_instance_id must not be empty"),
         (pb.JoinGroupRequest(protocols=[pb.Protocol(name="range"), pb.Protocol()]), "protocol 2 has no name"),
         (pb.CommitOffsetsRequest(topics=[pb.TopicOffsets(topic_id=b"x")]), "topic_id has 1 bytes"),
         (pb.CommitOffsetsRequest(topics=[topic_offsets({3: -1})]), "partition 3, offset -1"),

@@ -30,7 +30,7 @@ def test_a_decision_that_breaks_off_has_its_slot_read_anew(monkeypatch: pytest.M
             broken.setattr(round, "heartbeat", break_off)
             assert await members[1].heartbeat() == pb.NOT_COORDINATOR
         assert [type(fault) for fault in virtual.faults] == [Fault]
-        assert "reading it anew" in virtual.reports[-1]
+        assert "reloading it" in virtual.reports[-1]
         waited = await joining.answer()
         assert isinstance(waited, pb.JoinGroupResponse)
         assert waited.error_code == pb.NOT_COORDINATOR

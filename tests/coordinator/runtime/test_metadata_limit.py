@@ -20,8 +20,8 @@ from tests.coordinator.virtual import Virtual
 LARGE = {"range": subscription(user_data=bytes(MESSAGE_BYTES_MAX * 2 // 5))}
 SMALL = {"range": subscription()}
 SENTENCE = (
-    f"the leader of group g would be sent .* bytes of its members' metadata in one answer, at most {MESSAGE_BYTES_MAX} are "
-    "sent; subscribe to fewer topics or by pattern, or split the group"
+    f"the leader of group g would be sent .* bytes of member metadata in one response, at most {MESSAGE_BYTES_MAX} can "
+    "be sent; subscribe to fewer topics or by pattern, or split the group"
 )
 
 

@@ -24,7 +24,7 @@ def test_a_lost_lease_does_not_run() -> None:
     assert not lease.runs()
 
 
-def test_a_complaint_is_said_once_until_things_are_well() -> None:
+def test_a_problem_is_reported_once_until_it_is_recovered() -> None:
     said: list[str] = []
     reporter = DedupedReporter(said.append)
     for _ in range(3):
@@ -32,4 +32,4 @@ def test_a_complaint_is_said_once_until_things_are_well() -> None:
     reporter.recovered("slot 7")
     reporter.recovered("slot 7")
     reporter.failed("slot 7", OSError("no disk"))
-    assert said == ["slot 7: no disk; trying again", "slot 7: well again", "slot 7: no disk; trying again"]
+    assert said == ["slot 7: no disk; retrying", "slot 7: recovered", "slot 7: no disk; retrying"]

@@ -43,7 +43,7 @@ def test_what_exceeds_a_quota_is_refused_and_what_does_not_grow_never(
     said = exceeded("orders", quota, NOTHING._replace(**{field: used}), NOTHING._replace(**{field: more}))
     name, what = QUOTAS[field]
     expected = (
-        f"principal orders has {used} {what} and would have {used + more}, its quota is {limit}; free some, or raise the quota "
+        f"principal orders has {used} {what} and would have {used + more}, but its quota is {limit}; free some, or raise the quota "
         f"with --quota-{name}, or for this principal with quota:{name}=N in the tokens file"
     )
     assert said == ("" if fits else expected)
@@ -92,7 +92,7 @@ def test_quotas_are_flags_and_variables(monkeypatch: pytest.MonkeyPatch) -> None
     options = parse_options(["--quota-group-bytes=-1"])
     assert quota_of(options) == Quota()._replace(members=7, group_bytes=UNLIMITED)
     assert option_error(options) == ""
-    assert "--quota-groups: give a number" in option_error(parse_options(["--quota-groups=-2"]))
+    assert "--quota-groups must be at least 0" in option_error(parse_options(["--quota-groups=-2"]))
 
 
 def offers(size: int) -> dict[str, bytes]:
@@ -170,7 +170,7 @@ def test_groups_are_charged_to_who_creates_them_until_they_are_deleted() -> None
         ]
         for request in alter[:2]:
             await virtual.send(request).answer(1)
-        assert "principal orders has 2 groups and would have 3, its quota is 2" in await refused(
+        assert "principal orders has 2 groups and would have 3, but its quota is 2" in await refused(
             virtual, alter[2]
         )
         assert "--quota-groups" in await refused(virtual, Member(virtual, "g3").join_request())

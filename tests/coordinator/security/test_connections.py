@@ -43,7 +43,7 @@ def test_a_connection_without_an_admitted_call_is_closed_after_its_time_and_one_
     connections.end_call("orders")
     assert closed(connections, {peer(1): 0, peer(2): 0}, 9.9) == {}
     assert closed(connections, {peer(1): 0, peer(2): 0}, 10) == {
-        peer(1): "no call was admitted on it in 10 s (limit stranger-seconds)"
+        peer(1): "no call on it was admitted within 10 s (limit stranger-seconds)"
     }
     assert connections.counts() == ConnectionCounts(admitted=1, strangers=1, closed=1)
 
@@ -64,7 +64,9 @@ def test_without_room_strangers_are_closed_oldest_first_and_admitted_connections
         connections.begin_call(peer(port), "orders", port)
     received = dict.fromkeys([peer(1), peer(2), peer(3, "10.0.0.3"), peer(4, "10.0.0.4")], 0)
     found = closed(connections, received, 5, room=3)
-    assert found == {peer(3, "10.0.0.3"): "file descriptors run out, and no call was admitted on it yet"}
+    assert found == {
+        peer(3, "10.0.0.3"): "file descriptors are running out, and no call on it was admitted yet"
+    }
     assert closed(connections, received, 5, room=1).keys() == {peer(3, "10.0.0.3"), peer(4, "10.0.0.4")}
 
 
@@ -107,7 +109,7 @@ def test_bytes_without_a_message_count_and_messages_take_theirs_away() -> None:
     # Of a message of nearly 100,000 bytes the wire has a hundredth more.
     found = closed(connections, {peer(1): 202_000}, 0)
     assert found[peer(1)] == (
-        "101006 bytes arrived on it that are no complete message; at most 100000 may wait (limit unread-bytes-per-connection)"
+        "101006 bytes of incomplete messages were received on it; at most 100000 are allowed (limit unread-bytes-per-connection)"
     )
 
 
@@ -124,8 +126,8 @@ def test_above_the_sum_of_all_connections_the_largest_are_closed_first() -> None
     for each in received:
         connections.begin_call(each, each, 0)
     assert closed(connections, received) == {
-        peer(1): "89999 bytes arrived on it that are no complete message; "
-        "at most 250000 may wait on all connections (limit unread-bytes)"
+        peer(1): "89999 bytes of incomplete messages were received on it; "
+        "at most 250000 are allowed on all connections (limit unread-bytes)"
     }
 
 
@@ -159,10 +161,10 @@ def test_limits_are_read_by_name_and_keep_their_defaults_otherwise() -> None:
     ("text", "message"),
     [
         ("speed=1", f'unknown limit "speed"; expected one of {", ".join(limit_names())}'),
-        ("calls", 'calls is ""; expected a whole number of at least 1'),
-        ("calls=0", 'calls is "0"; expected a whole number of at least 1'),
-        ("calls=-1", 'calls is "-1"; expected a whole number of at least 1'),
-        ("calls=٣", 'calls is "٣"; expected a whole number of at least 1'),
+        ("calls", 'calls is ""; expected an integer of at least 1'),
+        ("calls=0", 'calls is "0"; expected an integer of at least 1'),
+        ("calls=-1", 'calls is "-1"; expected an integer of at least 1'),
+        ("calls=٣", 'calls is "٣"; expected an integer of at least 1'),
     ],
 )
 def test_a_wrong_limit_is_refused_with_what_is_expected(text: str, message: str) -> None:

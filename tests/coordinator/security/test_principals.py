@@ -98,7 +98,7 @@ def test_callers_that_are_turned_away_are_reported_now_and_then() -> None:
     said: list[str] = []
     turned_away = RejectionLog(said.append)
     for now_s in (100, 100, 105, 109, 110, 111, 200):
-        turned_away.add("ipv4:10.0.0.1:1", "the token is not known here", now_s)
+        turned_away.add("ipv4:10.0.0.1:1", "unknown token", now_s)
     counts = [int(sentence.split()[0]) for sentence in said]
     assert counts == [1, 4, 2]
 
@@ -126,18 +126,18 @@ def test_a_token_is_known_as_it_is_and_by_its_hash() -> None:
     ("line", "mistake"),
     [
         ("shop", "has no credentials"),
-        ("shop correct-horse", "the credentials are not sha256:HEX"),
-        ("shop plain:", "the credentials are not sha256:HEX"),
-        (f"shop {HASHED},", "the credentials are not sha256:HEX"),
-        ("shop sha256:abc", "not 64 hexadecimal digits"),
-        (f"shop {HASHED}0", "not 64 hexadecimal digits"),
-        ("shop.* certificate", "a principal is one"),
+        ("shop correct-horse", "credentials must be sha256:HEX"),
+        ("shop plain:", "credentials must be sha256:HEX"),
+        (f"shop {HASHED},", "credentials must be sha256:HEX"),
+        ("shop sha256:abc", "must be followed by 64 hexadecimal digits"),
+        (f"shop {HASHED}0", "must be followed by 64 hexadecimal digits"),
+        ("shop.* certificate", "invalid principal name shop.*"),
         (f"first {HASHED}", "have the same token"),
-        ("first plain:other", "stands on an earlier line too"),
+        ("first plain:other", "is on an earlier line too"),
         (f"shop certificate {'x' * 250}", "1 to 249 characters"),
         ("shop certificate read:", "1 to 249 characters"),
-        ("shop certificate a*b", "may only be the last character"),
-        ("shop certificate **", "may only be the last character"),
+        ("shop certificate a*b", "is allowed as the last character only"),
+        ("shop certificate **", "is allowed as the last character only"),
     ],
 )
 def test_a_mistake_is_refused_with_its_line(line: str, mistake: str) -> None:
@@ -149,7 +149,7 @@ def test_a_mistake_is_refused_with_its_line(line: str, mistake: str) -> None:
 
 
 def test_a_file_without_principals_is_refused() -> None:
-    with pytest.raises(SecurityError, match="no principal stands in it"):
+    with pytest.raises(SecurityError, match="the file has no principals"):
         principals("# nobody yet", "")
 
 
@@ -158,10 +158,10 @@ def test_a_caller_is_known_by_its_token() -> None:
     assert who(known, Shown(f"Bearer {SECRET}")) == "shop"
     assert who(known, Shown(f"bearer  {SECRET} ")) == "shop"
     assert "send the metadata" in refusal(known, Shown())
-    assert "not known here" in refusal(known, Shown("Bearer wrong"))
+    assert "unknown token" in refusal(known, Shown("Bearer wrong"))
     for odd in ("", SECRET, "Bearer", "Bearer ", f"Basic {SECRET}"):
-        assert "not of the form" in refusal(known, Shown(odd))
-    assert "send one" in refusal(known, Shown(f"Bearer {SECRET}", f"Bearer {SECRET}"))
+        assert "must have the form" in refusal(known, Shown(odd))
+    assert "send exactly one" in refusal(known, Shown(f"Bearer {SECRET}", f"Bearer {SECRET}"))
 
 
 def test_a_refusal_does_not_repeat_the_token() -> None:
@@ -176,7 +176,7 @@ def test_a_caller_is_known_by_its_certificate_if_its_line_says_so() -> None:
     # A certificate that carries the name of somebody who has a token only is nobody's.
     assert "send the metadata" in refusal(known, Shown(names=["shop"]))
     # A wrong token is not made good by a right certificate.
-    assert "not known here" in refusal(known, Shown("Bearer wrong", names=["pod"]))
+    assert "unknown token" in refusal(known, Shown("Bearer wrong", names=["pod"]))
     assert who(known, Shown(f"Bearer {SECRET}", names=["pod"])) == "shop"
 
 
@@ -184,7 +184,7 @@ def test_without_a_file_a_certificate_is_enough() -> None:
     assert (
         who(CertificateAuthenticator(), Shown(names=["spiffe://rota/shop", "other"])) == "spiffe://rota/shop"
     )
-    assert "holds no name" in refusal(CertificateAuthenticator(), Shown())
+    assert "has no name" in refusal(CertificateAuthenticator(), Shown())
 
 
 def test_without_anything_everybody_may_everything() -> None:
@@ -209,7 +209,7 @@ def test_the_file_is_read_again_when_it_is_another(tmp_path: Path) -> None:
     assert tokens.with_token(digest_of(SECRET)) is None
     assert tokens.with_token(digest_of("another")) == "shop"
     assert GrantPolicy(tokens.grants_of).may(Principal("shop"), Action.MEMBER, "bill.x")
-    assert said == [f"{path} was read again"]
+    assert said == [f"{path} was reloaded"]
 
 
 @pytest.mark.parametrize("becomes", ["shop hunter2 *\n", None])
@@ -228,11 +228,11 @@ def test_a_file_that_becomes_wrong_changes_nothing_and_is_reported_once(
         tokens.reload_if_changed()
     assert tokens.with_token(digest_of(SECRET)) == "shop"
     (sentence,) = said
-    assert "what was read before still holds" in sentence
+    assert "the previous contents stay in effect" in sentence
     assert "hunter2" not in sentence
     write(path, "shop plain:another\n")
     tokens.reload_if_changed()
-    assert said[1:] == [f"{path} was read again"]
+    assert said[1:] == [f"{path} was reloaded"]
 
 
 def test_a_file_that_everybody_can_read_is_warned_about(tmp_path: Path) -> None:
@@ -242,13 +242,13 @@ def test_a_file_that_everybody_can_read_is_warned_about(tmp_path: Path) -> None:
     path.chmod(0o644)
     TokensFile(path, said.append)
     (warning,) = said
-    assert "can be read by everybody" in warning
+    assert "is readable by every user" in warning
 
 
 @pytest.mark.parametrize(
     ("content", "mistake"),
     [
-        (f"shop {HASHED}\n\xff".encode("latin-1"), "line 2: that is not UTF-8"),
+        (f"shop {HASHED}\n\xff".encode("latin-1"), "line 2: not valid UTF-8"),
         (b"#" * (FILE_BYTES_MAX + 1), "at most"),
         (b"", "no principal"),
     ],

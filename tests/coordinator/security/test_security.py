@@ -115,10 +115,10 @@ async def heartbeat(stream: Stream, group_id: str, member: pb.JoinGroupResponse)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_no_call_is_answered_without_a_known_token(guarded: Coordinator, method: MethodDescriptor) -> None:
     shown = {
-        "no token came with the call": (),
-        "the token is not known here": bearer("wrong"),
-        "not of the form": (("authorization", TOKENS["admin"]),),
-        "send one": bearer(TOKENS["admin"]) * 2,
+        "the call has no token": (),
+        "unknown token": bearer("wrong"),
+        "must have the form": (("authorization", TOKENS["admin"]),),
+        "send exactly one": bearer(TOKENS["admin"]) * 2,
     }
 
     async def body() -> None:
@@ -296,7 +296,7 @@ def test_what_is_taken_away_is_gone_on_open_streams_too(tmp_path: Path) -> None:
             assert error_of(await call(over, fetch, "second-token")) == pb.NONE
 
             path.write_text("app nonsense\n")
-            while not running.has_said("what was read before still holds"):
+            while not running.has_said("the previous contents stay in effect"):
                 assert error_of(await call(over, fetch, "second-token")) == pb.NONE
 
     run(body())

@@ -165,14 +165,14 @@ def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path, pki: Pk
             second = pki.foreign.issue("second")
             used.certificate.write_bytes(second.certificate.read_bytes())
             assert await outcome(running.address, trusts=old) is grpc.StatusCode.OK
-            assert running.has_said("is not the key of the certificate")
+            assert running.has_said("does not match the certificate")
             used.replace(second)
             assert await outcome(running.address, trusts=new) is grpc.StatusCode.OK
             assert await outcome(running.address, trusts=old) is grpc.StatusCode.UNAVAILABLE
             await call(over, LOOK)
             used.certificate.unlink()
             assert await outcome(running.address, trusts=new) is grpc.StatusCode.OK
-            assert running.has_said("the certificate from before is still in use")
+            assert running.has_said("the previous certificate stays in use")
 
     run(body())
     assert running.stop() == 0
@@ -200,7 +200,7 @@ def test_files_that_are_wrong_are_refused_in_one_sentence(tmp_path: Path, pki: P
         "--tls-key is missing": (f"--tls-cert={server.certificate}",),
         "needs --tls-cert": (f"--tls-client-ca={pki.clients.certificate}",),
         "holds no certificate that can be read": (*tls_flags(server), f"--tls-client-ca={broken}"),
-        "no principal stands in it": (f"--tokens-file={empty}",),
+        "the file has no principals": (f"--tokens-file={empty}",),
     }
     for sentence, arguments in cases.items():
         done = start(f"--store=sqlite:{tmp_path}/c.db", *arguments)

@@ -39,13 +39,13 @@ def test_a_disk_that_fails_is_said_and_nothing_is_taken_until_it_is_well(
         await store.append_rows(log, rows(1, 3, 10_000), flush=True)
 
         disk.fault = fault
-        with pytest.raises(StoreError, match=r"could not be written .*; see to the disk"):
+        with pytest.raises(StoreError, match=r"could not be written .*; check the disk"):
             await store.append_rows(log, rows(1, 1, 10_000, first=3), flush=True)
         with pytest.raises(SlotLost):
             await store.append_rows(log, rows(1, 1, 10_000, first=4), flush=False)
-        with pytest.raises(StoreError, match="see to the disk"):
+        with pytest.raises(StoreError, match="check the disk"):
             await store.claim(LOG_SLOT)
-        with pytest.raises(StoreError, match="see to the disk"):
+        with pytest.raises(StoreError, match="check the disk"):
             await store.claim(3)
         # The one that is broken can be read still.
         assert (await everything(store, 1))[:3] == rows(1, 3, 10_000)

@@ -173,7 +173,7 @@ async def commits_without_their_standby(server: Postgres) -> None:
             append = one.store.append(slot, epoch, [record(1), record(2)])
             (pid,) = await admin.backends(COMMITTING)
             await admin.do(f"SELECT {ending}(%s)", pid)
-            with pytest.raises(StoreError, match="see to the server"):
+            with pytest.raises(StoreError, match="check the server"):
                 await append
             await standby(admin, "")
             with pytest.raises(SlotLost):

@@ -301,10 +301,16 @@ def test_a_reason_that_the_coordinator_gives_is_said(place: Place) -> None:
 
 def test_members_are_called_by_their_names_in_a_reason_also_those_that_are_gone(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
-    place.describe(PREPARING, 1, {"orders-0": []}, "member orders-1-id was silent for its session")
-    place.describe(COMPLETING, 2, {"orders-0": []}, "member orders-1-id was silent for its session")
-    place.describe(STABLE, 2, {"orders-0": [0, 1]}, "member orders-1-id was silent for its session")
-    assert place.group.history[0].message == "member orders-1 was silent for its session"
+    place.describe(
+        PREPARING, 1, {"orders-0": []}, "member orders-1-id sent no heartbeat within its session timeout"
+    )
+    place.describe(
+        COMPLETING, 2, {"orders-0": []}, "member orders-1-id sent no heartbeat within its session timeout"
+    )
+    place.describe(
+        STABLE, 2, {"orders-0": [0, 1]}, "member orders-1-id sent no heartbeat within its session timeout"
+    )
+    assert place.group.history[0].message == "member orders-1 sent no heartbeat within its session timeout"
 
 
 def test_a_round_that_was_over_before_anybody_looked_has_its_reason(place: Place) -> None:

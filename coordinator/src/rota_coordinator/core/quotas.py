@@ -65,7 +65,7 @@ def exceeded(principal: str, quota: Quota, used: Usage, more: Usage) -> str:
         if grows > 0 and limit != UNLIMITED and has + grows > limit:
             name, what = QUOTAS[field]
             return (
-                f"principal {principal} has {has} {what} and would have {has + grows}, its quota is {limit}; free some, "
+                f"principal {principal} has {has} {what} and would have {has + grows}, but its quota is {limit}; free some, "
                 f"or raise the quota with --quota-{name}, or for this principal with quota:{name}=N in the tokens file"
             )
     return ""

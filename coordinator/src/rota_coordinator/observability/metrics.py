@@ -154,9 +154,11 @@ class Metrics(Observer, Collector):
         yield from self._of_requests()
         yield from self._of_connections()
         yield histogram(
-            "append_seconds", "How long the store took to make an append durable.", self._append_seconds
+            "append_seconds", "Time the store took to make an append durable.", self._append_seconds
         )
-        yield histogram("loop_lag_seconds", "How late the event loop came to a timer.", self._lag_seconds)
+        yield histogram(
+            "loop_lag_seconds", "Lateness of the event loop at a periodic timer.", self._lag_seconds
+        )
 
     def _of_groups(self) -> Iterator[Metric]:
         slots = list(self._slots())
@@ -172,7 +174,7 @@ class Metrics(Observer, Collector):
         yield GaugeMetricFamily(named("members"), "Members of all groups in this process.", members)
         states_of_slots = Counter(slot.state for slot in slots)
         by_state = GaugeMetricFamily(
-            named("slots"), "Slots, by what this process is to them.", labels=["state"]
+            named("slots"), "Slots, by their state in this process.", labels=["state"]
         )
         for slot_state in SlotState:
             by_state.add_metric([slot_state.value], states_of_slots[slot_state])
@@ -180,14 +182,14 @@ class Metrics(Observer, Collector):
 
     def _of_rebalances(self) -> Iterator[Metric]:
         opened = CounterMetricFamily(
-            named("rebalances"), "Rounds of joins that were opened, by why.", labels=["reason"]
+            named("rebalances"), "Rebalances that were started, by reason.", labels=["reason"]
         )
         for cause, count in self._rebalances.items():
             opened.add_metric([cause.value], count)
         yield opened
         yield histogram(
             "rebalance_seconds",
-            "How long groups were without an assignment, from the first round to the leader's decision.",
+            "Time that groups were without an assignment, from the start of a rebalance to the leader's assignment.",
             self._rebalance_seconds,
         )
 
@@ -195,7 +197,7 @@ class Metrics(Observer, Collector):
         counts = self._connections()
         opened = GaugeMetricFamily(
             named("connections"),
-            "Open connections, by whether a call was admitted on them.",
+            "Open connections, by state: admitted (a call on it was admitted) or stranger.",
             labels=["state"],
         )
         opened.add_metric(["admitted"], counts.admitted)
@@ -213,7 +215,9 @@ class Metrics(Observer, Collector):
             answered.add_metric([api_of(kind), error_name(error)], count)
         yield answered
         seconds = HistogramMetricFamily(
-            named("request_seconds"), "From a request to its answer, with all waiting.", labels=["api"]
+            named("request_seconds"),
+            "Time from a request to its response, including waiting.",
+            labels=["api"],
         )
         for kind, spread in self._request_seconds.items():
             seconds.add_metric([api_of(kind)], *spread.buckets())

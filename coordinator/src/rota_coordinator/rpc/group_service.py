@@ -115,7 +115,7 @@ class GroupService(pb_grpc.CoordinatorServicer):
         # Shielded: cancelling a call does not remove its member.
         reply = await asyncio.shield(caller.submit(request, client_host(context)))
         if reply is None:
-            await refuse(context, Refusal("ABORTED", "a newer request of this member took its place"))
+            await refuse(context, Refusal("ABORTED", "superseded by a newer request of the same member"))
         return cast("Reply", reply)
 
 

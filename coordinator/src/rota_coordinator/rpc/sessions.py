@@ -68,7 +68,7 @@ class Sessions:
     def register(self, session: "Session") -> None:
         """A stream runs; it will be told when the process stops."""
         if len(self._running) >= STREAMS_MAX:
-            sentence = f"{STREAMS_MAX} streams are open; use one for many members, or add a coordinator"
+            sentence = f"{STREAMS_MAX} streams are open, which is the limit; share a stream among members, or add a coordinator"
             raise Refusal("RESOURCE_EXHAUSTED", sentence)
         self._running.add(session)
 
@@ -219,7 +219,7 @@ class Session:
 
     def _refuse(self) -> None:
         if not self._refused.done():
-            sentence = f"{len(self._send_queue)} frames wait unread on this stream; open another one, and read what comes"
+            sentence = f"{len(self._send_queue)} frames are unread on this stream; reconnect, and read responses as they arrive"
             self._refused.set_result(Refusal("RESOURCE_EXHAUSTED", sentence))
 
     async def _read(self, frames: AsyncIterator[Frame]) -> None:
@@ -237,10 +237,10 @@ class Session:
             return
         kind = frame.WhichOneof("request")
         if kind is None or not frame.request_id:
-            missing = "no request that this version knows" if kind is None else "no request_id"
+            missing = "no request known to this version" if kind is None else "no request_id"
             self._fail(frame.request_id, MALFORMED, f"the frame has {missing}")
         elif self._unanswered >= OPEN_REQUESTS_MAX:
-            refusal = f"{self._unanswered} requests are open on this stream; wait for answers"
+            refusal = f"{self._unanswered} requests are unanswered on this stream; wait for responses"
             self._fail(frame.request_id, grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
         else:
             self._ask(frame.request_id, kind, getattr(frame, kind))
@@ -272,7 +272,9 @@ class Session:
             return
         reply = done.result()
         if reply is None:
-            self._fail(request_id, grpc.StatusCode.ABORTED, "a newer request of this member took its place")
+            self._fail(
+                request_id, grpc.StatusCode.ABORTED, "superseded by a newer request of the same member"
+            )
             return
         frame = pb.SessionResponse(request_id=request_id)
         getattr(frame, kind).CopyFrom(reply)

@@ -70,7 +70,7 @@ def validate_groups(request: Message) -> str:
         case admin.ListGroupsRequest():
             known = admin.GroupState.values()
             return first_error(
-                f"{state} is no state of a group" for state in request.states if state not in known
+                f"unknown group state {state}" for state in request.states if state not in known
             )
         case _:
             return ""
@@ -79,7 +79,7 @@ def validate_groups(request: Message) -> str:
 def validate_identity(request: Bound) -> str:
     """The group, the member, and its generation."""
     if request.generation_id < -1:
-        return f"generation_id is {request.generation_id}; -1 stands for none"
+        return f"generation_id must be at least -1 (no generation), not {request.generation_id}"
     return (
         validate_length("group_id", request.group_id)
         or validate_length("member_id", request.member_id)
@@ -91,7 +91,7 @@ def validate_join(request: pb.JoinGroupRequest) -> str:
     """What a member says when it joins."""
     named = ("group_id", "member_id", "group_instance_id", "client_id", "protocol_type", "reason")
     if request.rebalance_timeout_ms < 0:
-        return f"rebalance_timeout_ms is {request.rebalance_timeout_ms}; it cannot be negative"
+        return f"rebalance_timeout_ms must be at least 0, not {request.rebalance_timeout_ms}"
     return (
         first_error(validate_length(name, getattr(request, name)) for name in named)
         or validate_count("protocols", request.protocols, PROTOCOLS_MAX)
@@ -103,9 +103,9 @@ def validate_join(request: pb.JoinGroupRequest) -> str:
 def validate_names(request: pb.JoinGroupRequest) -> str:
     """An empty name: no other request can refer to it."""
     if request.HasField("group_instance_id") and not request.group_instance_id:
-        return "group_instance_id is empty; omit it for a dynamic member, or name the instance"
+        return "group_instance_id must not be empty; omit it for a dynamic member"
     number = next((n for n, protocol in enumerate(request.protocols, 1) if not protocol.name), 0)
-    return f"protocol {number} has no name; name every protocol that the member offers" if number else ""
+    return f"protocol {number} has no name; every protocol must have a name" if number else ""
 
 
 def validate_sync(request: pb.SyncGroupRequest) -> str:
@@ -131,7 +131,7 @@ def validate_leave(request: pb.LeaveGroupRequest) -> str:
 def validate_producer(request: pb.TxnCommitOffsetsRequest) -> str:
     """Whose transaction it is."""
     if request.producer_id < 0 or request.producer_epoch < 0:
-        return f"producer {request.producer_id} at epoch {request.producer_epoch}: neither can be negative"
+        return f"producer {request.producer_id} at epoch {request.producer_epoch}: both must be at least 0"
     return validate_length("transactional_id", request.transactional_id)
 
 
@@ -145,8 +145,8 @@ def validate_offsets(topics: Collection[pb.TopicOffsets]) -> str:
             if partition.index < 0 or partition.offset < 0 or partition.leader_epoch < -1:
                 return (
                     f"partition {partition.index}, offset {partition.offset}, "
-                    f"leader epoch {partition.leader_epoch}: negative numbers name nothing; "
-                    "only an epoch may be -1, for not known"
+                    f"leader epoch {partition.leader_epoch}: must be at least 0; "
+                    "a leader epoch of -1 means unknown"
                 )
     return ""
 
@@ -159,7 +159,7 @@ def validate_partitions(topics: Collection[pb.TopicPartitions]) -> str:
     for topic in topics:
         lowest = min(topic.partitions, default=0)
         if lowest < 0:
-            return f"partition {lowest}: a partition's number is not negative"
+            return f"partition {lowest}: must be at least 0"
     return ""
 
 
@@ -167,14 +167,14 @@ def validate_topics(topics: Collection[pb.TopicOffsets] | Collection[pb.TopicPar
     """What both have: topics with names, and not too many partitions."""
     total = sum(len(topic.partitions) for topic in topics)
     if total > PARTITIONS_MAX:
-        return f"{total} partitions in one request; send at most {PARTITIONS_MAX}"
+        return f"{total} partitions in one request; at most {PARTITIONS_MAX} are allowed"
     return first_error(validate_topic(topic) for topic in topics)
 
 
 def validate_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
     """A topic's name and id."""
     if len(topic.topic_id) not in TOPIC_ID_LENGTHS:
-        return f"topic_id has {len(topic.topic_id)} bytes; it has 16, or none when it is not checked"
+        return f"topic_id has {len(topic.topic_id)} bytes; expected 16, or 0 to skip the check"
     return validate_length("a topic's name", topic.name)
 
 
@@ -182,12 +182,12 @@ def validate_length(name: str, value: str) -> str:
     """A text that is too long."""
     if len(value) <= TEXT_LENGTH_MAX:
         return ""
-    return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are taken"
+    return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are allowed"
 
 
 def validate_count(name: str, values: Sized, most: int) -> str:
     """Too many of something."""
-    return "" if len(values) <= most else f"{len(values)} {name} in one request; send at most {most}"
+    return "" if len(values) <= most else f"{len(values)} {name} in one request; at most {most} are allowed"
 
 
 def first_error(errors: Iterable[str]) -> str:

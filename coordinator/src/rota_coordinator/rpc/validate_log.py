@@ -38,7 +38,7 @@ def validate(request: Message) -> str:
             return validate_partitions(request.partitions) or validate_list_offsets(request)
         case pb.DeleteRecordsRequest():
             return validate_partitions(request.partitions) or first_error(
-                f"before_offset is {each.before_offset}; -1 stands for the high watermark"
+                f"before_offset must be at least -1 (the high watermark), not {each.before_offset}"
                 for each in request.partitions
                 if each.before_offset < -1
             )
@@ -67,7 +67,7 @@ def validate_partitions(named: Collection[PartitionOfRequest]) -> str:
     """Partitions that exist in no topic, or are too many."""
     return validate_count("partitions", named, PARTITIONS_MAX) or first_error(
         validate_length("a topic's name", each.topic)
-        or ("" if each.index >= 0 else f"partition {each.index}: a partition's number is not negative")
+        or ("" if each.index >= 0 else f"partition {each.index}: must be at least 0")
         for each in named
     )
 
@@ -75,7 +75,7 @@ def validate_partitions(named: Collection[PartitionOfRequest]) -> str:
 def validate_topic_ids(named: Iterable[pb.ProduceRequest.Partition | pb.FetchRequest.Partition]) -> str:
     """Ids that no topic can have."""
     return first_error(
-        f"topic_id has {len(each.topic_id)} bytes; it has 16, or none when it is not checked"
+        f"topic_id has {len(each.topic_id)} bytes; expected 16, or 0 to skip the check"
         for each in named
         if len(each.topic_id) not in TOPIC_ID_LENGTHS
     )
@@ -86,7 +86,7 @@ def validate_produce(request: pb.ProduceRequest) -> str:
     batches = [batch for partition in request.partitions for batch in partition.batches]
     return (
         validate_length("transactional_id", request.transactional_id)
-        or ("" if request.acks in pb.Acks.values() else f"{request.acks} is no kind of acks")
+        or ("" if request.acks in pb.Acks.values() else f"unknown acks {request.acks}")
         or validate_topic_ids(request.partitions)
         or validate_count("batches", batches, BATCHES_MAX)
         or first_error(map(validate_batch, batches))
@@ -96,9 +96,9 @@ def validate_produce(request: pb.ProduceRequest) -> str:
 def validate_batch(batch: pb.RecordBatch) -> str:
     """One batch."""
     if batch.count < 1:
-        return f"a batch has {batch.count} records; it has one at least"
+        return f"a batch has {batch.count} records; expected at least 1"
     if batch.control:
-        return "only the log itself writes markers; leave control out"
+        return "control batches are written by the log only; omit control"
     if batch.max_timestamp_ms < batch.base_timestamp_ms:
         return f"max_timestamp_ms is {batch.max_timestamp_ms}, before base_timestamp_ms {batch.base_timestamp_ms}"
     if batch.producer_id < -1 or (
@@ -106,7 +106,7 @@ def validate_batch(batch: pb.RecordBatch) -> str:
     ):
         return (
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}, sequence {batch.base_sequence}: "
-            "a producer has no negative numbers; -1 as producer_id stands for none"
+            "must be at least 0; a producer_id of -1 means no producer"
         )
     return ""
 
@@ -121,9 +121,7 @@ def validate_fetch(request: pb.FetchRequest) -> str:
         "max_bytes of a partition": min((each.max_bytes for each in request.partitions), default=0),
     }
     return (
-        first_error(
-            f"{name} is {value}; it cannot be negative" for name, value in numbers.items() if value < 0
-        )
+        first_error(f"{name} must be at least 0, not {value}" for name, value in numbers.items() if value < 0)
         or validate_topic_ids(request.partitions)
         or validate_isolation_level(request.isolation_level)
     )
@@ -132,7 +130,7 @@ def validate_fetch(request: pb.FetchRequest) -> str:
 def validate_list_offsets(request: pb.ListOffsetsRequest) -> str:
     """Times before all time."""
     return validate_isolation_level(request.isolation_level) or first_error(
-        f"timestamp_ms is {each.timestamp_ms}; -1 stands for the end, -2 for the start"
+        f"timestamp_ms must be at least -2 (-1: log end, -2: log start), not {each.timestamp_ms}"
         for each in request.partitions
         if each.timestamp_ms < -2
     )
@@ -140,7 +138,7 @@ def validate_list_offsets(request: pb.ListOffsetsRequest) -> str:
 
 def validate_isolation_level(level: int) -> str:
     """A level that nobody knows."""
-    return "" if level in pb.IsolationLevel.values() else f"{level} is no isolation level"
+    return "" if level in pb.IsolationLevel.values() else f"unknown isolation level {level}"
 
 
 def validate_producer(
@@ -151,13 +149,13 @@ def validate_producer(
     if error or isinstance(request, pb.InitProducerRequest):
         return error
     if not request.transactional_id:
-        return "transactional_id is empty; a transaction belongs to one"
+        return "transactional_id must not be empty"
     if min(request.producer_id, request.producer_epoch) < 0:
-        return f"producer {request.producer_id} at epoch {request.producer_epoch}: neither can be negative"
+        return f"producer {request.producer_id} at epoch {request.producer_epoch}: both must be at least 0"
     if isinstance(request, pb.EndTransactionRequest):
         return ""
     if request.generation_id < -1:
-        return f"generation_id is {request.generation_id}; -1 stands for none"
+        return f"generation_id must be at least -1 (no generation), not {request.generation_id}"
     return first_error(
         validate_length(name, getattr(request, name))
         for name in ("group_id", "member_id", "group_instance_id")

@@ -84,7 +84,7 @@ class Observers:
     def _fails(self, listener: str, error: Exception) -> None:
         if listener not in self._failed:
             self._failed.add(listener)
-            self._report(f"{listener} failed ({error!r}) and misses events from here on; report this")
+            self._report(f"{listener} failed ({error!r}) and may miss events from now on; please report this")
 
 
 def error_of(reply: Message | None) -> Error:

@@ -55,14 +55,14 @@ class Load(NamedTuple):
 def overload_refusal(load: Load) -> Refusal | None:
     """Whether a commit is one too many."""
     if load.lag_s >= LAG_MAX_S:
-        busy = f"this coordinator is {load.lag_s:.1f} s behind"
+        busy = f"the event loop of this coordinator is {load.lag_s:.1f} s late"
     elif load.commits >= COMMITS_MAX:
-        busy = f"{load.commits} commits wait for the store"
+        busy = f"{load.commits} commits are waiting for the store"
     elif load.commit_bytes >= COMMIT_BYTES_MAX:
-        busy = f"{load.commit_bytes} bytes of commits wait for the store"
+        busy = f"{load.commit_bytes} bytes of commits are waiting for the store"
     else:
         return None
-    return Refusal("RESOURCE_EXHAUSTED", f"{busy}; nothing was committed, try again in a moment")
+    return Refusal("RESOURCE_EXHAUSTED", f"{busy}; nothing was committed, retry later")
 
 
 def reply_size_refusal(reply: Message) -> Refusal | None:
@@ -70,7 +70,9 @@ def reply_size_refusal(reply: Message) -> Refusal | None:
     size = reply.ByteSize()
     if size <= MESSAGE_BYTES_MAX:
         return None
-    sentence = f"the answer has {size} bytes, at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time"
+    sentence = (
+        f"the response has {size} bytes; at most {MESSAGE_BYTES_MAX} can be sent, request less at a time"
+    )
     return Refusal("RESOURCE_EXHAUSTED", sentence)
 
 
@@ -99,7 +101,7 @@ def group_limit_refusal(groups: int) -> Refusal | None:
     """Whether another group is one too many."""
     if groups < GROUPS_MAX:
         return None
-    sentence = f"this coordinator has {groups} groups; delete some that nobody needs, or add a coordinator"
+    sentence = f"this coordinator has {groups} groups, which is the limit; delete unused groups, or add a coordinator"
     return Refusal("RESOURCE_EXHAUSTED", sentence)
 
 
@@ -108,8 +110,8 @@ def join_size_refusal(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusa
     if answer_bytes <= MESSAGE_BYTES_MAX:
         return None
     sentence = (
-        f"the leader of group {request.group_id} would be sent {answer_bytes} bytes of its members' metadata in one answer, "
-        f"at most {MESSAGE_BYTES_MAX} are sent; subscribe to fewer topics or by pattern, or split the group"
+        f"the leader of group {request.group_id} would be sent {answer_bytes} bytes of member metadata in one response, "
+        f"at most {MESSAGE_BYTES_MAX} can be sent; subscribe to fewer topics or by pattern, or split the group"
     )
     return Refusal("RESOURCE_EXHAUSTED", sentence)
 

@@ -58,7 +58,9 @@ def unserved(slots: Collection[Slot]) -> str:
     """Says how many of these slots are not served."""
     waiting = [slot.number for slot in slots if slot.state is not SlotState.READY]
     return (
-        f"{len(waiting)} of {len(slots)} slots are not served yet, slot {waiting[0]} first" if waiting else ""
+        f"{len(waiting)} of {len(slots)} slots are not served yet, the first is slot {waiting[0]}"
+        if waiting
+        else ""
     )
 
 
@@ -71,7 +73,7 @@ class DedupedReporter:
 
     def failed(self, thing: str, problem: Exception) -> None:
         """It is not as it should be."""
-        text = f"{thing}: {problem}; trying again"
+        text = f"{thing}: {problem}; retrying"
         if self._said.get(thing) != text:
             self._said[thing] = text
             self._report(text)
@@ -79,7 +81,7 @@ class DedupedReporter:
     def recovered(self, thing: str) -> None:
         """It is as it should be."""
         if self._said.pop(thing, None) is not None:
-            self._report(f"{thing}: well again")
+            self._report(f"{thing}: recovered")
 
 
 class ExclusiveOwnership(Ownership):
@@ -206,7 +208,7 @@ class SharedOwnership(Ownership):
     @override
     def missing(self) -> str:
         if not self._lease.runs():
-            return "this process has no lease of the store"
+            return "this process holds no lease in the store"
         return unserved([self._slots[number] for number in self.table.owned_by(self._me)])
 
     @override
@@ -228,11 +230,11 @@ class SharedOwnership(Ownership):
         try:
             await self._store.leave()
         except StoreError as error:
-            self._callbacks.report(f"left without a word, the lease ends by itself: {error}")
+            self._callbacks.report(f"could not leave the store, the lease will expire: {error}")
 
     def _lose(self, why: str) -> None:
         """Everything may be another's by now: begin again, as somebody new."""
-        self._callbacks.report(f"{why}; serving nothing until a new lease is there")
+        self._callbacks.report(f"{why}; serving no slots until a new lease is granted")
         self._lease.lost()
         self._me = ""
         for task in self._moving.values():
@@ -281,6 +283,6 @@ class SharedOwnership(Ownership):
         try:
             await self._store.release(slot.number, slot.epoch, gift.new_owner, handover.SerializeToString())
         except StoreError as error:
-            self._callbacks.report(f"slot {slot.number}: {error}; it was not handed over")
+            self._callbacks.report(f"slot {slot.number}: {error}; the slot was not handed over")
             return
         self._callbacks.go_away(slot.groups.groups.keys(), self.table.address_of(gift.new_owner))

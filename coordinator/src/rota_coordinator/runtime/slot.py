@@ -159,7 +159,7 @@ class Slot:
     def _compacted(self, compaction: "asyncio.Future[None]") -> None:
         error = None if compaction.cancelled() else compaction.exception()
         if error is not None and not isinstance(error, SlotLost):  # the next append says that
-            self.environment.report(f"slot {self.number}: {error}; its log is as long as before")
+            self.environment.report(f"slot {self.number}: {error}; its log was not compacted")
 
     async def finish(self) -> HandoverSnapshot | None:
         """
@@ -293,7 +293,7 @@ class Slot:
             return decide()
         except Exception as broken:  # noqa: BLE001  whatever it is, the state is not to be trusted
             self.environment.report_exception(broken)
-            self._drop(f"a decision broke off ({type(broken).__name__})")
+            self._drop(f"a decision failed ({type(broken).__name__})")
             return Effects()
 
     def _perform(self, group_id: str, effects: Effects, *, changes: bool = True) -> None:
@@ -331,14 +331,14 @@ class Slot:
         elif isinstance(error, SlotLost):
             # Somebody else serves it; to claim it back would take it from them.
             self.stop(pb.NOT_COORDINATOR)
-            self.environment.report(f"slot {self.number}: {error}; out of service")
+            self.environment.report(f"slot {self.number}: {error}; no longer serving it")
         else:
             self._drop(str(error))
 
     def _drop(self, why: str) -> None:
         """Believe nothing that is in memory any more."""
         self.stop(pb.NOT_COORDINATOR)
-        self.environment.report(f"slot {self.number}: {why}; reading it anew")
+        self.environment.report(f"slot {self.number}: {why}; reloading it")
         self.state = SlotState.CATCH_UP
         self._restart = asyncio.ensure_future(self._read_anew())
 

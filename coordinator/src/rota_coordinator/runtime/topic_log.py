@@ -169,7 +169,7 @@ class TopicLog:
     def check_ready(self) -> None:
         """Raises Refusal while nothing can be asked."""
         if self.state is not SlotState.READY:
-            raise Refusal("UNAVAILABLE", "the log is being read; ask again in a moment")
+            raise Refusal("UNAVAILABLE", "the log is loading; retry later")
 
     async def decide(self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True) -> Reply:
         """What the core decides, once it is written."""
@@ -188,8 +188,10 @@ class TopicLog:
             reply = decide(self.core, effects)
         except Exception as broken:
             self.environment.report_exception(broken)
-            self._drop(f"a decision broke off ({type(broken).__name__})")
-            raise Refusal("UNAVAILABLE", "the log has to be read anew; ask again in a moment") from broken
+            self._drop(f"a decision failed ({type(broken).__name__})")
+            raise Refusal(
+                "UNAVAILABLE", "the log must be reloaded after an internal error; retry later"
+            ) from broken
         try:
             self._perform(effects, flush=flush)
         except StoreError as broken:
@@ -202,7 +204,7 @@ class TopicLog:
         try:
             await asyncio.shield(written)
         except StoreError as error:
-            raise Refusal("UNAVAILABLE", f"whether it was written is not known: {error}") from error
+            raise Refusal("UNAVAILABLE", f"the outcome of the write is unknown: {error}") from error
 
     def may_end(self, groups: Iterable[str]) -> bool:
         """Whether these groups can take part in the end of a transaction now."""
@@ -275,7 +277,7 @@ class TopicLog:
                 ended = ProducerEnded(producer_id=ending.producer_id, committed=ending.committed)
                 self.groups.slot(ending.group_id).end_transaction(ending.group_id, ended)
             if not self.may_end(ending.group_id for ending in effects.endings):
-                raise StoreError("a group could not take part in the end of its transaction")
+                raise StoreError("a group could not take part in ending its transaction")
             if effects.rows:
                 # A transaction's records are as good as its end.
                 store.append_rows(self.epoch, effects.rows, flush=True)
@@ -303,7 +305,7 @@ class TopicLog:
     def _drop(self, why: str) -> None:
         """Believe nothing that is in memory any more; whoever sees to the process reads it anew."""
         self.stop()
-        self.environment.report(f"the log: {why}; reading it anew")
+        self.environment.report(f"the log: {why}; reloading it")
 
     def _drop_rows(self, log_id: int, before_offset: int | None) -> None:
         dropped = self.environment.store.drop_rows(log_id, before_offset)
@@ -322,7 +324,7 @@ class TopicLog:
         if isinstance(error, StoreTakenOver):
             self._drop(str(error))
         elif error is not None:
-            self.environment.report(f"the log: {error}; what is too old stays until the next look")
+            self.environment.report(f"the log: {error}; rows to delete stay until the next retention check")
 
     def _measure(self, length: int) -> None:
         self._length = length

@@ -66,7 +66,7 @@ class CertificateAuthenticator(Authenticator):
         for name in peer.certificate_names():
             return Principal(name)
         raise Unauthenticated(
-            "the client certificate holds no name; have one issued with an alternative name"
+            "the client certificate has no name; use a certificate with a subject alternative name"
         )
 
 
@@ -96,19 +96,17 @@ class TokensAuthenticator(Authenticator):
             self._with_token(shown) if shown else self._credentials.with_certificate(peer.certificate_names())
         )
         if name is None and shown:
-            raise Unauthenticated("the token is not known here; look into the coordinator's tokens file")
+            raise Unauthenticated("unknown token; check the coordinator's tokens file")
         if name is None:
-            raise Unauthenticated(
-                "no token came with the call; send the metadata 'authorization: Bearer TOKEN'"
-            )
+            raise Unauthenticated("the call has no token; send the metadata 'authorization: Bearer TOKEN'")
         return Principal(name)
 
     def _with_token(self, shown: Sequence[str]) -> str | None:
         if len(shown) > 1:
-            raise Unauthenticated(f"{len(shown)} values of 'authorization' came with the call; send one")
+            raise Unauthenticated(f"{len(shown)} values of 'authorization' in the call; send exactly one")
         scheme, _, token = shown[0].partition(" ")
         if scheme.lower() != SCHEME or not token.strip():
-            raise Unauthenticated("the metadata 'authorization' is not of the form 'Bearer TOKEN'")
+            raise Unauthenticated("the metadata 'authorization' must have the form 'Bearer TOKEN'")
         return self._credentials.with_token(digest_of(token.strip()))
 
 

@@ -192,7 +192,7 @@ class Connections:
         excess = len(self._open) - room
         for since_s, peer, address in strangers:
             if excess > 0:
-                yield Closing(peer, "file descriptors run out, and no call was admitted on it yet")
+                yield Closing(peer, "file descriptors are running out, and no call on it was admitted yet")
             elif of_address[address] > self.limits.strangers_per_address:
                 most = self.limits.strangers_per_address
                 yield Closing(
@@ -201,7 +201,7 @@ class Connections:
                 )
             elif now_s - since_s >= self.limits.stranger_seconds:
                 most = self.limits.stranger_seconds
-                yield Closing(peer, f"no call was admitted on it in {most} s (limit stranger-seconds)")
+                yield Closing(peer, f"no call on it was admitted within {most} s (limit stranger-seconds)")
             else:
                 continue
             excess -= 1
@@ -215,14 +215,16 @@ class Connections:
             return
         for peer, each in largest_first(self._open.items()):
             if each.unread_bytes > most:
-                limit = f"at most {most} may wait (limit unread-bytes-per-connection)"
+                limit = f"at most {most} are allowed (limit unread-bytes-per-connection)"
             elif excess > 0:
-                limit = f"at most {self.limits.unread_bytes} may wait on all connections (limit unread-bytes)"
+                limit = (
+                    f"at most {self.limits.unread_bytes} are allowed on all connections (limit unread-bytes)"
+                )
             else:
                 return
             excess -= each.unread_bytes
             yield Closing(
-                peer, f"{each.unread_bytes} bytes arrived on it that are no complete message; {limit}"
+                peer, f"{each.unread_bytes} bytes of incomplete messages were received on it; {limit}"
             )
 
 

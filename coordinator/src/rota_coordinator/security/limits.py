@@ -53,6 +53,6 @@ def parse_limits(text: str) -> Limits:
         if name not in names:
             raise BadLimit(f'unknown limit "{name}"; expected one of {", ".join(names)}')
         if not value.isdecimal() or not value.isascii() or int(value) < 1:
-            raise BadLimit(f'{name} is "{value}"; expected a whole number of at least 1')
+            raise BadLimit(f'{name} is "{value}"; expected an integer of at least 1')
         changed[name.replace("-", "_")] = int(value)
     return replace(Limits(), **changed)

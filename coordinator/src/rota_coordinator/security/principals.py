@@ -102,7 +102,7 @@ def parse(text: str, where: str) -> Principals:
         except ParseError as error:
             raise SecurityError(f"{where}, line {number}: {error}") from None
     if not by_name:
-        raise SecurityError(f"{where}: no principal stands in it, so nobody could speak to the coordinator")
+        raise SecurityError(f"{where}: the file has no principals, so every call would be rejected; add one")
     return Principals(by_name)
 
 
@@ -110,11 +110,13 @@ def add(entry: Entry, by_name: dict[str, Entry], owners: dict[Digest, str]) -> N
     """Take in a line that goes together with those before it."""
     if entry.name in by_name:
         raise ParseError(
-            f"{entry.name} stands on an earlier line too; put its tokens on one, with commas between"
+            f"{entry.name} is on an earlier line too; list its tokens on one line, separated by commas"
         )
     for digest in entry.digests:
         if digest in owners:
-            raise ParseError(f"{entry.name} and {owners[digest]} have the same token; give each its own")
+            raise ParseError(
+                f"{entry.name} and {owners[digest]} have the same token; give each principal its own"
+            )
         owners[digest] = entry.name
     by_name[entry.name] = entry
 
@@ -127,7 +129,7 @@ def parse_line(fields: Sequence[str]) -> Entry:
     patterns = [field for field in rest if not field.startswith(QUOTA)]
     quotas = [field.removeprefix(QUOTA) for field in rest if field.startswith(QUOTA)]
     if "*" in name:
-        raise ParseError(f"{name} is no name: a principal is one, not a pattern")
+        raise ParseError(f"invalid principal name {name}; it must not contain *")
     given = credentials.split(",")
     return Entry(
         name=name,
@@ -142,7 +144,7 @@ def parse_quota(text: str) -> tuple[str, int]:
     """The field of a quota, and its value: groups=10."""
     name, _, value = text.partition("=")
     if name not in QUOTA_FIELDS:
-        raise ParseError(f"quota:{text[:40]}: quotas are {', '.join(QUOTA_FIELDS)}")
+        raise ParseError(f"quota:{text[:40]}: expected one of {', '.join(QUOTA_FIELDS)}")
     if value != str(UNLIMITED) and not (value.isascii() and value.isdecimal()):
         raise ParseError(f"quota:{text[:40]}: write {name}=N, or {name}={UNLIMITED} for no quota")
     return QUOTA_FIELDS[name], int(value)
@@ -156,8 +158,8 @@ def parse_token(credential: str) -> Digest:
     if kind == "sha256" and SHA256.fullmatch(value):
         return Digest(bytes.fromhex(value))
     if kind == "sha256":
-        raise ParseError("what follows sha256: is not 64 hexadecimal digits")
-    raise ParseError(f"the credentials are not {CREDENTIALS}, or several of these with commas between")
+        raise ParseError("sha256: must be followed by 64 hexadecimal digits")
+    raise ParseError(f"credentials must be {CREDENTIALS}, or several of these separated by commas")
 
 
 def parse_grant(field: str) -> Grant:
@@ -167,7 +169,7 @@ def parse_grant(field: str) -> Grant:
     if not pattern or len(pattern) > GROUP_ID_LENGTH_MAX:
         raise ParseError(f"{field[:40]}: a name has 1 to {GROUP_ID_LENGTH_MAX} characters")
     if "*" in pattern[:-1]:
-        raise ParseError(f"{field}: a * may only be the last character")
+        raise ParseError(f"{field}: * is allowed as the last character only")
     return Grant(action, pattern)
 
 

@@ -42,7 +42,7 @@ def load(files: Files) -> grpc.ServerCertificateConfiguration:
                 raise SecurityError(error)
             return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=roots)
     raise SecurityError(
-        f"{files.certificate} and {files.key} change faster than they can be read; replace them once"
+        f"{files.certificate} and {files.key} changed while they were being read; replace them once"
     )
 
 
@@ -51,11 +51,9 @@ def read_pem(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise SecurityError(
-            f"{path} cannot be read ({error.strerror}); it is named by a --tls flag"
-        ) from None
+        raise SecurityError(f"{path} cannot be read ({error.strerror}); check the --tls flags") from None
     if b"-----BEGIN " not in data:
-        raise SecurityError(f"{path} is not in PEM form: it has no line that starts with -----BEGIN")
+        raise SecurityError(f"{path} is not a PEM file; it has no line that starts with -----BEGIN")
     return data
 
 
@@ -66,7 +64,9 @@ def check_files(files: Files, roots: bytes | None) -> str:
         try:
             context.load_verify_locations(cadata=roots.decode())
         except (ssl.SSLError, UnicodeDecodeError):
-            return f"{files.client_ca} holds no certificate that can be read; give the PEM of a certificate authority"
+            return (
+                f"{files.client_ca} contains no readable certificate; give the PEM of a certificate authority"
+            )
     asked: list[bool] = []
 
     def no_passphrase() -> str:
@@ -77,10 +77,12 @@ def check_files(files: Files, roots: bytes | None) -> str:
         context.load_cert_chain(files.certificate, files.key, no_passphrase)
     except (ssl.SSLError, ValueError) as error:
         if asked:
-            return f"{files.key} is locked with a passphrase; give a key without one, readable by the coordinator only"
+            return (
+                f"{files.key} is encrypted; give a key without a passphrase, readable by the coordinator only"
+            )
         if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
-            return f"{files.key} is not the key of the certificate in {files.certificate}; give the two that belong together"
-        return f"{files.certificate} and {files.key} hold no certificate and key that can be read as PEM: {error}"
+            return f"{files.key} does not match the certificate in {files.certificate}; give a matching pair"
+        return f"{files.certificate} and {files.key} contain no readable certificate and key in PEM form: {error}"
     except OSError as error:
         return f"{error.filename or files.key} cannot be read ({error.strerror})"
     return ""
@@ -115,8 +117,8 @@ class Certificates:
             # Half of them may be replaced yet. It is looked at again at the next handshake, and said once.
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._report(f"{error}; the certificate from before is still in use")
+                self._report(f"{error}; the previous certificate stays in use")
             return None
         self._versions, self._last_error = versions, ""
-        self._report(f"{self._files.certificate} was read again")
+        self._report(f"{self._files.certificate} was reloaded")
         return configuration

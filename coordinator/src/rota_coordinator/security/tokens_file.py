@@ -31,11 +31,11 @@ class TokensFile:
                 return
             self._principals = self._read()
             self._last_error = ""
-            self._report(f"{self._path} was read again")
+            self._report(f"{self._path} was reloaded")
         except SecurityError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._report(f"{error}; what was read before still holds")
+                self._report(f"{error}; the previous contents stay in effect")
 
     def with_token(self, digest: Digest) -> str | None:
         return self._principals.with_token(digest)
@@ -55,19 +55,17 @@ class TokensFile:
         # is wrong is reported once, not every time somebody looks.
         self._version = version_of(self._path)
         if self._version.mode & stat.S_IROTH:
-            self._report(
-                f"{self._path} can be read by everybody on this machine; take that right away: chmod o-r"
-            )
+            self._report(f"{self._path} is readable by every user of this machine; run chmod o-r")
         try:
             data = self._path.read_bytes()
         except OSError as error:
             raise SecurityError(
-                f"{self._path} cannot be read ({error.strerror}); it is named by --tokens-file"
+                f"{self._path} cannot be read ({error.strerror}); check --tokens-file"
             ) from None
         if len(data) > FILE_BYTES_MAX:
-            raise SecurityError(f"{self._path} has {len(data)} bytes; at most {FILE_BYTES_MAX} are read")
+            raise SecurityError(f"{self._path} has {len(data)} bytes; at most {FILE_BYTES_MAX} are allowed")
         try:
             return parse(data.decode(), str(self._path))
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise SecurityError(f"{self._path}, line {line}: that is not UTF-8") from None
+            raise SecurityError(f"{self._path}, line {line}: not valid UTF-8") from None

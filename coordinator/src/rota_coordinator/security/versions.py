@@ -22,6 +22,6 @@ def version_of(path: Path) -> Version:
         found = path.stat()
     except OSError as error:
         raise SecurityError(
-            f"{path} cannot be read ({error.strerror}); give the name of a file that is there"
+            f"{path} cannot be read ({error.strerror}); give the path of an existing file"
         ) from None
     return Version(found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)

@@ -28,7 +28,7 @@ def append_of(slot: int, epoch: int, records: Sequence[Record], *, numbered: boo
 
 def slot_lost(slot: int, epoch: int) -> SlotLost:
     """What an old epoch is told."""
-    return SlotLost(f"slot {slot} is not at epoch {epoch} any more")
+    return SlotLost(f"slot {slot} is no longer at epoch {epoch}")
 
 
 def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:

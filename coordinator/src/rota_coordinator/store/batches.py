@@ -68,4 +68,4 @@ def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Recor
 
 def damaged_batch(where: str, row: Row | None = None) -> DamagedBatch:
     """What is said of a batch that is not what was written."""
-    return DamagedBatch(f"{where} is damaged (its checksum differs); restore the store from a backup", row)
+    return DamagedBatch(f"{where} is damaged (checksum mismatch); restore the store from a backup", row)

@@ -105,7 +105,7 @@ class PostgresStore:
         if not rows:
             self._process_id = ""
             raise LeaseLost(
-                f"the lease in {self.name} has ended, others may own the slots by now; register again"
+                f"the lease in {self.name} has expired, and other processes may own the slots; register again"
             )
         return Table(
             tuple(Process(process_id, address) for slot, _, process_id, address in rows if slot < 0),
@@ -215,7 +215,7 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
         row = await claimed.fetchone()
         if row is None:
             raise LeaseLost(
-                f"slot {slot} cannot be claimed, the lease of this process has ended; register again"
+                f"slot {slot} cannot be claimed because the lease of this process has expired; register again"
             )
         return Claim(row[0], handover)
 

@@ -55,7 +55,7 @@ class Appends:
     def put(self, append: Append) -> None:
         """Write it soon, and settle it."""
         if self._closed:
-            settle(append.done, None, StoreError("the store is closed; nothing can be appended any more"))
+            settle(append.done, None, StoreError("the store is closed"))
             return
         self._waiting.append(append)
         self._arrived.set()
@@ -79,7 +79,7 @@ class Appends:
             # Empty, unless an error that nobody thought of ends the task: then nobody is to wait for ever.
             self._closed = True
             for append in (*taken, *self._waiting):
-                settle(append.done, None, StoreError("the writer has ended; start the coordinator again"))
+                settle(append.done, None, StoreError("the writer has stopped; restart the coordinator"))
 
     def _take(self) -> Sequence[Append]:
         """What goes into the next statement."""

@@ -47,8 +47,8 @@ class Server(NamedTuple):
 def parse_dsn(dsn: str) -> Server:
     """Read an address, postgresql://… or libpq's other form; what it leaves out comes from PG* variables."""
     unreadable = StoreError(
-        "the address of PostgreSQL cannot be read; write postgresql://USER@HOST:PORT/DATABASE, "
-        "and special characters in a name or password as %XX"
+        "invalid PostgreSQL address; use postgresql://USER@HOST:PORT/DATABASE, "
+        "with special characters in names and passwords written as %XX"
     )
     try:
         given = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
@@ -89,7 +89,7 @@ class SerialConnection:
         """
         async with self._turn:
             if self._closed:
-                raise StoreError(f"{self._server.name} is closed; nothing can be asked of it any more")
+                raise StoreError(f"{self._server.name} is closed")
             connection, self._connection = self._connection, None
             if connection is not None and has_pending_input(connection):
                 await connection.close()
@@ -109,7 +109,7 @@ class SerialConnection:
                 failed = working.exception()
             if too_late and failed is not None:
                 raise StoreError(
-                    f"{self._server.name} did not answer within {self._timeout_ms} ms; see to its load, its locks "
+                    f"{self._server.name} did not respond within {self._timeout_ms} ms; check its load, its locks "
                     "and the network"
                 )
             if not connection.closed:
@@ -137,7 +137,7 @@ class SerialConnection:
             raise
         except (psycopg.Error, psycopg.Warning, OSError) as broken:
             raise StoreError(
-                f"{self._server.name} failed ({first_line(broken)}); see to the server"
+                f"{self._server.name} failed ({first_line(broken)}); check the server"
             ) from broken
         finally:
             if not in_order:
@@ -152,7 +152,9 @@ class SerialConnection:
                 )
         except (psycopg.Error, OSError) as broken:
             problem = (
-                f"no answer within {CONNECT_S} s" if isinstance(broken, TimeoutError) else first_line(broken)
+                f"no response within {CONNECT_S} s"
+                if isinstance(broken, TimeoutError)
+                else first_line(broken)
             )
             raise StoreError(
                 f"{self._server.name} cannot be reached ({problem}); {remedy(problem)}"
@@ -170,7 +172,7 @@ class SerialConnection:
 
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
-            self._warnings.append(notice.message_primary or "without words")
+            self._warnings.append(notice.message_primary or "unspecified warning")
 
 
 def has_pending_input(connection: Connection) -> bool:

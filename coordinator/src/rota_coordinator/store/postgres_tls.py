@@ -22,8 +22,8 @@ def problem(dsn: str) -> str:
     if not host:
         return ""
     return (
-        f"--store: PostgreSQL at {host} is on another machine, and its certificate is not verified; add "
-        f"?sslmode={VERIFIED}&sslrootcert=FILE to the address, or --insecure if you mean it"
+        f"--store: PostgreSQL at {host} is on another host, and its certificate is not verified; add "
+        f"?sslmode={VERIFIED}&sslrootcert=FILE to the address, or --insecure to allow it"
     )
 
 
@@ -58,5 +58,5 @@ def is_local(host: str) -> bool:
 def remedy(failure: str) -> str:
     """Return what to do about a connection that failed for this reason."""
     if "certificate" in failure:
-        return "give its authority's certificate as sslrootcert=FILE, and as the host a name that its certificate has"
-    return "start it, or name another with --store"
+        return "set sslrootcert=FILE to the certificate of its authority, and use a host name that its certificate contains"
+    return "start it, or choose another one with --store"

@@ -79,7 +79,7 @@ class SqliteStore:
         if self._unit is not None:
             raise RuntimeError("`atomic` inside of `atomic`: only the outer one could keep its word")
         unit: list[Write | Other] = []
-        abort_reason = "what it belongs to broke off"
+        abort_reason = "its transaction was abandoned"
         self._unit = unit
         try:
             yield
@@ -162,14 +162,14 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
             os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "ab"
         )
     except OSError as broken:
-        raise StoreError(f"{path} cannot be made ({broken}); name another file with --store") from broken
+        raise StoreError(f"{path} cannot be created ({broken}); choose another file with --store") from broken
     try:
         # Of the inode, and of another kind than SQLite's own locks, which are per process and end with any descriptor.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
         raise StoreError(
-            f"{path} is in use by another coordinator; stop that one, or give this one another file with --store"
+            f"{path} is in use by another coordinator; stop that one, or choose another file with --store"
         ) from None
     try:
         file = DatabaseFile(path, vfs)
@@ -179,7 +179,7 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
         return SqliteStore(path, lock, file)
     except apsw.Error as broken:
         lock.close()
-        raise StoreError(f"{path} cannot be opened ({broken}); name another file with --store") from broken
+        raise StoreError(f"{path} cannot be opened ({broken}); choose another file with --store") from broken
     except StoreError:
         lock.close()
         raise

@@ -69,5 +69,5 @@ def taken_over(connection: apsw.Connection, where: str, epochs: Mapping[int, int
     slot = next((slot for slot, epoch in epochs.items() if epoch_of(connection, slot) != epoch), min(epochs))
     return StoreTakenOver(
         f"slot {slot} of {where} is not at epoch {epochs[slot]}: another coordinator has claimed it, and this one writes "
-        "nothing more; let one coordinator use the file"
+        "nothing more; run one coordinator per file"
     )

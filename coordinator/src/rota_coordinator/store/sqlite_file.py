@@ -104,7 +104,7 @@ class DatabaseFile:
                 return open_recovered(self._path, self._vfs)
         except apsw.Error as broken:
             raise StoreError(
-                f"{self._path} cannot be written ({broken}); see to the disk, nothing is served until then"
+                f"{self._path} cannot be written ({broken}); check the disk, no group or topic is served until writing works"
             ) from broken
 
     def close(self) -> None:

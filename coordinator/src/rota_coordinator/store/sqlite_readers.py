@@ -39,7 +39,7 @@ class Readers:
         try:
             done = self._threads.submit(self._read, work)
         except RuntimeError:
-            raise StoreError(f"{self._path} is closed; nothing can be asked of it any more") from None
+            raise StoreError(f"{self._path} is closed") from None
         return await asyncio.wrap_future(done)
 
     def _read(self, work: Callable[[apsw.Connection], Result]) -> Result:
@@ -51,7 +51,7 @@ class Readers:
             if connection is not None:
                 connection.close(force=True)
                 connection = None
-            raise StoreError(f"{self._path} could not be read ({broken}); see to the disk") from broken
+            raise StoreError(f"{self._path} could not be read ({broken}); check the disk") from broken
         finally:
             self._idle.put(connection)
 
@@ -59,7 +59,9 @@ class Readers:
         try:
             return self._idle.get(timeout=READ_S)
         except queue.Empty:
-            raise StoreError(f"{self._path} is not read within {READ_S:.0f} s; see to the disk") from None
+            raise StoreError(
+                f"{self._path} could not be read within {READ_S:.0f} s; check the disk"
+            ) from None
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

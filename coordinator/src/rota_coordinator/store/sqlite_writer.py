@@ -108,7 +108,7 @@ class Writer:
 
     def _refuse(self, work: Write | Other | None) -> None:
         """Say that this is the end, in the loop that asks."""
-        error = StoreError(f"{self._path} is closed; nothing can be asked of it any more")
+        error = StoreError(f"{self._path} is closed")
         if isinstance(work, Write):
             settle_all((part.done, None, error) for part in parts_of(work))
         elif isinstance(work, Drop | Job):
@@ -198,7 +198,9 @@ class Writer:
         for part, loss in zip(parts, losses, strict=True):
             if loss is None:
                 self._broken.add(part.slot)
-            left_out = StoreError(f"not written, because what belongs to it was not: {reason}")
+            left_out = StoreError(
+                f"not written, because another part of the same transaction was not: {reason}"
+            )
             outcomes.append((part.done, None, loss or left_out))
         return outcomes
 
@@ -237,7 +239,7 @@ class Writer:
 
     def _failed(self, error: apsw.Error) -> StoreError:
         self._file.failed(error)
-        return StoreError(f"{self._path} could not be written ({error}); see to the disk")
+        return StoreError(f"{self._path} could not be written ({error}); check the disk")
 
     def _stop_writing(self, taken: StoreTakenOver) -> StoreTakenOver:
         """Another coordinator writes the file: undo what is not committed, and write nothing more."""
@@ -253,7 +255,7 @@ class Writer:
                 raise self._taken
             if LOG_SLOT not in self._epochs or (LOG_SLOT in self._broken and not drop.begun):
                 # Perhaps that these rows may go was what could not be written.
-                raise StoreError(f"log {drop.log_id} keeps its rows: slot {LOG_SLOT} is to be claimed first")
+                raise StoreError(f"log {drop.log_id} keeps its rows: slot {LOG_SLOT} must be claimed first")
             connection = self._file.connection(flush=False)
             connection.execute("BEGIN IMMEDIATE")
             sqlite_fence.check(connection, str(self._path), {LOG_SLOT: self._epochs[LOG_SLOT]})

@@ -91,13 +91,13 @@ def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def expire_session(group: Group, effects: Effects, member: Member, now_ms: MonotonicMs) -> None:
-    """A member was silent for its session: give it the time of grace, then let the others go on without it."""
+    """A member sent no heartbeat within its session timeout: give it the time of grace, then let the others go on without it."""
     grace_ms = group.config.rebalance_coalesce_ms
     if member.grace_until_ms is None and not member.is_new and grace_ms:
         member.grace_until_ms = now_ms + grace_ms
         return
     remove(group, effects, member)
-    reason = f"member {member.member_id} was silent for its session"
+    reason = f"member {member.member_id} sent no heartbeat within its session timeout"
     barrier.rebalance(group, effects, now_ms, Cause.SILENT, reason)
 
 

@@ -261,7 +261,7 @@ class Groups:
                 remaining_ms = left.get((group_id, member.member_id), member.session_timeout_ms)
                 member.session_deadline_ms = now_ms + min(remaining_ms, member.session_timeout_ms)
             if len(group.members) > self.config.members_max:
-                reason = "the group is larger than is allowed now"
+                reason = "the group exceeds the maximum size"
                 barrier.rebalance(group, effects[group_id], now_ms, Cause.TOO_LARGE, reason)
         return effects
 

@@ -141,8 +141,8 @@ def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now
             answer(effects, joining.call, barrier.joined(group, member))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             wait(group, effects, joining, member)
-            why = joining.request.reason or ("it leads" if same else "its protocols changed")
-            reason = f"member {member.member_id} joined again: {why}"
+            why = joining.request.reason or ("it is the leader" if same else "its protocols changed")
+            reason = f"member {member.member_id} rejoined: {why}"
             barrier.rebalance(group, effects, now_ms, Cause.JOINED_AGAIN, reason)
         case State.EMPTY:
             raise AssertionError(f"group {group.group_id} is empty and has member {member.member_id}")
@@ -183,5 +183,5 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
         answer(effects, joining.call, barrier.joined(group, member, skip_assignment=leads))
         return
     member.joining = joining.call
-    reason = f"static member {member.instance_id} came back"
+    reason = f"static member {member.instance_id} rejoined"
     barrier.rebalance(group, effects, now_ms, Cause.CAME_BACK, reason)

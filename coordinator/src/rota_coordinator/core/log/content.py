@@ -11,7 +11,7 @@ from rota_coordinator.core.log.sequences import Refused
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.columns import CODEC, RECORDS_MAX, MalformedPayload, verify
 
-REMEDY = "write the records with a client of this version"
+REMEDY = "write the records with a current client"
 
 
 def validate(row: Row, config: LogConfig) -> Refused | None:
@@ -24,7 +24,7 @@ def _validate_header(header: Header) -> Refused | None:
         # Markers are the log's own.
         return Refused(codes.INVALID_RECORD)
     if header.count > RECORDS_MAX:
-        message = f"a batch of {header.count:,} records, at most {RECORDS_MAX:,} are possible: send several"
+        message = f"the batch has {header.count:,} records; at most {RECORDS_MAX:,} are allowed, send smaller batches"
         return Refused(codes.INVALID_RECORD, message)
     if header.producer_id == NO_PRODUCER:
         if header.transactional:
@@ -37,12 +37,10 @@ def _validate_header(header: Header) -> Refused | None:
 def _validate_payload(row: Row, config: LogConfig) -> Refused | None:
     header, size = row.header, len(row.payload)
     if size > config.batch_bytes_max:
-        message = (
-            f"a batch of {size:,} bytes, at most {config.batch_bytes_max:,} are possible: send smaller ones"
-        )
+        message = f"the batch has {size:,} bytes; at most {config.batch_bytes_max:,} are allowed, send smaller batches"
         return Refused(codes.MESSAGE_TOO_LARGE, message)
     if row.codec != CODEC:
-        message = f"codec {row.codec} is unknown, only {CODEC} (columns) is taken: {REMEDY}"
+        message = f"unknown codec {row.codec}, expected {CODEC} (columns); {REMEDY}"
         return Refused(codes.UNSUPPORTED_COMPRESSION_TYPE, message)
     try:
         latest_ms = verify(row.payload, header.count, header.base_timestamp_ms)
@@ -50,7 +48,7 @@ def _validate_payload(row: Row, config: LogConfig) -> Refused | None:
         return Refused(codes.CORRUPT_MESSAGE, f"{error}; {REMEDY}")
     if latest_ms != header.max_timestamp_ms:
         message = (
-            f"max_timestamp_ms is {header.max_timestamp_ms}, the latest record's is {latest_ms}: {REMEDY}"
+            f"max_timestamp_ms is {header.max_timestamp_ms}, but the latest record has {latest_ms}; {REMEDY}"
         )
         return Refused(codes.INVALID_TIMESTAMP, message)
     return None

@@ -245,7 +245,7 @@ def process(kafka: Kafka, folder: Path, group: str, *more: str, password: str = 
             "forbidden",
             (),
             "",
-            "the coordinator of group forbidden says GROUP_AUTHORIZATION_FAILED: grant this",
+            "the coordinator of group forbidden answered GROUP_AUTHORIZATION_FAILED: grant this",
         ),
         (
             f"{ALLOWED}b",
@@ -284,7 +284,9 @@ def test_a_sidecar_that_may_do_all_it_needs_has_its_partitions(guarded: Kafka, t
 def test_a_topic_that_is_not_there_is_said_and_found_once_it_is(guarded: Kafka, tmp_path: Path) -> None:
     ours = process(guarded, tmp_path, f"{ALLOWED}later", f"--topics={ALLOWED}later")
     with running_sidecar(ours):
-        said = ours.wait("problem", lambda event: "subscribes to what does not exist" in event["sentence"])
+        said = ours.wait(
+            "problem", lambda event: "subscribes to topics that do not exist" in event["sentence"]
+        )
         assert f"{ALLOWED}later; create it, or correct the name" in said["sentence"]
         ours.wait("state", lambda event: event["state"] == "Stable")
         guarded.create_topic(f"{ALLOWED}later", partitions=2)

@@ -21,10 +21,10 @@ RECORDS_MAX = 3
 # An answer that nobody gave: the commit may have been applied, or may yet be.
 UNKNOWN = pb.NOT_COORDINATOR
 Error: TypeAlias = pb.ErrorCode.ValueType
-SILENCE = "not heard for a session"
+SILENCE = "answered within the session timeout"
 LOSSES = {
     SILENCE: "a member gives everything up for the silence of the coordinator",
-    "did not let go": "an application does not let go in time",
+    "did not release": "an application does not let go in time",
 }
 
 

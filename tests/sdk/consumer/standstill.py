@@ -79,7 +79,7 @@ def each_is_said(topic: str, servers: str, caplog: pytest.LogCaptureFixture) -> 
     assert has(caplog, f"{topic}-{EXPIRED}: {lost}: offset 1 is not in the log")
     assert has(caplog, f"{topic}-{FINE}: {lost}: nothing is committed; seek")
     assert has(caplog, f"dead-letter topic {letters} does not exist: create it")
-    assert has(caplog, f"subscribes to what does not exist: {missing}; create it")
+    assert has(caplog, f"subscribes to topics that do not exist: {missing}; create them")
 
 
 def a_server_that_is_away_is_said(servers: str, caplog: pytest.LogCaptureFixture) -> None:

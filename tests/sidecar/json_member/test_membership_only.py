@@ -384,7 +384,7 @@ def test_two_sidecars_do_not_share_a_state_folder(tmp_path: Path, servers: str, 
         with running(second):
             assert second.wait_for_exit() == 1
         assert second.log.startswith("rota-sidecar: --state-folder")
-        assert second.log.endswith("give each one a folder of its own\n")
+        assert second.log.endswith("each sidecar needs its own folder\n")
 
 
 def test_what_was_remembered_of_another_group_is_put_aside(tmp_path: Path, servers: str, group: str) -> None:
@@ -403,6 +403,6 @@ def test_a_topic_that_does_not_exist_is_said_and_waited_for(
 ) -> None:
     sidecar = Sidecar(tmp_path, servers, group, [f"--topics={group}"])
     with running(sidecar):
-        assert f"subscribes to what does not exist: {group}" in sidecar.wait("problem")["sentence"]
+        assert f"subscribes to topics that do not exist: {group}" in sidecar.wait("problem")["sentence"]
         coordinator.make_topic(group, 2)
         sidecar.wait_until_it_has(2)

@@ -290,7 +290,7 @@ def test_topics_are_looked_at_again_and_again_and_a_failure_is_said_once() -> No
         async with asyncio.timeout(STORY_S):
             while len(topics.asked) < 7:
                 await asyncio.sleep(0)
-        assert list(story.problems) == ["topics cannot be looked at: no log there"] * 2
+        assert list(story.problems) == ["topics cannot be described: no log there"] * 2
         assert set(map(str, topics.asked)) == {"frozenset({'a'})"}
         await story.end()
 
@@ -344,7 +344,7 @@ def test_a_plan_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(story.membership, "post", failed.append)
         await story.membership._lead(order)
         monkeypatch.undo()
-        late = "the strategy all-mine made no plan within 0.01 s: choose another, or mend it"
+        late = "the strategy all-mine computed no assignment within 0.01 s: correct it or choose another"
         assert failed == [on.CallFailed(99, late)]
         await story.end()
 
@@ -374,7 +374,7 @@ def test_a_round_without_a_leader_has_the_protocol_looked_at() -> None:
             if answers:
                 story.membership.on_coordinator_event(notice)
         await story.until(lambda: ForeignProtocol("consumer") in story.told)
-        assert "the protocol of the group cannot be looked at: not now" in story.problems
+        assert "the type of the group cannot be read: not now" in story.problems
         await story.end()
 
     run(body())

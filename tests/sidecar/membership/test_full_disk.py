@@ -114,8 +114,8 @@ def test_a_disk_that_becomes_full_is_said_once_and_the_member_goes_on(story: Sto
         story.rebalance()
         story.flow()
         unwritable = (
-            f"{story.disk.mount}/state/{FILE} cannot be written (No space left on device), so that a restart of this "
-            "sidecar would wait for its session to end: make room there, and let this user write"
+            f"{story.disk.mount}/state/{FILE} cannot be written (No space left on device): free disk space and "
+            "check the permissions; until then a restarted sidecar joins only after its session has timed out"
         )
         assert story.problems == [unwritable]
         assert story.sidecar.is_ready
@@ -148,8 +148,8 @@ def test_a_disk_that_is_full_from_the_start_is_said_and_keeps_nobody_from_workin
     with delivering(story.sidecar), attached(story.app):
         story.flow()
         unusable = (
-            f"--state-folder {story.disk.mount}/state cannot be used (No space left on device): make room there; until "
-            "then a restart of this sidecar waits for its session to end"
+            f"--state-folder {story.disk.mount}/state cannot be used (No space left on device): free disk space; until "
+            "then a restarted sidecar joins only after its session has timed out"
         )
         assert story.problems == [unusable]
         assert story.sidecar.is_ready
@@ -170,7 +170,7 @@ def test_a_bare_member_tells_both_as_events(tmp_path: Path, coordinator: Coordin
         member.inside = disk.inside
         disk.fill()
         with running(member):
-            assert "make room there" in member.wait("problem")["sentence"]
+            assert "free disk space" in member.wait("problem")["sentence"]
             assert len(member.wait_until_it_has(PARTITIONS)) == PARTITIONS
             disk.clear()
             member.wait("kept")

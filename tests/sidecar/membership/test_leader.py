@@ -116,7 +116,7 @@ def test_who_has_to_give_something_up_is_told_to_come_again() -> None:
 
 
 def test_a_strategy_that_fails_is_named() -> None:
-    with pytest.raises(Refused, match=r"the strategy broken failed \(KeyError: 'nobody'\): mend it"):
+    with pytest.raises(Refused, match=r"the strategy broken failed \(KeyError: 'nobody'\): correct it"):
         asyncio.run(leader({}, Broken()).lead(order(member("a", "orders"), strategy="broken")))
 
 
@@ -133,12 +133,12 @@ class Twice:
 
 def test_a_plan_of_ones_own_strategy_is_looked_at_before_anybody_is_told() -> None:
     work = order(member("a", "orders"), member("b", "orders"), strategy="twice")
-    with pytest.raises(Refused, match=r"twice made no plan that can be used: .* orders-0 to a and to b"):
+    with pytest.raises(Refused, match=r"twice returned an invalid plan: .* orders-0 to a and to b"):
         asyncio.run(leader({"orders": Topic(4)}, Twice()).lead(work))
 
 
 def test_a_strategy_that_was_given_up_meanwhile_is_not_led_by() -> None:
-    with pytest.raises(Refused, match="which this member leads by no more"):
+    with pytest.raises(Refused, match="which this member no longer offers"):
         asyncio.run(leader({}, Half()).lead(order(member("a", "orders"), strategy="other")))
 
 

@@ -66,7 +66,7 @@ def test_only_this_user_may_read_it(tmp_path: Path, file: StateFile) -> None:
 
 def test_two_sidecars_cannot_share_a_folder(tmp_path: Path, file: StateFile) -> None:
     folder = tmp_path / "state"
-    with pytest.raises(StateFileError, match=r"^--state-folder .*/state is in use by another sidecar: give "):
+    with pytest.raises(StateFileError, match=r"^--state-folder .*/state is in use by another sidecar: each "):
         StateFile(folder, OWNER)
     begin = "from rota_sidecar.membership.state_file import *; StateFile(Path(sys.argv[1]), Owner('orders', None))"
     done = subprocess.run([sys.executable, "-c", f"import sys; {begin}", folder], capture_output=True)
@@ -78,17 +78,17 @@ def test_two_sidecars_cannot_share_a_folder(tmp_path: Path, file: StateFile) -> 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is no JSON"),
-        (b"\xff", "it is no JSON"),
-        (b"[" * 100_000, "it is no JSON"),
-        (b"[]", "it is not of version 1"),
-        (written(LEADER, OWNER)[:-10], "it is no JSON"),
-        (written(LEADER, OWNER).replace(b'"version": 1', b'"version": 2'), "not of version 1"),
-        (written(LEADER, Owner("bills", None)), "about another group"),
-        (written(LEADER, Owner("orders", "orders-1")), "another instance id"),
+        (b"", "it is not JSON"),
+        (b"\xff", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b"[]", "its version is not 1"),
+        (written(LEADER, OWNER)[:-10], "it is not JSON"),
+        (written(LEADER, OWNER).replace(b'"version": 1', b'"version": 2'), "version is not 1"),
+        (written(LEADER, Owner("bills", None)), "belongs to another group"),
+        (written(LEADER, Owner("orders", "orders-1")), "group or instance id"),
         (written(SavedMembership(""), OWNER), "its member_id is empty"),
-        (written(LEADER, OWNER).replace(b": 7", b": true"), "its generation is not what it should be"),
-        (written(LEADER, OWNER).replace(b'"c"', b"12"), "its of_group is not"),
+        (written(LEADER, OWNER).replace(b": 7", b": true"), "its generation has the wrong type"),
+        (written(LEADER, OWNER).replace(b'"c"', b"12"), "its of_group has the wrong type"),
         (b" " * (BYTES_MAX + 1), "it is larger than"),
     ],
 )
@@ -100,7 +100,7 @@ def test_what_is_of_no_use_is_put_aside_with_a_sentence(
     saved, sentence = file.read()
     assert saved is None
     assert reason in sentence
-    assert sentence.endswith(f"what it held is in {FILE}.aside now")
+    assert sentence.endswith(f"; the old content is in {FILE}.aside")
     assert (folder / f"{FILE}.aside").read_bytes() == content
     assert file.read() == (None, "")
 
@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_member_from_joining(
     (folder / FILE).mkdir()
     saved, sentence = file.read()
     assert saved is None
-    assert "tells nothing about this member (Is a directory)" in sentence
+    assert "is not a valid state file of this member (Is a directory)" in sentence
     (folder / f"{FILE}.new").mkdir()
     with pytest.raises(StateFileError, match=rf"^{folder}/{FILE} cannot be written .Is a directory"):
         file.write(LEADER)

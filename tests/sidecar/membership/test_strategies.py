@@ -67,7 +67,7 @@ def test_a_distribution_brings_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_there_is_none_of_that_name() -> None:
     with pytest.raises(
-        StrategyError, match=r"no strategy best: choose one of cooperative-sticky, load-aware"
+        StrategyError, match=r'unknown strategy "best"; expected one of cooperative-sticky, load-aware'
     ):
         strategy("best", 100)
 
@@ -75,13 +75,13 @@ def test_there_is_none_of_that_name() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("first", "Missing", r"cannot be made: AttributeError: .*; mend it, or uninstall"),
-        ("first", "Choosy", r"cannot be made: TypeError: .*'settings'"),
-        ("nameless", "Nameless", "its attribute `name` is not 'nameless'"),
-        ("second", "First", "its attribute `name` is not 'second'"),
-        ("undecided", "Undecided", "neither True nor False"),
+        ("first", "Missing", r"cannot be created: AttributeError: .*; correct it or uninstall"),
+        ("first", "Choosy", r"cannot be created: TypeError: .*'settings'"),
+        ("nameless", "Nameless", "its attribute `name` must be 'nameless'"),
+        ("second", "First", "its attribute `name` must be 'second'"),
+        ("undecided", "Undecided", "must be True or False"),
         ("idle", "Idle", r"no method `assign\(group\)`"),
-        ("range", "First", "has the name of one of Rota's own"),
+        ("range", "First", "has the name of a built-in strategy"),
     ],
 )
 def test_one_that_cannot_be_used_is_named(

@@ -1,1 +1,1 @@
-"""The asyncio driver of the member core: coordinator connection, leader's work, strategies, state file."""
+"""The asyncio driver of the member core: coordinator connection, assignment by the leader, strategies, state file."""

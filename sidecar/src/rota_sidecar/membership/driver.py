@@ -1,8 +1,8 @@
 """
-The shell around a member: it owns the clock, the timer, chance and every task, and performs what the core decides.
+The driver of a member: it owns the clock, the timer, random numbers and all tasks, and performs the core's actions.
 
-Put together by `program`. Whoever uses the member (membership-only mode, later the ledger) feeds it events with `tell`
-and is told what happens through the listener, on the event loop and in order.
+Events come in through `post` (deliveries, lifecycle) and `on_coordinator_event` (the connection). One loop feeds them to the
+core in FIFO order, and passes each MemberEvent to the handler on the event loop, in the order of the core's actions.
 """
 
 import asyncio
@@ -24,37 +24,37 @@ from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import StateFile, StateFileError
 
 TOPICS_TIMEOUT_S = 30
-# After a failure topics are looked at sooner, the first time so soon.
+# Delay before the first retry after a failed description of topics; doubles up to the refresh interval.
 TOPICS_RETRY_S = 0.2
-# Look-ups of members that were started together drift apart by this much of their time.
+# Share of the refresh interval by which it is randomized, so that members that start together spread out.
 TOPICS_JITTER = 0.2
 STATE_FLUSH_TIMEOUT_S = 5
-# What could not be kept is tried again: by then there may be room.
+# Interval between attempts to write the state file after a failure, for example on a full disk.
 STATE_RETRY_S = 2
-STATE_FILE_RECOVERED = "--state-folder holds who this member is again"
+STATE_FILE_RECOVERED = "the state file in --state-folder is written again"
 PROTOCOL_TIMEOUT_S = 10
 CLASSIC = "classic"
-# Far more than there are calls under way at a time.
+# Limit of queued events, far above the number of calls under way.
 EVENTS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The member is in another state; by its name."""
+    """The member changed to the state of this name."""
 
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignProtocol:
-    """Another protocol runs the group now, which members of the classic one cannot share for long."""
+    """The group runs another protocol now, which members of the classic protocol cannot share permanently."""
 
     type: str
 
 
 @dataclass(frozen=True, slots=True)
 class StateFileRecovered:
-    """Who the member is could not be kept for a while, and is kept again."""
+    """The state file could not be written for a while, and was written again."""
 
 
 MemberEvent = (
@@ -76,22 +76,26 @@ MemberEventHandler = Callable[[MemberEvent], None]
 
 @dataclass(frozen=True, slots=True)
 class MembershipPorts:
-    """All that a membership needs of the outside."""
+    """Dependencies of a membership: backend, leader, random numbers and state file."""
 
     coordination: Coordination
     topics: Topics
     leader: Leader
-    # Numbers from 0 up to 1, drawn anew each time.
+    # Returns random numbers in [0, 1).
     chance: Callable[[], float]
     topics_refresh_s: float
-    # None: nothing is remembered.
+    # None: the membership is not saved.
     state_file: StateFile | None = None
-    # What the engine takes the group for, where it may be something else than a group of Kafka's classic protocol.
+    # Returns the type of the group (`classic`, `consumer`) on backends that have several; the argument is a timeout in s.
     protocol_of_group: Callable[[float], Awaitable[str]] | None = None
 
 
 class Membership:
-    """One member, from its start until it has ended. To be made and used on a running loop."""
+    """
+    One member, from its start until it has ended; create and use it on a running loop.
+
+    Invariant: events are handled one at a time, in the order of `post`.
+    """
 
     def __init__(self, member: Member, ports: MembershipPorts, on_event: MemberEventHandler) -> None:
         self._member = member
@@ -110,20 +114,24 @@ class Membership:
         self._watched = member.watched
         self._state_writer = StateFileWriter(ports.state_file, on_event)
         self._ended: asyncio.Future[do.Ended] = loop.create_future()
-        # Set while it is no member, and has said goodbye: whoever starts it before cuts its own goodbye off.
+        # Set in the state Down without a LeaveGroup under way. A Start before that would abandon the LeaveGroup.
         self.at_rest = asyncio.Event()
 
     @property
     def member(self) -> Member:
-        """For looking at; only `tell` changes it."""
+        """The member core, read-only; `post` changes it."""
         return self._member
 
     def now_ms(self) -> int:
-        """The member's time: since it was made, by the machine's steady clock."""
+        """Time in ms since this object was created, by the monotonic clock."""
         return int((self._loop.time() - self._began_s) * 1000)
 
     async def run(self, saved: SavedMembership | None, *, starts_now: bool = True) -> do.Ended:
-        """Be a member until that has ended, at once or when told to start; raises what nobody expected."""
+        """
+        Run the member until it has ended. It starts at once, or with a Start event if `starts_now` is False.
+
+        Raises the unexpected exception of any of its tasks.
+        """
         self._spawn(self._run_events())
         self._spawn(self._state_writer.run())
         self._spawn(self._refresh_topics())
@@ -137,14 +145,14 @@ class Membership:
             await self._close()
 
     def post(self, event: on.Event) -> None:
-        """Something happened; it is looked at after all that happened before."""
+        """Enqueue an event; the loop handles events in FIFO order on its next turn."""
         try:
             self._events.put_nowait(event)
         except asyncio.QueueFull:
-            self._fail(RuntimeError(f"{EVENTS_MAX} events wait for the member: the loop stands still"))
+            self._fail(RuntimeError(f"{EVENTS_MAX} events wait for the member: the event loop is blocked"))
 
     def on_coordinator_event(self, event: Heard) -> None:
-        """What the coordinator's connection says by itself."""
+        """Enqueue a notice or a disconnection of the coordinator's connection."""
         match event:
             case pb.RebalanceNotice():
                 self.post(on.RebalanceNoticed(event.member_id, event.generation_id))
@@ -197,7 +205,7 @@ class Membership:
                 self._spawn(self._lead(action))
 
     def _react(self, event: MemberEvent) -> None:
-        """What concerns the shell too."""
+        """Handle the actions that concern the driver too."""
         match event:
             case do.Joined(leader="") if self._ports.protocol_of_group is not None:
                 self._spawn(self._check_protocol(self._ports.protocol_of_group))
@@ -208,7 +216,7 @@ class Membership:
 
     async def _find(self, action: do.FindCoordinator, before: "asyncio.Task[None] | None") -> None:
         if before is not None and not before.done():
-            # Nobody waits for it any more, and it must not close what this one opens.
+            # The earlier search is obsolete, and must not close the connection that this one opens.
             before.cancel()
             await asyncio.wait([before])
         try:
@@ -232,7 +240,7 @@ class Membership:
             async with asyncio.timeout(within_s):
                 led = await self._ports.leader.lead(action)
         except TimeoutError:
-            late = f"the strategy {action.strategy} made no plan within {within_s:g} s: choose another, or mend it"
+            late = f"the strategy {action.strategy} computed no assignment within {within_s:g} s: correct it or choose another"
             self._post_failure(action.call, Unreachable(late))
         except (Unreachable, Refused) as failure:
             self._post_failure(action.call, failure)
@@ -240,11 +248,11 @@ class Membership:
             self.post(led)
 
     async def _check_protocol(self, ask: Callable[[float], Awaitable[str]]) -> None:
-        """A round without a leader is one that the engine decided itself, or that was resumed after a crash."""
+        """Report a foreign protocol. A join without a leader means that the broker assigned, or that a membership was resumed."""
         try:
             protocol = await ask(PROTOCOL_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
-            self._report_problem(f"the protocol of the group cannot be looked at: {failure}")
+            self._report_problem(f"the type of the group cannot be read: {failure}")
             return
         if protocol not in ("", CLASSIC):
             self._on_event(ForeignProtocol(protocol))
@@ -253,7 +261,7 @@ class Membership:
         self.post(on.CallFailed(call, str(failure), refused=isinstance(failure, Refused)))
 
     async def _refresh_topics(self) -> None:
-        """See what topics there are: when others are of interest, and again and again."""
+        """Describe the watched topics periodically, and whenever the set of watched topics changes."""
         last_problem, retry_s = "", TOPICS_RETRY_S
         while True:
             self._refresh_now.clear()
@@ -264,7 +272,7 @@ class Membership:
             except (Unreachable, Refused) as failure:
                 if str(failure) != last_problem:
                     last_problem = str(failure)
-                    self._report_problem(f"topics cannot be looked at: {last_problem}")
+                    self._report_problem(f"topics cannot be described: {last_problem}")
                 pause_s, retry_s = min(retry_s, pause_s), retry_s * 2
             else:
                 last_problem, retry_s = "", TOPICS_RETRY_S
@@ -292,7 +300,7 @@ class Membership:
         self._on_event(do.Problem(sentence))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Have it done; what goes wrong with it that nobody expected ends the membership."""
+        """Run a task; an unexpected exception in it ends the membership."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
@@ -320,7 +328,7 @@ class Membership:
 
 
 async def wait_until_set(event: asyncio.Event, within_s: float | None) -> None:
-    """Return when it is set, or when the time is over."""
+    """Wait until the event is set, for at most `within_s` seconds; None: without limit."""
     try:
         async with asyncio.timeout(within_s):
             await event.wait()
@@ -329,7 +337,7 @@ async def wait_until_set(event: asyncio.Event, within_s: float | None) -> None:
 
 
 class StateFileWriter:
-    """Writes down who the member is, away from the loop: a slow disk holds up no heartbeat. The last word counts."""
+    """Writes the state file in a thread, so that a slow disk delays no heartbeat. Invariant: the last target is written last."""
 
     def __init__(self, file: StateFile | None, on_event: MemberEventHandler) -> None:
         self._file = file
@@ -341,13 +349,13 @@ class StateFileWriter:
         self._attempted.set()
 
     def set_target(self, saved: SavedMembership | None) -> None:
-        """Keep that; None: nothing."""
+        """Set the membership to save; None: delete the file."""
         self._wanted = saved
         self._changed.set()
         self._attempted.clear()
 
     async def run(self) -> None:
-        """For ever."""
+        """Write each target, and retry after failures; never returns."""
         again_s = None
         while True:
             await wait_until_set(self._changed, again_s)
@@ -365,19 +373,19 @@ class StateFileWriter:
                 self._last_problem = str(error)
                 self._on_event(do.Problem(self._last_problem))
             return False
-        # A full disk lets everybody remove a file, which says nothing about room.
+        # Deleting a file succeeds on a full disk too, so it does not show that there is space again.
         if self._last_problem and wanted is not None:
             self._last_problem = ""
             self._on_event(StateFileRecovered())
         return True
 
     async def flush(self) -> None:
-        """Return when the last word is kept, or cannot be, or when that takes too long."""
+        """Wait until the last target was written or failed, for at most STATE_FLUSH_TIMEOUT_S."""
         await wait_until_set(self._attempted, STATE_FLUSH_TIMEOUT_S)
 
 
 def save_or_remove(file: StateFile, wanted: SavedMembership | None) -> None:
-    """Write it, or remove it."""
+    """Write the membership, or delete the file if there is none. Raises StateFileError."""
     if wanted is None:
         file.remove()
     else:

@@ -1,7 +1,7 @@
 """
-The leader's work in a round: read what the members said, look at the topics, plan, and write everybody's assignment.
+The leader's part of a rebalance: decode the subscriptions, describe the topics, plan, and encode all assignments.
 
-Called by the membership's shell when the core says `Lead`. `plan_for` decides; what it needs is gathered here.
+Called by `driver` for the action ComputeAssignment. `plan_for` runs the strategy and validates its plan.
 """
 
 import asyncio
@@ -35,25 +35,25 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RoundMembers:
-    """What the members of a round said, in words."""
+    """Decoded subscriptions of all members of a generation."""
 
     subscribers: Mapping[str, Subscriber]
-    # By generation, the incarnation that it had, as those know it who were in it last.
+    # Incarnation of each generation, as reported by the members that were in that generation last.
     incarnations: Mapping[int, int]
-    # Those whose words nobody can read: they get nothing.
+    # Members whose subscription cannot be decoded; they are assigned no partitions.
     unreadable: Sequence[str]
 
     @property
     def topics(self) -> frozenset[str]:
-        """All that somebody subscribes to."""
-        # Members that say the same share one list: each is looked at once.
+        """Topics to which at least one member subscribes."""
+        # Members with equal subscriptions share one list: each list is read once.
         lists = {id(each.topics): each.topics for each in self.subscribers.values()}
         return frozenset(topic for topics in lists.values() for topic in topics)
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """What a leader needs: the engine, the strategies by name, and the time of day in case a number has to be minted."""
+    """Computes assignments with the strategies by name. `wall_ms` gives the number of a new incarnation."""
 
     group_id: str
     coordination: Coordination
@@ -62,12 +62,12 @@ class Leader:
     wall_ms: Callable[[], int]
 
     async def lead(self, request: ComputeAssignment) -> AssignmentComputed:
-        """The outcome. Raises Unreachable when the engine does not answer, and Refused for a strategy that fails."""
+        """Compute all assignments. Raises Unreachable if the backend does not answer, Refused if the strategy fails."""
         within_s = request.within_ms / 1000
         members = read_members(request)
         for member_id in members.unreadable:
             LOG.warning(
-                "member %s of group %s subscribes in bytes that cannot be read, and gets nothing: see which client it is",
+                "member %s of group %s sent an invalid subscription and is assigned no partitions: check which client it is",
                 member_id,
                 self.group_id,
             )
@@ -77,14 +77,14 @@ class Leader:
         strategy = self.strategies.get(request.strategy)
         if strategy is None:
             raise Refused(
-                f"group {self.group_id} chose the strategy {request.strategy}, which this member leads by no more"
+                f"group {self.group_id} chose the strategy {request.strategy}, which this member no longer offers"
             )
-        # A plan for a big group takes a while, and one's own strategy as long as it likes.
+        # Planning for a large group takes long, and the duration of a custom strategy is unknown.
         return await asyncio.to_thread(compute_assignment, request, members, topics, strategy, incarnation)
 
 
 def read_members(request: ComputeAssignment) -> RoundMembers:
-    """The members' words."""
+    """Decode the subscriptions of all members."""
     subscribers: dict[str, Subscriber] = {}
     unreadable: list[str] = []
     incarnations: dict[int, int] = {}
@@ -107,10 +107,10 @@ def read_members(request: ComputeAssignment) -> RoundMembers:
 
 def incarnation_for(request: ComputeAssignment, members: RoundMembers, wall_ms: int) -> int:
     """
-    On an engine that has none: the one of the last generation, if somebody was in it; else a new one, above all.
+    Return the incarnation on a backend without one: that of the last generation if a member was in it, else a new one.
 
-    (incarnation, generation) has to rise although a deleted group counts its generations from the beginning, and
-    although whoever led the last generation may have minted a number that nobody here has heard of.
+    (incarnation, generation) has to rise, although a deleted group counts its generations from the beginning and the leader
+    of the last generation may have chosen a number that no present member knows. So a new one is above all known ones.
     """
     last = members.incarnations.get(request.generation - 1, NO_INCARNATION)
     if last != NO_INCARNATION:
@@ -125,12 +125,12 @@ def compute_assignment(
     strategy: Assignor,
     incarnation: int,
 ) -> AssignmentComputed:
-    """Plan, and write it down. Raises Refused."""
+    """Plan, and encode the assignment of each member. Raises Refused."""
     plan = plan_for(members, topics, strategy)
     planned = {name: topics[name].partitions if name in topics else 0 for name in members.topics}
     revoking = holders_of_withheld(members, plan, planned) if strategy.cooperative else frozenset()
     headers = TopicHeaders()
-    # Members that say the same share one list: each is read once.
+    # Members with equal subscriptions share one list: each list is read once.
     prints: dict[int, bytes] = {}
     assignments = []
     for member_id, each in members.subscribers.items():
@@ -147,7 +147,7 @@ def compute_assignment(
 
 
 def holders_of_withheld(members: RoundMembers, plan: Plan, planned: Mapping[str, int]) -> frozenset[str]:
-    """Who has to give up partitions that the plan gives to nobody yet."""
+    """Return the members that have to revoke partitions which the plan withholds for one rebalance."""
     if sum(map(count, plan.values())) == sum(planned.values()):
         return frozenset()
     return frozenset(
@@ -159,7 +159,7 @@ def holders_of_withheld(members: RoundMembers, plan: Plan, planned: Mapping[str,
 
 
 def count(parts: Mapping[str, Sequence[int]]) -> int:
-    """How many partitions; our own strategies know it without opening their lists."""
+    """Return the number of partitions; the plans of built-in strategies know it without being expanded."""
     match parts:
         case PackedPartitions():
             return parts.layout.size
@@ -170,15 +170,15 @@ def count(parts: Mapping[str, Sequence[int]]) -> int:
 
 
 def plan_for(members: RoundMembers, topics: Mapping[str, Topic], strategy: Assignor) -> Plan:
-    """The strategy's plan, if it is one. Raises Refused."""
+    """Return the plan of the strategy after validation. Raises Refused."""
     group = Group(members.subscribers, topics)
     try:
         plan = strategy.assign(group)
     except Exception as error:
         raise Refused(
-            f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): mend it, or choose another"
+            f"the strategy {strategy.name} failed ({type(error).__name__}: {error}): correct it or choose another"
         ) from error
     wrong = "" if strategy.name in NAMES else plan_problem(group, plan, strategy.cooperative)
     if wrong:
-        raise Refused(f"the strategy {strategy.name} made no plan that can be used: {wrong}")
+        raise Refused(f"the strategy {strategy.name} returned an invalid plan: {wrong}")
     return plan

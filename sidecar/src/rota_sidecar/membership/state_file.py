@@ -1,8 +1,8 @@
 """
-Who this member is, kept outside of the process: a sidecar that crashes comes back as the same member.
+The state file: the saved membership, with which a sidecar that crashed resumes as the same member.
 
-`program` opens it before the member starts, and the membership's shell writes it whenever the core says so. The folder
-belongs to one sidecar at a time; the kernel drops its lock when the process ends, however that ends.
+The wiring opens it before the member starts, and `driver` writes it for the actions SaveMembership and DeleteMembership. A lock
+gives the folder to one sidecar at a time; the kernel releases it when the process ends.
 """
 
 import errno
@@ -29,37 +29,37 @@ Kind = TypeVar("Kind")
 
 
 class StateFileError(Exception):
-    """The folder cannot be used; one sentence."""
+    """The folder or the file cannot be used; the message says why and what to do."""
 
 
 class NoRoom(StateFileError):
-    """The folder cannot be made for now, because its disk is full."""
+    """The folder cannot be created now, because its disk is full."""
 
 
 class _Unusable(Exception):
-    """What is in the file is nothing to go on from."""
+    """The content of the file is invalid."""
 
 
 class Owner(NamedTuple):
-    """Whose membership it is; that of anybody else is of no use."""
+    """Group and instance id that the file must have; other memberships are not resumed."""
 
     group_id: str
     instance_id: str | None
 
 
 class StateFile:
-    """The file in a folder that nobody else uses while this exists. Raises StateFileError."""
+    """The state file of one sidecar. Invariant: it holds the lock on its folder unless `_lock` is None. Raises StateFileError."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self._folder = folder
         self._owner = owner
-        # None while the disk has no room for the folder: no reason not to work. Whoever writes tries again, and is told.
+        # None while the disk is too full for the folder. The sidecar starts all the same; `write` tries again and raises.
         self._lock: int | None = None
         with suppress(NoRoom):
             self._lock = _locked(folder)
 
     def read(self) -> tuple[SavedMembership | None, str]:
-        """What was kept, if anything; and a sentence when something was there that is of no use, and was put aside."""
+        """Return the saved membership, if any, and a problem if the file was invalid and was moved aside."""
         if self._lock is None:
             return None, ""
         try:
@@ -70,7 +70,7 @@ class StateFile:
             return None, self._put_aside(reason or "unreadable")
 
     def write(self, saved: SavedMembership) -> None:
-        """Keep it, whole or not at all, also if the machine stops. Raises StateFileError."""
+        """Write atomically, with fsync of file and folder. Raises StateFileError."""
         if self._lock is None:
             self._lock = _locked(self._folder)
         fresh = self._folder / f"{FILE}.new"
@@ -83,13 +83,13 @@ class StateFile:
             fresh.replace(self._folder / FILE)
             self._sync_folder()
         except OSError as error:
-            # The half of it that was written takes room from others.
+            # A partly written file would occupy space.
             with suppress(OSError):
                 fresh.unlink(missing_ok=True)
             raise StateFileError(_unwritable(self._folder, error)) from None
 
     def remove(self) -> None:
-        """Keep nothing. Raises StateFileError."""
+        """Delete the file. Raises StateFileError."""
         if self._lock is None:
             return
         try:
@@ -99,7 +99,7 @@ class StateFile:
             raise StateFileError(_unwritable(self._folder, error)) from None
 
     def close(self) -> None:
-        """Let others use the folder."""
+        """Release the lock on the folder."""
         if self._lock is not None:
             os.close(self._lock)
 
@@ -115,12 +115,12 @@ class StateFile:
 
     def _put_aside(self, reason: str) -> str:
         file, aside = self._folder / FILE, self._folder / f"{FILE}.aside"
-        sentence = f"{file} tells nothing about this member ({reason}), which therefore joins as a new one"
+        sentence = f"{file} is not a valid state file of this member ({reason}); it joins as a new member"
         try:
             file.replace(aside)
         except OSError as error:
-            return f"{sentence}; the file cannot be moved out of the way ({error.strerror}): remove it"
-        return f"{sentence}; what it held is in {aside.name} now"
+            return f"{sentence}; the file cannot be moved ({error.strerror}): remove it"
+        return f"{sentence}; the old content is in {aside.name}"
 
     def _sync_folder(self) -> None:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -131,7 +131,7 @@ class StateFile:
 
 
 def _locked(folder: Path) -> int:
-    """The lock on the folder, which is made if need be. Raises StateFileError."""
+    """Create the folder if necessary and lock it; return the lock. Raises StateFileError."""
     try:
         make_folder(folder)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -139,23 +139,23 @@ def _locked(folder: Path) -> int:
         unusable = f"--state-folder {folder} cannot be used ({error.strerror})"
         if error.errno in FULL:
             raise NoRoom(
-                f"{unusable}: make room there; until then a restart of this sidecar waits for its session to end"
+                f"{unusable}: free disk space; until then a restarted sidecar joins only after its session has timed out"
             ) from None
-        raise StateFileError(f"{unusable}: give a folder that this user may write") from None
+        raise StateFileError(f"{unusable}: choose a folder that this user can write") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
         raise StateFileError(
-            f"--state-folder {folder} is in use by another sidecar: give each one a folder of its own"
+            f"--state-folder {folder} is in use by another sidecar: each sidecar needs its own folder"
         ) from None
     return lock
 
 
 def _unwritable(folder: Path, error: OSError) -> str:
     return (
-        f"{folder / FILE} cannot be written ({error.strerror}), so that a restart of this sidecar would wait for "
-        "its session to end: make room there, and let this user write"
+        f"{folder / FILE} cannot be written ({error.strerror}): free disk space and check the permissions; until then a "
+        "restarted sidecar joins only after its session has timed out"
     )
 
 
@@ -180,11 +180,11 @@ def _parsed(data: bytes, owner: Owner) -> SavedMembership:
     try:
         held = json.loads(data)
     except (ValueError, RecursionError):
-        raise _Unusable("it is no JSON") from None
+        raise _Unusable("it is not JSON") from None
     if not isinstance(held, dict) or held.get("version") != VERSION:
-        raise _Unusable(f"it is not of version {VERSION}")
+        raise _Unusable(f"its version is not {VERSION}")
     if held.get("group_id") != owner.group_id or held.get("instance_id") != owner.instance_id:
-        raise _Unusable("it is about another group, or another instance id")
+        raise _Unusable("it belongs to another group or instance id")
     if not _of(held, "member_id", str):
         raise _Unusable("its member_id is empty")
     return SavedMembership(
@@ -201,15 +201,15 @@ def _of(held: Mapping[str, object], key: str, kind: type[Kind]) -> Kind:
     found = held.get(key)
     # True is an int too, and never a generation.
     if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-        raise _Unusable(f"its {key} is not what it should be")
+        raise _Unusable(f"its {key} has the wrong type")
     return found
 
 
 def _string(held: Mapping[str, object], key: str) -> str:
-    """One that can be sent: JSON can write halves of characters, which nothing else can."""
+    """Return a string that can be encoded in UTF-8: JSON allows unpaired surrogates."""
     found = _of(held, key, str)
     if not found.isascii() and found != found.encode(errors="replace").decode():
-        raise _Unusable(f"its {key} is no text")
+        raise _Unusable(f"its {key} is not valid text")
     return found
 
 

@@ -1,7 +1,7 @@
 """
-The strategies that there are: our own, and those that installed distributions offer.
+Finds assignment strategies by name: the built-in ones, and those of installed distributions.
 
-A distribution offers a class as an entry point of the group `rota.assignors`. Asked when the sidecar starts.
+A distribution offers a class as an entry point of the group `rota.assignors`. Called when the sidecar starts.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ GROUP = "rota.assignors"
 
 
 class StrategyError(ValueError):
-    """A strategy that cannot be used; says in a sentence why."""
+    """A strategy cannot be used; the message says why and what to do."""
 
 
 def strategy(name: str, max_moved_percent: int) -> Assignor:
-    """One by its name. Raises StrategyError."""
+    """Return a strategy by its name. Raises StrategyError."""
     ours = built_in(max_moved_percent)
     if name in ours:
         return ours[name]
@@ -26,13 +26,13 @@ def strategy(name: str, max_moved_percent: int) -> Assignor:
     if name not in offered:
         there_are = ", ".join(sorted({*ours, *offered}))
         raise StrategyError(
-            f"there is no strategy {name}: choose one of {there_are}, or install the one you mean"
+            f'unknown strategy "{name}"; expected one of {there_are}, or install the distribution that offers it'
         )
     return _made(offered[name])
 
 
 def known(max_moved_percent: int) -> Mapping[str, Assignor]:
-    """All of them by name. Raises StrategyError if one that is installed cannot be used."""
+    """Return all strategies by name. Raises StrategyError if an installed one cannot be used."""
     ours = built_in(max_moved_percent)
     return ours | {name: _made(point) for name, point in sorted(_offered().items())}
 
@@ -51,25 +51,25 @@ def _offered() -> dict[str, EntryPoint]:
 def _made(point: EntryPoint) -> Assignor:
     at = f"the strategy {point.name} ({point.value})"
     if point.name in built_in(100):
-        raise StrategyError(f"{at} has the name of one of Rota's own: give its entry point another name")
+        raise StrategyError(f"{at} has the name of a built-in strategy: rename its entry point")
     try:
         found = point.load()()
     except Exception as error:
         raise StrategyError(
-            f"{at} cannot be made: {type(error).__name__}: {error}; mend it, or uninstall what brings it"
+            f"{at} cannot be created: {type(error).__name__}: {error}; correct it or uninstall its distribution"
         ) from error
     wrong = _problem(point.name, found)
     if wrong:
-        raise StrategyError(f"{at} is no assignor: {wrong}")
+        raise StrategyError(f"{at} is not an assignor: {wrong}")
     assignor: Assignor = found
     return assignor
 
 
 def _problem(name: str, found: object) -> str:
     if getattr(found, "name", None) != name:
-        return f"its attribute `name` is not {name!r}, which is what its entry point is called"
+        return f"its attribute `name` must be {name!r}, as its entry point"
     if not isinstance(getattr(found, "cooperative", None), bool):
-        return "its attribute `cooperative` is neither True nor False"
+        return "its attribute `cooperative` must be True or False"
     if not callable(getattr(found, "assign", None)):
         return "it has no method `assign(group)`"
     return ""

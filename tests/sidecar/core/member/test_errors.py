@@ -138,7 +138,7 @@ def test_each_departure_is_one() -> None:
 def test_every_error_is_said_in_a_sentence_with_what_to_do_next() -> None:
     for error in pb.ErrorCode.values():
         said, _, advice = error_message("orders", error).partition(": ")
-        assert said == f"the coordinator of group orders says {pb.ErrorCode.Name(error)}"
+        assert said == f"the coordinator of group orders answered {pb.ErrorCode.Name(error)}"
         assert advice
     unknown = error_message("orders", 999)  # type: ignore[arg-type]
-    assert unknown == "the coordinator of group orders says 999: see the coordinator's log"
+    assert unknown == "the coordinator of group orders answered 999: see the coordinator's log"

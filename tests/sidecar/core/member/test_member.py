@@ -462,4 +462,4 @@ def test_a_member_with_no_strategy_in_common_ends_with_advice() -> None:
     driven.start()
     driven.find()
     driven.refuse_join(pb.INCONSISTENT_GROUP_PROTOCOL)
-    assert "share no strategy" in driven.last(do.Ended).reason
+    assert "shares no assignment strategy" in driven.last(do.Ended).reason

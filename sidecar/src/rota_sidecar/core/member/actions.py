@@ -1,4 +1,4 @@
-"""All that a member wants done. The shell performs it, in order, and feeds the outcomes back as events."""
+"""Actions of the member core. `membership.driver` performs them in order and posts their outcomes back as events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Find the coordinator and connect to it: Found, or Failed."""
+    """Find the group's coordinator and connect to it. Outcome: CoordinatorFound or CallFailed."""
 
     call: int
     within_ms: int
@@ -19,7 +19,7 @@ class FindCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Ask the coordinator: Answered, or Failed."""
+    """Send a request to the coordinator. Outcome: ResponseReceived or CallFailed."""
 
     call: int
     request: Request
@@ -28,10 +28,10 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAssignment:
-    """Do the leader's work for these members: Led, or Failed."""
+    """Compute the assignment of the group as its leader. Outcome: AssignmentComputed or CallFailed."""
 
     call: int
-    # Of the leader itself.
+    # The leader's own member id.
     member_id: str
     strategy: str
     generation: int
@@ -41,32 +41,32 @@ class ComputeAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SaveMembership:
-    """Keep this outside of the process."""
+    """Save the membership in the state file, so that a restarted sidecar resumes it."""
 
     saved: SavedMembership
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMembership:
-    """Keep nothing any more: nobody may come back as this member."""
+    """Delete the saved membership: the group no longer knows this member id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The member is in this generation."""
+    """Report that the member joined a generation."""
 
     member_id: str
     generation: int
     incarnation: int
     strategy: str
     leads: bool
-    # As the answer had it: empty where the engine runs another protocol for the group.
+    # Member id of the group's leader; empty where the broker assigns partitions itself.
     leader: str
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions are the member's from now on, in this tenure; there may be none."""
+    """Assign partitions to the application under a new tenure; the set may be empty."""
 
     tenure: Tenure
     partitions: frozenset[Partition]
@@ -74,7 +74,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Let these go until then, and post PartitionsReleased."""
+    """Revoke partitions until `deadline_ms`. Outcome: PartitionsReleased with the same revocation number."""
 
     revocation: int
     partitions: frozenset[Partition]
@@ -83,14 +83,14 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """These are the member's no longer, in good order."""
+    """Report partitions that were revoked after the application released them."""
 
     partitions: frozenset[Partition]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """These are the member's no longer, and may be another's already: nothing can be committed for them."""
+    """Report partitions that the member lost: another member may own them already, so commits for them fail."""
 
     partitions: frozenset[Partition]
     reason: str
@@ -98,7 +98,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The outcome of a commit, for each of its partitions."""
+    """Outcome of a commit: one error code for each of its partitions."""
 
     request: int
     errors: Mapping[Partition, pb.ErrorCode.ValueType]
@@ -106,7 +106,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is committed; an error stands for all partitions."""
+    """Outcome of a fetch of committed offsets; `error` is of the whole request."""
 
     request: int
     error: pb.ErrorCode.ValueType
@@ -115,17 +115,17 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something is wrong that somebody may have to mend: one sentence, said once as long as it lasts."""
+    """Report a problem that an operator may have to correct, once for as long as it lasts."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The member will do nothing any more."""
+    """Report that the member has stopped and handles no more events."""
 
     reason: str
-    # It was not asked to.
+    # True: an error stopped it, and not an End command.
     failed: bool
 
 

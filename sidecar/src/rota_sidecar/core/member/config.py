@@ -1,41 +1,41 @@
-"""What a member is told before it starts, and what may be changed while it runs."""
+"""Settings of a member: fixed ones, its subscription, and the strategies that it offers."""
 
 from dataclasses import dataclass
 
-# Kafka's slack: a join is answered when all others have joined, and then it still has to travel.
+# As Kafka's consumer: added to the rebalance timeout, because the coordinator answers a join when all members have joined.
 JOIN_SLACK_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    """Stays as it is while the member lives."""
+    """Settings of one member; fixed for its lifetime."""
 
     group_id: str
     client_id: str = "rota"
-    # A static member's own name: its partitions wait for it over a restart.
+    # Kafka's `group.instance.id`: a static member keeps its partitions over a restart.
     instance_id: str | None = None
     rack: str = ""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 300_000
-    # Of requests that are answered at once.
+    # For requests that the coordinator answers immediately; join and sync use `join_timeout_ms`.
     request_timeout_ms: int = 30_000
     backoff_ms: int = 100
     backoff_max_ms: int = 1_000
 
     @property
     def join_timeout_ms(self) -> int:
-        """How long a join may be without an answer."""
+        """Timeout in ms of a JoinGroup or SyncGroup request."""
         return max(self.request_timeout_ms, self.rebalance_timeout_ms + JOIN_SLACK_MS)
 
     @property
     def heartbeat_timeout_ms(self) -> int:
-        """Early enough to find the coordinator again within the session."""
+        """Timeout in ms of a heartbeat: a third of the session, so that the coordinator can be found again within it."""
         return max(self.session_timeout_ms // 3, 1)
 
     @property
     def revoke_timeout_ms(self) -> int:
-        """What the application gets to let go: others wait for a rebalance timeout, which began before we heard of it."""
+        """Time in ms in which the application must release partitions; shorter than the rebalance timeout, which began earlier."""
         return max(
             self.rebalance_timeout_ms * 4 // 5 - self.heartbeat_interval_ms, self.rebalance_timeout_ms // 2
         )
@@ -43,7 +43,7 @@ class MemberConfig:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A strategy that the member offers to the group."""
+    """An assignment strategy that the member offers to the group."""
 
     name: str
     cooperative: bool
@@ -51,7 +51,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics by name, or all whose whole name matches the pattern."""
+    """A subscription: topic names, or a regular expression that must match a whole topic name."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""

@@ -1,7 +1,7 @@
 """
-What the member is made of, and the steps from which its behaviour is put together.
+State of the member core, and the transitions that its modules share: find the coordinator, join, revoke, end.
 
-Used by the modules beside it, each of which knows one side of that behaviour; nobody else gets to see it.
+`member` calls `rounds`, `liveness` and `offsets` for each event; they change the state only through `Core`.
 """
 
 from collections.abc import Iterable
@@ -24,18 +24,18 @@ LEAVE_TIMEOUT_MS = 2_000
 
 
 class PendingEnd(NamedTuple):
-    """It was told to end, and by when."""
+    """An End command under way. The member revokes until `deadline_ms`, then leaves the group."""
 
     deadline_ms: int
     reason: str
     final: bool
     leave_static: bool
-    # How long LeaveGroup may take, after the deadline.
+    # Timeout in ms of the LeaveGroup request, from the deadline on.
     leave_timeout_ms: int
 
 
 class Core:
-    """One member. `now_ms` is the time of the event that is looked at, `actions` what it has led to so far."""
+    """State of one member. `now_ms` is the time of the current event, `actions` the actions that it has caused so far."""
 
     def __init__(
         self, config: MemberConfig, subscription: Subscription, strategies: tuple[Strategy, ...]
@@ -50,26 +50,26 @@ class Core:
         self.state: st.State = st.Down()
         self.now_ms = 0
         self.actions: list[do.Action] = []
-        # Who it was before a crash, until that was tried.
+        # Membership of the process before this one; None once it was tried.
         self.saved: SavedMembership | None = None
-        # What the group was told of it last.
+        # Topics and strategies of the last JoinGroup request.
         self.joined_with = JoinMetadata()
         self.ending: PendingEnd | None = None
-        # Why it joins, for the coordinator's log.
+        # Reason of the next JoinGroup request, for the coordinator's log.
         self.reason = ""
-        # A search that was answered, and nothing lost since.
+        # True from CoordinatorFound until the connection is lost.
         self.is_connected = False
         self._calls = 0
         self._last_problem = ""
         self._missing: tuple[str, ...] = ()
 
     def call(self) -> int:
-        """A number that no call had before."""
+        """Return the next call number; numbers rise by 1."""
         self._calls += 1
         return self._calls
 
     def send(self, request: pb.JoinGroupRequest | pb.SyncGroupRequest, within_ms: int) -> int:
-        """Ask; the number of the call."""
+        """Send a request; return the number of the call."""
         call = self.call()
         self.actions.append(do.SendRequest(call, request, within_ms))
         return call
@@ -77,18 +77,18 @@ class Core:
     # Searching
 
     def search(self, attempt: int = 0) -> st.Search:
-        """Begin a search."""
+        """Begin to find the coordinator."""
         self.is_connected = False
         call = self.call()
         self.actions.append(do.FindCoordinator(call, min(FIND_TIMEOUT_MS, self.config.request_timeout_ms)))
         return st.Search(call, attempt)
 
     def search_later(self, search: st.Search) -> st.Search:
-        """It found nothing."""
+        """Schedule the next attempt to find the coordinator, with exponential backoff."""
         return st.Search(None, search.attempt + 1, self.now_ms + backoff_ms(self.config, search.attempt))
 
     def lose_coordinator(self, reason: str) -> None:
-        """Whoever coordinates the group, it is not who was asked."""
+        """Mark the coordinator as unknown and find it again."""
         was_connected, self.is_connected = self.is_connected, False
         self.heartbeat_timer.call = None
         match self.state:
@@ -106,7 +106,7 @@ class Core:
     # Joining
 
     def join(self, attempt: int = 0) -> None:
-        """Come to the next round, as soon as it is known what to ask for."""
+        """Send JoinGroup; with a pattern, wait until the topics are known."""
         if not self.subscription.is_known:
             self.state = st.Joining(None, attempt)
             return
@@ -116,7 +116,7 @@ class Core:
         self.state = st.Joining(call, attempt)
 
     def join_later(self, attempt: int, reason: str) -> None:
-        """Come again; at once the first time, then after longer and longer times."""
+        """Join again: immediately at the first attempt, then with exponential backoff."""
         self.reason = reason
         if attempt == 0:
             self.join(1)
@@ -125,7 +125,7 @@ class Core:
             self.state = st.Joining(None, attempt + 1, retry_ms)
 
     def sync(self, assignments: Iterable[pb.Assignment] = (), leader: str = "") -> None:
-        """Ask for the assignment; the leader brings everybody's."""
+        """Send SyncGroup; the leader sends the assignments of all members with it."""
         request = self.requests.sync(self.identity, list(assignments))
         call = self.send(request, self.config.join_timeout_ms)
         self.state = st.Syncing(call, self.now_ms, leader)
@@ -133,28 +133,28 @@ class Core:
     # Partitions
 
     def assign(self, partitions: frozenset[Partition]) -> None:
-        """Have these from now on, if any."""
+        """Take ownership of partitions under a new tenure; the set may be empty."""
         tenure = self.owned.begin(partitions, self.identity)
         self.actions.append(do.Assign(tenure, partitions))
 
     def revoke(
         self, partitions: frozenset[Partition], then: st.AfterRevocation, deadline_ms: int
     ) -> st.Revoking:
-        """Have the application let go."""
+        """Ask the application to release partitions until `deadline_ms`."""
         number = self.call()
         self.actions.append(do.Revoke(number, partitions, deadline_ms))
         return st.Revoking(number, partitions, deadline_ms, then)
 
     def lose(self, reason: str) -> None:
-        """Have nothing any more, without having been asked."""
+        """Drop all partitions without a revocation."""
         lost = self.owned.end(list(self.owned.held))
         if lost:
             self.actions.append(do.Lost(lost, reason))
 
-    # Being somebody
+    # Identity
 
     def reset_member_id(self, reason: str) -> None:
-        """The group knows this member no longer."""
+        """Drop the member id, the generation and all partitions: the group no longer knows this member."""
         self.lose(reason)
         self.owned.forget_generation()
         self.heartbeat_timer.call = None
@@ -162,7 +162,7 @@ class Core:
         self.actions.append(do.DeleteMembership())
 
     def reset_generation(self, reason: str) -> None:
-        """The group has gone on without this member, and still knows its id."""
+        """Drop the generation and all partitions, and keep the member id: the group continued without this member."""
         self.lose(reason)
         self.owned.forget_generation()
         self.heartbeat_timer.call = None
@@ -170,7 +170,7 @@ class Core:
         self.save_membership()
 
     def save_membership(self) -> None:
-        """Keep who it is."""
+        """Save the membership in the state file."""
         identity = self.identity
         saved = SavedMembership(identity.member_id)
         if identity.generation != NO_GENERATION:
@@ -188,18 +188,18 @@ class Core:
     # Ending
 
     def end_now(self, ending: PendingEnd) -> None:
-        """With nothing in hand any more, say goodbye and be a member no more."""
+        """Finish an End command, after all partitions were released."""
         self.end(ending.reason, final=ending.final, failed=False, leave_static=ending.leave_static)
 
     def fail(self, reason: str, *, leave: bool) -> None:
-        """End because of something that only others can mend; the others need not wait for this member."""
+        """Stop after an error that retrying cannot correct. With `leave`, send LeaveGroup, so that no member waits for this one."""
         self.lose(reason)
         if not leave:
             self.is_connected = False
         self.end(reason, final=True, failed=True, leave_static=False)
 
     def end(self, reason: str, *, final: bool, failed: bool, leave_static: bool) -> None:
-        """Stop, or be down."""
+        """Go to Stopped if `final`, else to Down; send LeaveGroup unless the member is static and stays in the group."""
         leaves = self.config.instance_id is None or leave_static
         leave_call = None
         within_ms = LEAVE_TIMEOUT_MS if self.ending is None else self.ending.leave_timeout_ms
@@ -209,7 +209,7 @@ class Core:
             self.actions.append(do.SendRequest(leave_call, request, within_ms))
             self.actions.append(do.DeleteMembership())
         self.owned.forget_generation()
-        # Who has not said goodbye may come back as who it was.
+        # A member that did not leave may resume under its member id.
         self.identity = Identity() if leave_call is not None else Identity(self.identity.member_id)
         self.ending, self.heartbeat_timer.call = None, None
         self.state = st.Stopped(leave_call, reason, failed) if final else st.Down(leave_call)
@@ -217,7 +217,7 @@ class Core:
             self.finish_leaving()
 
     def finish_leaving(self) -> None:
-        """The goodbye was heard, or nobody is there to hear it."""
+        """Handle the end of LeaveGroup: it was answered, or the coordinator is unreachable."""
         self.is_connected = False
         match self.state:
             case st.Stopped() as state:
@@ -226,27 +226,27 @@ class Core:
             case _:
                 self.state = st.Down()
 
-    # Saying what is wrong
+    # Problems
 
     def report_problem(self, sentence: str) -> None:
-        """Say it, unless that was the last thing said."""
+        """Report a problem, unless it was the last one reported."""
         if sentence != self._last_problem:
             self._last_problem = sentence
             self.actions.append(do.Problem(sentence))
 
     def clear_problem(self) -> None:
-        """All is well: whatever goes wrong from here on is worth saying."""
+        """Forget the last problem, so that its next occurrence is reported again."""
         self._last_problem = ""
 
     def report_missing_topics(self) -> None:
-        """Say which topics do not exist, each time that others do not."""
+        """Report subscribed topics that do not exist, each time that the set changes."""
         missing, before = self.subscription.missing, self._missing
         self._missing = missing
         if missing and missing != before:
             names = ", ".join(missing)
             self.actions.append(
                 do.Problem(
-                    f"group {self.config.group_id} subscribes to what does not exist: {names}; "
-                    "create it, or correct the name (it is looked for again and again)"
+                    f"group {self.config.group_id} subscribes to topics that do not exist: {names}; "
+                    "create them or correct the names (the sidecar keeps looking for them)"
                 )
             )

@@ -1,8 +1,8 @@
 """
-All that can happen to a member.
+Events of the member core: commands, outcomes of calls, observations, and ticks.
 
-A request goes out with the number of its call, and its outcome comes back with that number: what belongs to a call
-that the member waits for no longer changes nothing.
+A call has a number, and its outcome carries that number. The member ignores the outcome of a call that it no longer
+waits for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from rota_sidecar.core.member.partitions import Offset, Partition
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Be a member; who it was before a crash, where that is known."""
+    """Start the member, with the membership of the process before this one, if it was saved."""
 
     saved: SavedMembership | None = None
 
@@ -28,43 +28,43 @@ class End:
 
     within_ms: int
     reason: str
-    # Else it can be started again.
+    # False: a Start command may follow.
     final: bool = True
-    # A static member keeps its place while its process restarts; unless it goes for good.
+    # True: a static member sends LeaveGroup too. False: its partitions wait for its restart.
     leave_static: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Want other topics."""
+    """Replace the subscription."""
 
     subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class OfferStrategies:
-    """Offer other strategies, the preferred one first."""
+    """Replace the offered strategies, in order of preference."""
 
     strategies: tuple[Strategy, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsDescribed:
-    """The topics of interest that there are now, each with its number of partitions."""
+    """Partition counts of the watched topics that exist."""
 
     partitions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RatesMeasured:
-    """How many records a second arrive in partitions that the member has."""
+    """Arrival rates of owned partitions, in records per second, by topic and partition."""
 
     rates: Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFound:
-    """The outcome of a search for the coordinator."""
+    """Outcome of FindCoordinator."""
 
     call: int
     error: pb.ErrorCode.ValueType
@@ -72,7 +72,7 @@ class CoordinatorFound:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """The coordinator has answered."""
+    """Response of the coordinator to a request."""
 
     call: int
     response: Response
@@ -80,17 +80,17 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """There is no answer, and none will come."""
+    """A call that ended without a response."""
 
     call: int
     reason: str
-    # Asking again does not help.
+    # True: a retry cannot succeed.
     refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentComputed:
-    """The leader's work is done: what each member is given, and the partitions of each topic that it was done for."""
+    """Outcome of ComputeAssignment: each member's assignment, and the partition count of each topic that was planned."""
 
     call: int
     assignments: Sequence[pb.Assignment]
@@ -99,7 +99,7 @@ class AssignmentComputed:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceNoticed:
-    """The coordinator pushed that a generation ends."""
+    """Push notice of the coordinator that a generation ends."""
 
     member_id: str
     generation: int
@@ -107,21 +107,21 @@ class RebalanceNoticed:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLost:
-    """The connection ended, or the coordinator is about to hand the group over."""
+    """End of the connection, or a notice that the coordinator hands the group over."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsReleased:
-    """The application has let go of all that this revocation named, and what it had finished is committed."""
+    """End of a revocation: the application released its partitions, and its completed records are committed."""
 
     revocation: int
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit offsets, each under the tenure in which its partition was received."""
+    """Commit offsets, each under the tenure in which its partition was assigned."""
 
     request: int
     offsets: Mapping[Partition, Offset] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Look up what is committed."""
+    """Fetch committed offsets."""
 
     request: int
     partitions: Sequence[Partition]
@@ -137,17 +137,17 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that the member asked for has come."""
+    """Time of the member's alarm."""
 
 
 Command = Start | End | Subscribe | OfferStrategies
-"""What others want of the member."""
+"""Commands to the member."""
 
 Outcome = CoordinatorFound | ResponseReceived | CallFailed | AssignmentComputed
-"""What became of a call."""
+"""Outcomes of calls."""
 
 OffsetRequest = Commit | Fetch
-"""What others want of the coordinator."""
+"""Requests about offsets, sent on behalf of deliveries."""
 
 Event = (
     Command

@@ -1,4 +1,4 @@
-"""Who the member is to its coordinator."""
+"""Identity of a member in its group, and the membership that is saved across restarts."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ UNKNOWN_INCARNATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The member as its coordinator knows it; as it is made, it is nobody."""
+    """Member id and generation as the coordinator knows them; the default is a member that has not joined."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
@@ -19,7 +19,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class JoinMetadata:
-    """What a member tells its group when it joins: the topics, and the names of the strategies that it offers."""
+    """Content of a JoinGroup request: subscribed topics, and names of the offered strategies in order of preference."""
 
     topics: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class JoinMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SavedMembership:
-    """What is kept outside of the process, so that a crash of the sidecar alone loses no membership."""
+    """Content of the state file, with which a restarted sidecar resumes its membership."""
 
     member_id: str
     # NO_GENERATION until it has an assignment.
@@ -35,5 +35,5 @@ class SavedMembership:
     strategy: str = ""
     leads: bool = False
     join_metadata: JoinMetadata = JoinMetadata()
-    # Of a leader, the topics of the whole group: it has to notice what changed while it was away.
+    # Of a leader: the topics of the whole group, to detect changes that happened during the restart.
     group_topics: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What happens by itself as time goes by: heartbeats, second attempts, and deadlines."""
+"""Timers of the member: heartbeats, retries, the session timeout, and deadlines of revocations and of ending."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,20 +10,19 @@ from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.core import Core
 from rota_sidecar.core.member.reactions import Api, Reaction, error_message, reaction
 
-# Second attempts come this much of their time later or earlier: a crowd that lost its coordinator together does
-# not come back together.
+# Retries are moved by up to this share of their delay, so that members that lost a coordinator together spread out.
 JITTER = 0.2
 
 
 class Alarm(NamedTuple):
-    """When a Tick is wanted: at a moment of this span, which others draw."""
+    """Time of the next Tick: the driver draws it uniformly from [at_ms, at_ms + spread_ms]."""
 
     at_ms: int
     spread_ms: int = 0
 
 
 def alarm(core: Core) -> Alarm | None:
-    """The next one."""
+    """Return the next alarm; None: no timer runs."""
     return min(_alarms(core), default=None)
 
 
@@ -56,7 +55,7 @@ def _sends_heartbeats(core: Core) -> bool:
 
 
 def _session_may_expire(core: Core) -> bool:
-    """Nobody can tell silence from a long round while a join or a sync is under way."""
+    """Return True if missing heartbeats end the session: not while a join or a sync is under way, which may take long."""
     match core.state:
         case st.Joining(call=int()) | st.Syncing():
             return False
@@ -75,9 +74,9 @@ def _revoking(core: Core) -> st.Revoking | None:
 
 
 def tick(core: Core) -> None:
-    """Some time has come."""
+    """Handle all timers that are due."""
     if core.ending is not None and core.now_ms >= core.ending.deadline_ms:
-        core.lose("the time to end was over")
+        core.lose("the time limit for leaving has passed")
         core.end_now(core.ending)
         return
     revoking = _revoking(core)
@@ -93,10 +92,10 @@ def tick(core: Core) -> None:
 
 
 def check_session(core: Core) -> None:
-    """If the coordinator was not heard for a session, others may have everything by now."""
+    """Lose all partitions if the session timeout has passed since the last heartbeat that the coordinator answered."""
     if not _session_may_expire(core) or core.now_ms < core.heartbeat_timer.alive_until_ms:
         return
-    reason = f"the coordinator of group {core.config.group_id} was not heard for a session"
+    reason = f"no heartbeat of group {core.config.group_id} was answered within the session timeout"
     core.reset_generation(reason)
     if core.ending is not None:
         core.is_connected = False
@@ -127,12 +126,12 @@ def _retry(core: Core) -> None:
 
 
 def _is_due(core: Core, at_ms: int) -> bool:
-    """Whether an attempt may be made: the alarm lets it come a little early."""
+    """Return True if a retry may be made; the jitter of the alarm may make it early."""
     return core.now_ms >= at_ms - int(core.config.backoff_max_ms * JITTER)
 
 
 def send_heartbeat(core: Core) -> None:
-    """Say that the member is there."""
+    """Send a heartbeat."""
     call = core.call()
     core.heartbeat_timer.sent(call, core.now_ms)
     request = core.requests.heartbeat(core.identity)
@@ -140,7 +139,7 @@ def send_heartbeat(core: Core) -> None:
 
 
 def on_heartbeat_response(core: Core, response: pb.HeartbeatResponse) -> None:
-    """The coordinator has answered the heartbeat under way."""
+    """Handle the response to the heartbeat under way."""
     error = response.error_code
     match reaction(Api.HEARTBEAT, error):
         case Reaction.NOTHING:

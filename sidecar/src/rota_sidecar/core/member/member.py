@@ -1,8 +1,7 @@
 """
-The member: what it does next, whatever happens.
+The member of a group as a state machine: `step` takes one event and returns the actions that it causes.
 
-Called by the sidecar's shell and by the simulation: they feed events, perform the actions in order, and send a Tick
-when the alarm says so.
+Called by `membership.driver` and by the simulation. They perform the actions in order and post a Tick at `alarm`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,41 +30,41 @@ class Member:
 
     @property
     def state(self) -> st.State:
-        """Where it is; the name of its class is what people are told."""
+        """Current state; logs and metrics show the name of its class."""
         return self._core.state
 
     @property
     def identity(self) -> Identity:
-        """Who it is to its coordinator."""
+        """Member id and generation as the coordinator knows them."""
         return self._core.identity
 
     @property
     def held(self) -> Mapping[Partition, Tenure]:
-        """What it has."""
+        """Owned partitions, each with its tenure."""
         return self._core.owned.held
 
     @property
     def watched(self) -> frozenset[str] | None:
-        """The topics that it has to be told about, as often as they are looked at; None for all."""
+        """Topics whose partition counts the driver has to describe periodically; None: all topics."""
         return self._core.subscription.watched(leads=self._core.identity.leads)
 
     @property
     def missing(self) -> Sequence[str]:
-        """The topics that it subscribes to and that do not exist, as far as it has looked."""
+        """Subscribed topics that do not exist; empty before the first description of topics."""
         return self._core.subscription.missing
 
     @property
     def alarm(self) -> Alarm | None:
-        """When it wants a Tick. Ask after every step."""
+        """Time of the next Tick; None: no timer runs. Changes with every step."""
         return liveness.alarm(self._core)
 
     def step(self, event: on.Event, now_ms: int) -> Sequence[Action]:
-        """What is to be done about the event. `now_ms` never falls; what it counts from is no matter."""
+        """Handle an event; return the actions to perform, in order. `now_ms` is monotonic, from any origin."""
         core = self._core
         core.now_ms, core.actions = now_ms, []
         if not isinstance(event, on.ResponseReceived):
-            # A process that was frozen wakes with old events: what it had is not its own any more, whatever they say.
-            # An answer comes first, for it may be the one that kept the member alive.
+            # A process that resumes after a suspension handles old events: its partitions are lost, whatever they say.
+            # A response is handled first, because it may be the one that extends the session.
             liveness.check_session(core)
         _handle(core, event)
         rounds.rejoin_if_changed(core)
@@ -244,7 +243,7 @@ def _failed(core: Core, event: on.CallFailed) -> None:
 
 
 def _calls_under_way(core: Core) -> set[int | None]:
-    """The calls that the member itself waits for."""
+    """Return the call that the state of the member waits for."""
     match core.state:
         case st.Discover(search=search) | st.Rediscover(search=search):
             return {search.call}

@@ -1,4 +1,4 @@
-"""What a member asks its coordinator, and what it is answered: the protocol's own messages, on every engine."""
+"""Requests of a member and responses of its coordinator: the messages of Rota's protocol, on every backend."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 

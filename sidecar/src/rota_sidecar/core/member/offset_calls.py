@@ -1,4 +1,4 @@
-"""Commits and fetches: what may be asked now, what was asked, and what its answer means to the member."""
+"""Commits and fetches under way, by call number, and their outcomes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from rota_sidecar.core.member.identity import Identity
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.core.member.reactions import Api, Error, Reaction, reaction
 
-# As many as may wait at once; who asks for more is told to come again.
+# Limit of calls under way; further ones fail with COORDINATOR_LOAD_IN_PROGRESS.
 CALLS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommitCall:
-    """A commit under way, and what of it was refused before it was sent."""
+    """A commit under way, with the partitions that were refused before it was sent."""
 
     request: int
     identity: Identity
@@ -31,7 +31,7 @@ class FetchCall:
 
 
 class OffsetCalls:
-    """Those under way."""
+    """Commits and fetches under way. Invariant: each one leads to exactly one outcome."""
 
     def __init__(self) -> None:
         self._calls: dict[int, CommitCall | FetchCall] = {}
@@ -41,11 +41,11 @@ class OffsetCalls:
         return len(self._calls) >= CALLS_MAX
 
     def begin(self, number: int, call: CommitCall | FetchCall) -> None:
-        """It is under way."""
+        """Record a call that was sent."""
         self._calls[number] = call
 
     def fail(self, number: int, error: Error) -> Committed | Fetched | None:
-        """It has no answer; None for a call that is none of these."""
+        """Return the outcome of a call that failed; None: no commit or fetch has that number."""
         match self._calls.pop(number, None):
             case CommitCall() as call:
                 return Committed(call.request, dict.fromkeys(call.sent, error) | dict(call.refused))
@@ -57,11 +57,11 @@ class OffsetCalls:
     def committed(
         self, number: int, response: pb.CommitOffsetsResponse
     ) -> tuple[Committed, CommitCall] | None:
-        """The outcome of a commit that was asked for."""
+        """Return the outcome of a commit; None: no commit under way has that number."""
         call = self._calls.pop(number, None)
         if not isinstance(call, CommitCall):
             return None
-        # An answer that says nothing of a partition has not committed it.
+        # A partition that the response leaves out was not committed.
         unsaid = response.error_code or pb.UNKNOWN_SERVER_ERROR
         errors: dict[Partition, Error] = dict.fromkeys(call.sent, unsaid)
         for topic in response.topics:
@@ -70,7 +70,7 @@ class OffsetCalls:
         return Committed(call.request, errors | dict(call.refused)), call
 
     def fetched(self, number: int, response: pb.FetchOffsetsResponse) -> Fetched | None:
-        """The outcome of a fetch that was asked for."""
+        """Return the outcome of a fetch; None: no fetch under way has that number."""
         call = self._calls.pop(number, None)
         if not isinstance(call, FetchCall):
             return None
@@ -78,6 +78,6 @@ class OffsetCalls:
 
 
 def most_severe(api: Api, errors: frozenset[Error]) -> tuple[Reaction, Error]:
-    """What to do about an answer with several errors, and for which of them."""
+    """Return the most severe reaction to the errors of a response, and the error that causes it."""
     found = [(reaction(api, error), error) for error in sorted(errors)]
     return max(found, key=lambda each: each[0].value, default=(Reaction.NOTHING, pb.NONE))

@@ -1,4 +1,4 @@
-"""Commits and fetches on behalf of others: sent while the generation allows it, refused on the spot otherwise."""
+"""Commits and fetches for deliveries: sent while the member is in a generation, refused immediately otherwise."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member import actions as do
@@ -12,7 +12,7 @@ from rota_sidecar.core.member.reactions import Api, Error, Reaction, error_messa
 
 
 def commit(core: Core, event: on.Commit) -> None:
-    """Commit what belongs to tenures that last; the rest is refused, whoever asks."""
+    """Send a commit; offsets of tenures that have ended are refused with ILLEGAL_GENERATION."""
     refusal = _commit_error(core)
     mine, late = core.owned.split(event.offsets)
     if refusal != pb.NONE:
@@ -30,7 +30,7 @@ def commit(core: Core, event: on.Commit) -> None:
 
 
 def _commit_error(core: Core) -> Error:
-    """Why nothing can be committed now; NONE when it can."""
+    """Return the error with which a commit is refused now; NONE: it may be sent."""
     if core.offset_calls.are_too_many:
         return pb.COORDINATOR_LOAD_IN_PROGRESS
     match core.state:
@@ -45,7 +45,7 @@ def _commit_error(core: Core) -> Error:
 
 
 def fetch(core: Core, event: on.Fetch) -> None:
-    """Look up what is committed; that needs a coordinator, and no generation."""
+    """Fetch committed offsets; that needs a coordinator, and no generation."""
     if core.offset_calls.are_too_many:
         core.actions.append(do.Fetched(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS))
     elif not core.is_connected:
@@ -61,7 +61,7 @@ def fetch(core: Core, event: on.Fetch) -> None:
 def on_response(
     core: Core, number: int, response: pb.CommitOffsetsResponse | pb.FetchOffsetsResponse
 ) -> None:
-    """Tell who asked, and mind what the answer says about the member."""
+    """Return the outcome of a commit or fetch, and react to errors that concern the membership."""
     if isinstance(response, pb.CommitOffsetsResponse):
         _committed(core, number, response)
     else:
@@ -74,7 +74,7 @@ def _committed(core: Core, number: int, response: pb.CommitOffsetsResponse) -> N
         return
     outcome, call = found
     core.actions.append(outcome)
-    # What was said to who it was before does not concern who it is now.
+    # An error of an earlier generation does not concern the present one.
     is_current = call.identity.generation == core.identity.generation
     if is_current and isinstance(core.state, st.Stable | st.Revoking):
         sent = frozenset(outcome.errors[partition] for partition in call.sent)

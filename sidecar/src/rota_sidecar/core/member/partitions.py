@@ -1,4 +1,4 @@
-"""Partitions, and the tenures in which a member has them."""
+"""Partitions, and the tenures (assignment epochs) in which a member owns them."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -13,9 +13,9 @@ class Partition(NamedTuple):
 
 class Tenure(NamedTuple):
     """
-    From when a partition was received until it is given up; every delivery and every commit belongs to one.
+    Assignment epoch of a partition, from its assignment until its revocation; deliveries and commits belong to one.
 
-    `number` rises with each tenure of this process. A partition that stays through a rebalance stays in its tenure.
+    Invariant: `number` rises with each tenure of this process. A partition that a rebalance does not move keeps its tenure.
     """
 
     number: int
@@ -25,7 +25,7 @@ class Tenure(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """What to commit: the next offset to read, and the number of the tenure that the verdicts belong to."""
+    """An offset to commit: the next one to read, and the number of the tenure in which the records were delivered."""
 
     tenure: int
     offset: int
@@ -34,7 +34,7 @@ class Offset(NamedTuple):
 
 
 def by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
-    """The numbers of each topic, in order."""
+    """Return the partition numbers of each topic, ascending."""
     found: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)
@@ -42,5 +42,5 @@ def by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
 
 
 def flatten(partitions: Mapping[str, Iterable[int]]) -> frozenset[Partition]:
-    """One by one."""
+    """Return partition numbers by topic as a set of partitions."""
     return frozenset(Partition(topic, number) for topic, numbers in partitions.items() for number in numbers)

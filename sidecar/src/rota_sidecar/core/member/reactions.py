@@ -1,7 +1,7 @@
 """
-What a member does about an error: Kafka's table, for every request.
+Reactions of a member to error codes, for each request, as Kafka's consumer has them.
 
-An answer that was given to who the member was before (another generation, a call given up) never gets here.
+Responses to an earlier generation or to an abandoned call are ignored before this table is asked.
 """
 
 import enum
@@ -14,27 +14,27 @@ Error: TypeAlias = pb.ErrorCode.ValueType
 
 
 class Reaction(enum.Enum):
-    """What is done, from the mildest to the hardest."""
+    """Reaction to an error, in ascending severity."""
 
     NOTHING = enum.auto()
-    # Ask again, after a while.
+    # Retry after a backoff.
     RETRY = enum.auto()
-    # Look for the coordinator anew; the membership is not in doubt.
+    # Find the coordinator again; the membership is kept.
     REDISCOVER = enum.auto()
-    # Come to the next round.
+    # Send JoinGroup for the next generation.
     REJOIN = enum.auto()
-    # Join under the id that the answer gives.
+    # Join under the member id of the response.
     ADOPT_MEMBER_ID = enum.auto()
-    # What the member has is lost. It joins again under its id.
+    # Lose all partitions, and join under the same member id.
     FORGET_GENERATION = enum.auto()
-    # What the member has is lost. It joins again as somebody new.
+    # Lose all partitions, and join under a new member id.
     FORGET_MEMBER = enum.auto()
-    # Only somebody else can mend it.
+    # Stop: a retry cannot succeed.
     END = enum.auto()
 
 
 class Api(enum.Enum):
-    """What was asked."""
+    """Requests of a member."""
 
     FIND = enum.auto()
     JOIN = enum.auto()
@@ -49,14 +49,14 @@ MOVED = {
     pb.NOT_COORDINATOR: Reaction.REDISCOVER,
 }
 TRANSIENT = {
-    # Kafka's consumer gives up when a sync meets a coordinator that loads. It only has to come again.
+    # Kafka's consumer stops when a coordinator that loads answers a sync. A retry is enough.
     pb.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
     pb.REQUEST_TIMED_OUT: Reaction.REDISCOVER,
 }
 MEMBERSHIP = {
     pb.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
     pb.ILLEGAL_GENERATION: Reaction.FORGET_GENERATION,
-    # Somebody else is this static member now, and was told so by whoever started it: it never takes that back.
+    # Another process has this instance id now, and the coordinator fences the older one for good.
     pb.FENCED_INSTANCE_ID: Reaction.END,
 }
 TABLE: Mapping[Api, Mapping[Error, Reaction]] = {
@@ -65,7 +65,7 @@ TABLE: Mapping[Api, Mapping[Error, Reaction]] = {
         pb.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         pb.NOT_COORDINATOR: Reaction.RETRY,
         pb.REQUEST_TIMED_OUT: Reaction.RETRY,
-        # A broker that starts can do neither yet.
+        # Brokers answer so while they start.
         pb.UNKNOWN_SERVER_ERROR: Reaction.RETRY,
     },
     Api.JOIN: {
@@ -90,7 +90,7 @@ TABLE: Mapping[Api, Mapping[Error, Reaction]] = {
         pb.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
         pb.UNKNOWN_SERVER_ERROR: Reaction.RETRY,
     },
-    # What else a commit or a fetch may be told concerns its offsets, and whoever asked for it is told.
+    # All other errors of a commit or fetch concern its offsets only, and are part of its outcome.
     Api.COMMIT: {
         **MOVED,
         **MEMBERSHIP,
@@ -104,7 +104,7 @@ TABLE: Mapping[Api, Mapping[Error, Reaction]] = {
         pb.GROUP_AUTHORIZATION_FAILED: Reaction.END,
     },
 }
-# What the table does not name.
+# Reactions to errors that the table leaves out.
 OTHERWISE = {
     Api.FIND: Reaction.END,
     Api.JOIN: Reaction.END,
@@ -116,19 +116,19 @@ OTHERWISE = {
 
 
 def reaction(api: Api, error: Error) -> Reaction:
-    """What the member does."""
+    """Return the reaction to an error of a response."""
     if error == pb.NONE:
         return Reaction.NOTHING
     return TABLE[api].get(error, OTHERWISE[api])
 
 
 ADVICE = {
-    pb.GROUP_AUTHORIZATION_FAILED: "grant this client the group, or give it another group id",
-    pb.FENCED_INSTANCE_ID: "another member has this instance id now; start one process for each instance id",
+    pb.GROUP_AUTHORIZATION_FAILED: "grant this client access to the group, or use another group id",
+    pb.FENCED_INSTANCE_ID: "another member has this instance id now; start one process per instance id",
     pb.INCONSISTENT_GROUP_PROTOCOL: (
-        "the members of the group share no strategy with this one; offer one of theirs, or change them all in two steps"
+        "this member shares no assignment strategy with the other members; offer one of theirs, or migrate in two steps"
     ),
-    pb.INVALID_SESSION_TIMEOUT: "the coordinator allows no such session timeout; see its limits",
+    pb.INVALID_SESSION_TIMEOUT: "the session timeout is outside the coordinator's limits",
     pb.INVALID_GROUP_ID: "choose another group id",
     pb.GROUP_MAX_SIZE_REACHED: "the group is full; raise the coordinator's limit, or run fewer members",
     pb.UNSUPPORTED_VERSION: "the server is too old for this sidecar",
@@ -136,7 +136,7 @@ ADVICE = {
 
 
 def error_message(group_id: str, error: Error) -> str:
-    """Why the member ends."""
+    """Describe an error of the coordinator and the next step in one sentence."""
     said = pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)
     advice = ADVICE.get(error, "see the coordinator's log")
-    return f"the coordinator of group {group_id} says {said}: {advice}"
+    return f"the coordinator of group {group_id} answered {said}: {advice}"

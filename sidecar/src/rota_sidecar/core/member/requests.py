@@ -1,4 +1,4 @@
-"""The member's requests, in the protocol's words."""
+"""Builds the member's requests to its coordinator."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ REASON_LENGTH_MAX = 255
 
 
 class Requests:
-    """Made for one member."""
+    """Request builder of one member."""
 
     def __init__(self, config: MemberConfig) -> None:
         self._config = config
@@ -23,7 +23,7 @@ class Requests:
     def join(
         self, identity: Identity, subscription: SubscriptionState, owned: OwnedPartitions, reason: str
     ) -> pb.JoinGroupRequest:
-        """Come to the next round."""
+        """Build JoinGroup, with one subscription for each offered strategy."""
         config = self._config
         return pb.JoinGroupRequest(
             group_id=config.group_id,
@@ -41,7 +41,7 @@ class Requests:
         )
 
     def _metadata(self, strategy: str, subscription: SubscriptionState, owned: OwnedPartitions) -> bytes:
-        # `sticky` claims what it was given last, whatever happened since; Kafka's leaders judge that by its age.
+        # `sticky` claims its last assignment, whatever happened since; Kafka's leaders compare the generations.
         sticky = strategy == STICKY
         offer = JoinOffer(
             topics=subscription.topics,
@@ -54,7 +54,7 @@ class Requests:
         return metadata_for(strategy, offer)
 
     def sync(self, identity: Identity, assignments: Sequence[pb.Assignment]) -> pb.SyncGroupRequest:
-        """Ask for the assignment; the leader brings everybody's."""
+        """Build SyncGroup; `assignments` is empty unless the member leads."""
         return pb.SyncGroupRequest(
             group_id=self._config.group_id,
             generation_id=identity.generation,
@@ -66,7 +66,7 @@ class Requests:
         )
 
     def heartbeat(self, identity: Identity) -> pb.HeartbeatRequest:
-        """Still here."""
+        """Build Heartbeat."""
         return pb.HeartbeatRequest(
             group_id=self._config.group_id,
             generation_id=identity.generation,
@@ -75,7 +75,7 @@ class Requests:
         )
 
     def leave(self, identity: Identity, reason: str) -> pb.LeaveGroupRequest:
-        """Go, and let the others have everything at once."""
+        """Build LeaveGroup."""
         leaving = pb.LeavingMember(
             member_id=identity.member_id,
             group_instance_id=self._config.instance_id,
@@ -84,7 +84,7 @@ class Requests:
         return pb.LeaveGroupRequest(group_id=self._config.group_id, members=[leaving])
 
     def commit(self, identity: Identity, offsets: Mapping[Partition, Offset]) -> pb.CommitOffsetsRequest:
-        """Commit under this generation."""
+        """Build CommitOffsets for the member's generation."""
         topics = [
             pb.TopicOffsets(
                 name=topic,
@@ -110,7 +110,7 @@ class Requests:
         )
 
     def fetch(self, partitions: Sequence[Partition]) -> pb.FetchOffsetsRequest:
-        """Look up what is committed, past transactions that are open."""
+        """Build FetchOffsets. `require_stable`: offsets in open transactions are refused as unstable."""
         topics = [
             pb.TopicPartitions(name=topic, partitions=numbers)
             for topic, numbers in by_topic(partitions).items()

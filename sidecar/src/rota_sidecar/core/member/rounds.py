@@ -1,4 +1,4 @@
-"""One round of the group after the other: join, sync, take what was given, let go, join again."""
+"""Rebalances: join, sync, apply the assignment, revoke, and join again."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.consumer_protocol.assignment import decode_assignment
@@ -18,21 +18,21 @@ from rota_sidecar.core.member.reactions import Api, Error, Reaction, error_messa
 
 
 def join_or_resume(core: Core) -> None:
-    """The coordinator was found: be in the group, as who it was before a crash if that is known."""
+    """Resume the saved membership with SyncGroup, or join."""
     saved, core.saved = core.saved, None
     if core.ending is not None and not core.owned.held:
         core.end_now(core.ending)
     elif saved is not None and saved.generation != NO_GENERATION:
         core.identity = Identity(saved.member_id, saved.generation, saved.strategy, leads=saved.leads)
         core.joined_with, core.subscription.group_topics = saved.join_metadata, saved.group_topics
-        # Answered at once with the assignment that there is, in a generation that still lasts.
+        # In a generation that still lasts, the coordinator answers immediately with the present assignment.
         core.sync()
     else:
         core.join()
 
 
 def on_join_response(core: Core, state: st.Joining, response: pb.JoinGroupResponse) -> None:
-    """The round has begun with this member, or it was refused."""
+    """Handle the response to JoinGroup: sync, or react to the error."""
     error = response.error_code
     match reaction(Api.JOIN, error):
         case Reaction.NOTHING:
@@ -58,7 +58,7 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
         leads=response.leader == response.member_id,
     )
     if core.identity.leads and response.skip_assignment:
-        # A static leader that comes back is handed the plan that there is: what it was made for is in its assignment.
+        # A static leader that restarted gets the present plan; its assignment holds the plan's fingerprint.
         core.subscription.group_topics = topics_of(each.metadata for each in response.members)
     if not core.identity.leads or response.skip_assignment:
         core.sync(leader=response.leader)
@@ -78,11 +78,11 @@ def _begin_generation(core: Core, response: pb.JoinGroupResponse) -> None:
 
 
 def on_sync_response(core: Core, state: st.Syncing, response: pb.SyncGroupResponse) -> None:
-    """The plan has come, or it was refused."""
+    """Handle the response to SyncGroup: apply the assignment, or react to the error."""
     error = response.error_code
     match reaction(Api.SYNC, error):
         case Reaction.NOTHING if core.now_ms >= state.sent_ms + core.config.session_timeout_ms:
-            # Said a session ago, perhaps: asked again, it is answered at once, and as things are now.
+            # The response may be a session old. The coordinator answers a second sync immediately with the present state.
             core.sync(leader=state.leader)
         case Reaction.NOTHING:
             _on_assignment(core, state, response)
@@ -101,8 +101,8 @@ def _on_assignment(core: Core, state: st.Syncing, response: pb.SyncGroupResponse
         assignment = decode_assignment(response.assignment)
     except Malformed as error:
         core.fail(
-            f"the leader of group {core.config.group_id}, {state.leader or 'unknown'}, sent an assignment that "
-            f"cannot be read ({error}): see which client that is",
+            f"the leader of group {core.config.group_id}, member {state.leader or 'unknown'}, sent an invalid "
+            f"assignment ({error}): check which client that is",
             leave=True,
         )
         return
@@ -132,24 +132,24 @@ def _on_assignment(core: Core, state: st.Syncing, response: pb.SyncGroupResponse
 
 
 def _rejoin_reason(core: Core, data: AssignmentData) -> str:
-    """Why a member that was handed this assignment has to come to another round; empty if it has not."""
+    """Return why the member has to join again after this assignment; empty: it stays."""
     if data.rejoins:
-        # What it is to give up it held before it restarted: nobody has that until it comes again.
-        return "gave up what others get, when it restarted"
+        # Before its restart the member owned partitions that move; they have no owner until it joins again.
+        return "rejoined after a restart during which partitions moved"
     if data.subscribed and data.subscribed != fingerprint_of_topics(core.joined_with.topics):
-        # A static member that comes back with other topics is handed the assignment that was planned for the old ones.
-        return "the subscription changed while it was away"
+        # A static member that restarts with other topics gets the assignment for its former subscription.
+        return "the subscription changed during a restart"
     return ""
 
 
 def _apply_assignment(core: Core, given: frozenset[Partition], again: str) -> None:
-    """Let go what was taken, then have what was added; unless it is to end."""
+    """Revoke what the assignment removes, then assign what it adds; an End command comes first."""
     held = core.owned.held.keys()
     core.state = st.Stable()
     if core.ending is not None:
         begin_ending(core, core.ending)
     elif taken := frozenset(held - given):
-        core.reason = "gave up what others get"
+        core.reason = "rejoined after revoking partitions that are moving"
         revoking = core.revoke(taken, st.AfterRevocation.REJOIN, core.now_ms + core.config.revoke_timeout_ms)
         core.state = st.Revoking(
             revoking.revocation, taken, revoking.deadline_ms, revoking.then, frozenset(given - held)
@@ -161,7 +161,7 @@ def _apply_assignment(core: Core, given: frozenset[Partition], again: str) -> No
 
 
 def rejoin(core: Core, reason: str) -> None:
-    """Go to the next round: with what it has, or with what may stay."""
+    """Join the next generation; revoke first what the member may not keep."""
     core.reason = reason
     held = core.owned.held
     if core.subscription.cooperative:
@@ -178,7 +178,7 @@ def rejoin(core: Core, reason: str) -> None:
 
 
 def rejoin_if_changed(core: Core) -> None:
-    """A stable member goes to another round when it wants other things, or leads by an old plan."""
+    """Rejoin if a stable member's subscription or strategies changed, or if it leads with an old plan."""
     if not isinstance(core.state, st.Stable):
         return
     if core.subscription.is_known and core.subscription.join_metadata != core.joined_with:
@@ -188,7 +188,7 @@ def rejoin_if_changed(core: Core) -> None:
 
 
 def finish_revocation(core: Core, revocation: int, *, gracefully: bool) -> None:
-    """The application has let go; or its time is over."""
+    """Finish a revocation. `gracefully`: the application released the partitions; else its time limit has passed."""
     match core.state:
         case st.Revoking() as revoking if revoking.revocation == revocation:
             _release(core, revoking, gracefully=gracefully)
@@ -198,7 +198,7 @@ def finish_revocation(core: Core, revocation: int, *, gracefully: bool) -> None:
             if revoking.then is st.AfterRevocation.DEPART and core.ending is not None:
                 core.end_now(core.ending)
             else:
-                # What was added is of a round that it can tell nothing about now.
+                # The added partitions are of a generation that may have ended.
                 core.state = st.Discover(state.search)
         case _:
             return
@@ -209,7 +209,7 @@ def _release(core: Core, revoking: st.Revoking, *, gracefully: bool) -> None:
     if gracefully:
         core.actions.append(do.Revoked(gone))
     else:
-        core.actions.append(do.Lost(gone, "the application did not let go in time"))
+        core.actions.append(do.Lost(gone, "the application did not release them in time"))
 
 
 def _after_revocation(core: Core, revoking: st.Revoking) -> None:
@@ -222,7 +222,7 @@ def _after_revocation(core: Core, revoking: st.Revoking) -> None:
 
 
 def begin_ending(core: Core, ending: PendingEnd) -> None:
-    """In a state of which the membership is sure, begin to end."""
+    """Begin to end: revoke all owned partitions, or end now if there are none."""
     held = frozenset(core.owned.held)
     match core.state:
         case st.Stable() | st.Revoking() if held:
@@ -231,14 +231,14 @@ def begin_ending(core: Core, ending: PendingEnd) -> None:
             back = core.revoke(held, st.AfterRevocation.DEPART, ending.deadline_ms)
             core.state = st.Rediscover(state.search, back)
         case st.Discover() | st.Joining() | st.Syncing() if held:
-            # What is in hand can be committed in a generation only, and the next one is on its way.
+            # Records in flight can only be committed in a generation, and the next one is under way.
             return
         case _:
             core.end_now(ending)
 
 
 def lose_membership(core: Core, what: Reaction, error: Error, attempt: int) -> None:
-    """The membership is over, in the way that the reaction says."""
+    """End the membership as the reaction demands, and join again unless the member stops."""
     said = error_message(core.config.group_id, error)
     match what:
         case Reaction.FORGET_MEMBER:

@@ -1,4 +1,4 @@
-"""The states of a member, each with what exists in it only."""
+"""States of a member. Each one holds the data that exists in that state only."""
 
 import enum
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from rota_sidecar.core.member.partitions import Partition
 
 
 class AfterRevocation(enum.Enum):
-    """What follows when the application has let go."""
+    """Next step after a revocation."""
 
     REJOIN = enum.auto()
     DEPART = enum.auto()
@@ -15,7 +15,7 @@ class AfterRevocation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the coordinator: under way, or to be begun again at a time."""
+    """Search for the coordinator: under way (`call`), or to be retried at `retry_ms`."""
 
     call: int | None
     attempt: int = 0
@@ -24,21 +24,21 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """Not a member, and nothing is done about it. The goodbye may still be under way."""
+    """Not in the group, and not joining. LeaveGroup may still be under way."""
 
     leave_call: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Discover:
-    """Looking for the coordinator, to join."""
+    """Finding the coordinator, to join the group."""
 
     search: Search
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """The join is under way; or it waits: for a time, or for topics that a pattern could match."""
+    """JoinGroup is under way, or waits for its retry time or for the topics that a pattern matches."""
 
     call: int | None
     attempt: int = 0
@@ -47,13 +47,13 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """In a new generation, without the assignment; the leader may still be working on it."""
+    """In a new generation, before its assignment is known."""
 
     call: int
     sent_ms: int
-    # The id of the leader, as the join was answered; empty when the member comes back after a crash.
+    # Member id of the leader; empty for a membership that was resumed after a restart.
     leader: str = ""
-    # The call is the leader's own work, and the sync comes after it.
+    # True: `call` is ComputeAssignment, and SyncGroup follows.
     plans: bool = False
 
 
@@ -64,19 +64,19 @@ class Stable:
 
 @dataclass(frozen=True, slots=True)
 class Revoking:
-    """The application lets partitions go."""
+    """Waiting for the application to release partitions."""
 
     revocation: int
     partitions: frozenset[Partition]
     deadline_ms: int
     then: AfterRevocation
-    # What comes in exchange, once they are gone.
+    # Partitions to assign after the revocation.
     added: frozenset[Partition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Rediscover:
-    """The coordinator is lost, the membership is not: it goes on where it was."""
+    """Finding the coordinator again, with the membership kept; continues in the state `back`."""
 
     search: Search
     back: Stable | Revoking
@@ -84,7 +84,7 @@ class Rediscover:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """It ends, once it has said goodbye."""
+    """Stopped for good; LeaveGroup may still be under way."""
 
     leave_call: int | None
     reason: str

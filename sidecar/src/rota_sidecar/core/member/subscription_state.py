@@ -1,4 +1,4 @@
-"""What the member wants to be told about: topics by name or by pattern, under the strategies that it offers."""
+"""Subscription of a member: topics by name or by pattern, the offered strategies, and the topics that exist."""
 
 import re
 from collections.abc import Mapping
@@ -10,42 +10,42 @@ from rota_sidecar.core.member.identity import JoinMetadata
 
 class SubscriptionState:
     """
-    The subscription and the strategies, beside what topics there are.
+    The subscription, the strategies, and the known partition counts.
 
-    Invariant: a member that leads and has looked at the topics of its group knows whether its assignment was planned for
-    them as they are; where the assignment does not say, the plan counts as old.
+    Invariant: once a leader knows the partition counts of all topics of its group, `plan_is_old` says whether its assignment
+    was computed for other counts; an assignment without a fingerprint counts as old.
     """
 
     def __init__(self, subscription: Subscription, strategies: tuple[Strategy, ...]) -> None:
         self.subscription = subscription
         self.strategies = strategies
-        # Told in names; a pattern is matched when something changed, not at each step.
+        # Topic names, cached: a pattern is matched again only after a change.
         self._topics: tuple[str, ...] | None = None
-        # The partitions of topics that were seen; None before anybody has looked.
+        # Partition count of each known topic; None before the first description.
         self.topic_partitions: Mapping[str, int] | None = None
-        # Of a leader, the topics of the whole group, which it looks at for everybody.
+        # Of a leader: the topics of the whole group, which it watches for all members.
         self.group_topics: frozenset[str] = frozenset()
-        # Fingerprint of what the assignment that a leader has was planned for. Empty: the plan does not say.
+        # Fingerprint of the partition counts for which the leader's assignment was computed; empty: unknown.
         self._plan_fingerprint = b""
         # What `seen` covers: of other topics it does not say that they do not exist. None: all there are.
         self._covered: frozenset[str] | None = frozenset()
         self.plan_is_old = False
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Another subscription. For a pattern all topics have to be looked at, and perhaps only some were."""
+        """Replace the subscription. A new pattern needs the description of all topics, so known counts are dropped."""
         if subscription.pattern and not self.subscription.pattern:
             self.topic_partitions = None
         self.subscription = subscription
         self._topics = None
 
     def update_topics(self, topic_partitions: Mapping[str, int], *, leads: bool) -> None:
-        """These topics there are now, of those that are watched."""
+        """Replace the partition counts of the watched topics; topics that are left out do not exist."""
         self.topic_partitions, self._covered = topic_partitions, self.watched(leads=leads)
         self._topics = None
         self._check_plan_age()
 
     def record_planned_topics(self, partitions: Mapping[str, int]) -> None:
-        """The leader has looked at these topics to plan with; those with 0 partitions do not exist."""
+        """Record the partition counts that the leader planned with; 0 means that the topic does not exist."""
         self.group_topics = frozenset(partitions)
         if self.topic_partitions is not None:
             others = {name: count for name, count in self.topic_partitions.items() if name not in partitions}
@@ -54,15 +54,15 @@ class SubscriptionState:
             self._topics = None
 
     def set_plan_fingerprint(self, fingerprint: bytes) -> None:
-        """The leader has the assignment, and what it says of its plan."""
+        """Record the fingerprint that came with the leader's assignment."""
         self._plan_fingerprint = fingerprint
         self._check_plan_age()
 
     def _check_plan_age(self) -> None:
         """
-        Keep whether topics came, went or grew since the plan was made: a leader always knows, or asks for another plan.
+        Set `plan_is_old` if topics were created, deleted or extended since the plan was computed.
 
-        It is known once all topics of the group were looked at.
+        Undecided, and False, until the counts of all topics of the group are known.
         """
         topic_partitions, covered = self.topic_partitions, self._covered
         if not self._plan_fingerprint:
@@ -75,12 +75,12 @@ class SubscriptionState:
 
     @property
     def is_known(self) -> bool:
-        """Whether the subscription can be told in names."""
+        """True if the subscribed topic names are known."""
         return not self.subscription.pattern or self.topic_partitions is not None
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names."""
+        """Subscribed topic names, sorted."""
         if self._topics is None:
             self._topics = tuple(sorted(set(self.subscription.topics) or self._matching()))
         return self._topics
@@ -91,17 +91,17 @@ class SubscriptionState:
 
     @property
     def join_metadata(self) -> JoinMetadata:
-        """What is told in a join."""
+        """Content of the next JoinGroup request."""
         return JoinMetadata(self.topics, tuple(strategy.name for strategy in self.strategies))
 
     @property
     def cooperative(self) -> bool:
-        """Whether partitions may be kept during a rebalance: only if every strategy that may win allows it."""
+        """True if the member keeps partitions during a rebalance: every offered strategy must be cooperative."""
         return all(strategy.cooperative for strategy in self.strategies)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Topics that were asked for by name and do not exist."""
+        """Subscribed topics that do not exist."""
         return tuple(
             name
             for name in self.topics
@@ -109,7 +109,7 @@ class SubscriptionState:
         )
 
     def watched(self, *, leads: bool) -> frozenset[str] | None:
-        """The topics to look at; None for all. The leader looks for everybody."""
+        """Topics to describe; None: all. A leader describes the topics of the whole group."""
         if self.subscription.pattern:
             return None
         return frozenset(self.topics) | (self.group_topics if leads else frozenset())

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.quotas import Quotas
-from rota_coordinator.observability.event_log import Journal, RoundLog, set_up
 from rota_coordinator.observability.metrics import CONTENT_TYPE, Metrics
+from rota_coordinator.observability.round_log import RoundLog
 from rota_coordinator.options import quota_of
 from rota_coordinator.rpc.group_service import make_server
 from rota_coordinator.rpc.sessions import Sessions
@@ -30,6 +30,7 @@ from rota_coordinator.runtime.slot import SlotEnvironment
 from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
 from rota_coordinator.security.wiring import secure
 from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
+from rota_service.event_log import EventLog, open_event_log
 from rota_service.http_server import HttpServer, Page, Path, probes
 
 GRACE_S = 5
@@ -39,13 +40,13 @@ COLLECT_AFTER = (50_000, 20, 100)
 
 async def serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT."""
-    journal = set_up(options.log_format)
+    event_log = open_event_log("rota-coordinator", options.log_format)
     sessions, watchers = Sessions(), Watchers()
-    security = secure(options, quota_of(options), journal.warn)
-    failpoints = Failpoints(options.failpoints, journal.warn)
+    security = secure(options, quota_of(options), event_log.warning)
+    failpoints = Failpoints(options.failpoints, event_log.warning)
     metrics = Metrics(lambda: service.slots, security.connections.counts)
     clock = asyncio.get_running_loop().time
-    observers = Observers([metrics, RoundLog(journal, clock)], journal.warn)
+    observers = Observers([metrics, RoundLog(event_log, clock)], event_log.warning)
     # A machine that was suspended stood still, and its lease ran on.
     stalls = Stalls(elapsed_s, observers)
     lease = Lease(elapsed_ms, options.slot_lease_ms)
@@ -58,8 +59,8 @@ async def serve(options: argparse.Namespace) -> None:
         new_uuid=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
         group_changed=watchers.changed,
-        report=journal.warn,
-        report_exception=journal.broke,
+        report=event_log.warning,
+        report_exception=event_log.exception,
         may_serve=lease.runs if shared else lambda: True,
         failpoints=failpoints,
         observers=observers,
@@ -70,10 +71,10 @@ async def serve(options: argparse.Namespace) -> None:
     )
     service = Service(environment, options.advertise or options.listen)
     if shared:
-        callbacks = OwnershipCallbacks(journal.warn, sessions.go_away)
+        callbacks = OwnershipCallbacks(event_log.warning, sessions.go_away)
         service.ownership = SharedOwnership(shared, service.slots, lambda: service.address, lease, callbacks)
     if rows is not None:
-        service.serve_log(log_environment(rows, clocks, journal, environment.quotas))
+        service.serve_log(log_environment(rows, clocks, event_log, environment.quotas))
     server = make_server(access_control := security.access_control(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
@@ -84,13 +85,13 @@ async def serve(options: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, failpoints.arm)
     http = http_server(lambda: "stopping" if stopped.done() else service.missing(), metrics)
     address = await http.start(options.http_listen)
-    journal.tell("http", f"http on {address}", address=address)
+    event_log.info("http", f"http on {address}", address=address)
     stalls.start()
     await server.start()
 
     def listening() -> None:
         tune_garbage_collector()
-        journal.tell("listening", f"listening on {host}:{port}", address=f"{host}:{port}")
+        event_log.info("listening", f"listening on {host}:{port}", address=f"{host}:{port}")
 
     tasks = [
         asyncio.create_task(service.run(listening)),
@@ -99,14 +100,14 @@ async def serve(options: argparse.Namespace) -> None:
         asyncio.create_task(security.keep(access_control, port)),
     ]
     await until_stopped(stopped, tasks)
-    journal.tell("stopping", "stopping")
+    event_log.info("stopping", "stopping")
     await service.leave()
     sessions.finish()
     await server.stop(GRACE_S)
     await store.close()
     await http.stop()
     stalls.stop()
-    journal.tell("stopped", "stopped")
+    event_log.info("stopped", "stopped")
 
 
 async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.Task[None]]") -> None:
@@ -118,11 +119,18 @@ async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.
         task.cancel()
 
 
-def log_environment(rows: LogStore, clocks: Clocks, journal: Journal, quotas: Quotas) -> LogEnvironment:
+def log_environment(rows: LogStore, clocks: Clocks, event_log: EventLog, quotas: Quotas) -> LogEnvironment:
     """What the embedded log needs of the process."""
     new_uuid = lambda: uuid.uuid4().bytes
     return LogEnvironment(
-        rows, LogConfig(), clocks.wall_ms, new_uuid, journal.warn, journal.broke, clocks.wall, quotas
+        rows,
+        LogConfig(),
+        clocks.wall_ms,
+        new_uuid,
+        event_log.warning,
+        event_log.exception,
+        clocks.wall,
+        quotas,
     )
 
 

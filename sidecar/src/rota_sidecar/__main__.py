@@ -78,19 +78,19 @@ async def serve(options: argparse.Namespace, strategies: "Strategies", arguments
 
     What one mode needs the other does not load.
     """
-    from rota_sidecar.observability.event_log import set_up
+    from rota_service.event_log import open_event_log
 
-    journal = set_up(options.log_format)
+    event_log = open_event_log("rota-sidecar", options.log_format)
     failed = "it broke"
     try:
         if options.membership_only:
             from rota_sidecar.json_member.process import serve_member
 
-            failed = await serve_member(options, strategies, journal)
+            failed = await serve_member(options, strategies, event_log)
         else:
             from rota_sidecar.process.sidecar import serve_application
 
-            failed = await serve_application(options, strategies, arguments, journal)
+            failed = await serve_application(options, strategies, arguments, event_log)
     finally:
         insist_on_ending(1 if failed else 0)
     return failed

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from rota.consumer.sidecar_log import entry_of
-from rota_sidecar.observability.event_log import JsonLines, TextLines
+from rota_service.event_log import JsonLines, TextLines
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING, logging.ERROR])
-@pytest.mark.parametrize("formatter", [JsonLines(), TextLines()])
+@pytest.mark.parametrize("formatter", [JsonLines(), TextLines("rota-sidecar")])
 def test_an_entry_keeps_the_level_that_the_sidecar_gave_it(formatter: logging.Formatter, level: int) -> None:
     said = logging.LogRecord("rota_sidecar", level, "", 0, "orders-0: stands still", None, None)
     assert entry_of(formatter.format(said)) == (level, "orders-0: stands still")

@@ -92,7 +92,7 @@ class Story:
     @property
     def problems(self) -> list[str]:
         """What is wrong, each time that it was said."""
-        return self._said("problem")
+        return self._said("warning")
 
     def _said(self, event: str) -> list[str]:
         return [line["message"] for line in self.sidecar.said if line["event"] == event]

@@ -25,7 +25,7 @@ from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of
 
-# An event for the journal: its name, and one sentence.
+# An event for the event log: its name, and one sentence.
 Say = Callable[[str, str], None]
 
 
@@ -102,7 +102,7 @@ class HttpDelivery(Application):
 
     @override
     def report(self, error: do.PartitionError) -> None:
-        """The journal has it; a POST has no place for it."""
+        """The event log has it; a POST has no place for it."""
 
     @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:

@@ -42,7 +42,7 @@ OPTIONS = (
 )
 Context = grpc.aio.ServicerContext[Any, Any]
 Frames = AsyncIterator[Message | Unreadable]
-# An event for the journal: its name, and one sentence.
+# An event for the event log: its name, and one sentence.
 Say = Callable[[str, str], None]
 
 

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from rota_service.event_log import EventLog
 from rota_sidecar.core.member.actions import Ended, Problem
 from rota_sidecar.json_member.lines import LineReader, LineWriter, NobodyReads
 from rota_sidecar.json_member.mode import Clocks, MembershipOnly, Settings
 from rota_sidecar.membership.driver import STATE_FILE_RECOVERED, MemberEvent, Membership, StateFileRecovered
-from rota_sidecar.observability.event_log import Journal
 from rota_sidecar.wiring import Strategies, engine_for, member_for, offers_of, open_state, wall_ms
 
 
-async def serve_member(options: argparse.Namespace, strategies: Strategies, journal: Journal) -> str:
+async def serve_member(options: argparse.Namespace, strategies: Strategies, event_log: EventLog) -> str:
     """Be a member until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError."""
     state_file = open_state(options)
     saved, forgotten = (None, "") if state_file is None else state_file.read()
@@ -23,7 +23,7 @@ async def serve_member(options: argparse.Namespace, strategies: Strategies, jour
     offers = offers_of(strategies)
     settings = Settings(options.group_id, offers, options.acknowledge == "auto", options.leave_timeout_ms)
     mode = MembershipOnly(settings, clocks(), writer.put)
-    listener = written_down(journal, mode.listen)
+    listener = written_down(event_log, mode.listen)
     engine = engine_for(options, strategies, mode.hear, state_file)
     membership = Membership(member_for(options, offers), engine, listener)
     mode.attach_member(membership)
@@ -68,16 +68,18 @@ async def minding(writer: LineWriter, mode: MembershipOnly) -> None:
     mode.end("nobody reads the events any more")
 
 
-def written_down(journal: Journal, listener: Callable[[MemberEvent], None]) -> Callable[[MemberEvent], None]:
-    """The listener, and beside it the journal for what somebody may have to mend."""
+def written_down(
+    event_log: EventLog, listener: Callable[[MemberEvent], None]
+) -> Callable[[MemberEvent], None]:
+    """The listener, and beside it the event log for what somebody may have to mend."""
 
     def listen(told: MemberEvent) -> None:
         if isinstance(told, Problem):
-            journal.warn(told.sentence)
+            event_log.warning(told.sentence)
         elif isinstance(told, Ended):
-            journal.tell("stopped", f"the member has stopped: {told.reason}")
+            event_log.info("stopped", f"the member has stopped: {told.reason}")
         elif isinstance(told, StateFileRecovered):
-            journal.tell("kept", STATE_FILE_RECOVERED)
+            event_log.info("kept", STATE_FILE_RECOVERED)
         listener(told)
 
     return listen

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from typing_extensions import override
 
+from rota_service.event_log import EventLog
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member import actions as member_do
@@ -15,7 +16,6 @@ from rota_sidecar.membership.driver import (
     MemberEvent,
     StateFileRecovered,
 )
-from rota_sidecar.observability.event_log import Journal
 
 SHOWN_MAX = 20
 
@@ -23,49 +23,49 @@ SHOWN_MAX = 20
 class LoggingObserver(Observer):
     """Writes down what somebody may want to read later."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, event_log: EventLog) -> None:
+        self._event_log = event_log
 
     @override
     def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
         match event:
             case member_do.Problem():
-                self._journal.warn(event.sentence)
+                self._event_log.warning(event.sentence)
             case ForeignProtocol():
-                self._journal.warn(f"a consumer of the {event.type} protocol runs the group now: end it")
+                self._event_log.warning(f"a consumer of the {event.type} protocol runs the group now: end it")
             case member_do.Lost():
-                self._journal.warn(f"lost {format_partitions(event.partitions)}: {event.reason}")
+                self._event_log.warning(f"lost {format_partitions(event.partitions)}: {event.reason}")
             case _:
                 self._log_progress(event)
 
     def _log_progress(self, event: MemberEvent) -> None:
         match event:
             case member_do.Joined():
-                self._journal.tell("joined", f"is {event.member_id} in generation {event.generation}")
+                self._event_log.info("joined", f"is {event.member_id} in generation {event.generation}")
             case member_do.Assign(partitions=partitions) if partitions:
-                self._journal.tell("assigned", f"was given {format_partitions(partitions)}")
+                self._event_log.info("assigned", f"was given {format_partitions(partitions)}")
             case member_do.Revoked():
-                self._journal.tell("revoked", f"gave up {format_partitions(event.partitions)}")
+                self._event_log.info("revoked", f"gave up {format_partitions(event.partitions)}")
             case member_do.Ended():
-                self._journal.tell("stopped", f"the member has stopped: {event.reason}")
+                self._event_log.info("stopped", f"the member has stopped: {event.reason}")
             case StateFileRecovered():
-                self._journal.tell("kept", STATE_FILE_RECOVERED)
+                self._event_log.info("kept", STATE_FILE_RECOVERED)
             case _:
                 pass
 
     @override
     def on_event(self, event: on.Event, now_ms: int) -> None:
         if isinstance(event, on.LeftGroup):
-            self._journal.tell("stood", "has left the group until its application goes on")
+            self._event_log.info("stood", "has left the group until its application goes on")
 
     @override
     def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
         for action in actions:
             match action:
                 case do.Problem():
-                    self._journal.warn(problem_text(action))
+                    self._event_log.warning(problem_text(action))
                 case do.Rejoin():
-                    self._journal.tell("rejoining", "its application goes on: joins again")
+                    self._event_log.info("rejoining", "its application goes on: joins again")
                 case _:
                     pass
 

@@ -8,10 +8,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota_service.event_log import EventLog
 from rota_service.http_server import HttpServer, Paths
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.engines.batch_slicing import BatchSlicer
-from rota_sidecar.observability.event_log import Journal
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -23,10 +23,10 @@ GRACE_S = 1
 class Doors:
     """Closed to begin with."""
 
-    def __init__(self, options: argparse.Namespace, driver: DeliveryDriver, journal: Journal) -> None:
+    def __init__(self, options: argparse.Namespace, driver: DeliveryDriver, event_log: EventLog) -> None:
         self._options = options
         self._driver = driver
-        self._journal = journal
+        self._event_log = event_log
         self._server: grpc.aio.Server | None = None
         self._page: HttpServer | None = None
         self._drains: HttpServer | None = None
@@ -40,7 +40,7 @@ class Doors:
         if options.http_listen:
             self._page = HttpServer(paths, "--http-listen", checks_host=True)
             address = await self._page.start(options.http_listen)
-            self._journal.tell("http", f"http on {address}")
+            self._event_log.info("http", f"http on {address}")
         if not options.delivery_url and (options.listen or options.listen_socket):
             await self._open_to_application(slicer)
 
@@ -57,7 +57,7 @@ class Doors:
         from rota_sidecar.application.service import ConsumerService, make_server
 
         options = self._options
-        server = make_server(ConsumerService(self._driver, slicer, self._journal.tell))
+        server = make_server(ConsumerService(self._driver, slicer, self._event_log.info))
         addresses: list[str] = []
         if options.listen:
             insecure = options.insecure
@@ -67,4 +67,4 @@ class Doors:
         await server.start()
         self._server = server
         for address in addresses:
-            self._journal.tell("listening", f"listening on {address}")
+            self._event_log.info("listening", f"listening on {address}")

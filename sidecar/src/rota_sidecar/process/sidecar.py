@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from rota_service.event_log import EventLog
 from rota_service.http_server import Page, Path, Paths, probes, text_page
 from rota_sidecar import wiring
 from rota_sidecar.config.delivery_flags import delivery_config
@@ -31,7 +32,6 @@ from rota_sidecar.lifecycle.readiness import readiness_problem
 from rota_sidecar.membership.state_file import StateFileError
 from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.end_offsets import EndOffsets
-from rota_sidecar.observability.event_log import Journal
 from rota_sidecar.observability.log_observer import LoggingObserver
 from rota_sidecar.observability.partition_status import PartitionStatus, partition_statuses
 from rota_sidecar.observability.uncommitted import UncommittedTimestamps
@@ -50,10 +50,10 @@ WAITING_MAX = 16
 
 
 async def serve_application(
-    options: argparse.Namespace, strategies: Strategies, arguments: Sequence[str], journal: Journal
+    options: argparse.Namespace, strategies: Strategies, arguments: Sequence[str], event_log: EventLog
 ) -> str:
     """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, BindError."""
-    serving = Serving(options, strategies, journal)
+    serving = Serving(options, strategies, event_log)
     if options.fleet:
         serving.report_to_fleet(strategies, arguments)
     return await serving.run()
@@ -62,18 +62,18 @@ async def serve_application(
 class Serving:
     """One sidecar. To be made and used on a running loop."""
 
-    def __init__(self, options: argparse.Namespace, strategies: Strategies, journal: Journal) -> None:
+    def __init__(self, options: argparse.Namespace, strategies: Strategies, event_log: EventLog) -> None:
         self._options = options
-        self._journal = journal
+        self._event_log = event_log
         self._counters = Counters(wiring.wall_s)
         self._uncommitted = UncommittedTimestamps()
-        observers = (LoggingObserver(journal), self._counters, self._uncommitted)
+        observers = (LoggingObserver(event_log), self._counters, self._uncommitted)
         self._driver = DeliveryDriver(delivery_config(options), observers, options.leave_timeout_ms)
         self._slicer = BatchSlicer()
         self._ports = self._effect_ports()
         self._driver.connect(self._ports)
         self._members = MemberLifecycle(options, strategies, self._driver, self._counters)
-        self._draining = DrainController(self._driver, options.drain_timeout_ms, journal.tell)
+        self._draining = DrainController(self._driver, options.drain_timeout_ms, event_log.info)
         self._ends = EndOffsets(
             self._ports.records, lambda: frozenset(self._driver.delivery.held), self._members.measured
         )
@@ -84,7 +84,7 @@ class Serving:
         self._fleet: FleetClient | None = None
         self._orders: OrderExecutor | None = None
         self._metrics: Metrics | None = None
-        self._doors = Doors(options, self._driver, journal)
+        self._doors = Doors(options, self._driver, event_log)
         self._ending: asyncio.Task[None] | None = None
         self._has_signal = False
         # Requests that wait for the end of a drain.
@@ -106,7 +106,7 @@ class Serving:
             lambda: reports.made(self._facts(), orders.answers()), orders.execute, orders.requeue_answers
         )
         credentials = wiring.fleet_credentials(options)
-        fleet = FleetClient(options.fleet, credentials, callbacks, wiring.chance, self._journal.warn)
+        fleet = FleetClient(options.fleet, credentials, callbacks, wiring.chance, self._event_log.warning)
         orders.trigger_now = fleet.trigger_now
         self._fleet, self._orders = fleet, orders
 
@@ -145,7 +145,7 @@ class Serving:
         from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
 
         settings = HttpSettings(self._options.delivery_url, self._options.delivery_timeout_ms / 1000)
-        await HttpDelivery(self._driver, self._slicer, settings, self._journal.tell).run()
+        await HttpDelivery(self._driver, self._slicer, settings, self._event_log.info).run()
 
     def _end(self, reason: str) -> None:
         """Drain, leave the group and end, within the drain time."""
@@ -184,7 +184,7 @@ class Serving:
             error = error.exceptions[0]
         if isinstance(error, StateFileError):
             raise error from None
-        self._journal.broke(error)
+        self._event_log.exception(error)
         return f"it broke ({type(error).__name__}: {error}): report this, with the lines above"
 
     async def _close(self) -> None:
@@ -265,9 +265,9 @@ class Serving:
         """Nothing can be read for now; or, without words, it can again."""
         if problem:
             self._counters.last_problem = problem
-            self._journal.warn(problem)
+            self._event_log.warning(problem)
         else:
-            self._journal.tell("reading", "records can be read again")
+            self._event_log.info("reading", "records can be read again")
 
 
 async def beside(members: Awaitable[Ended], *tending: Coroutine[Any, Any, None]) -> Ended:

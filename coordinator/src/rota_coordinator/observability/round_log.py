@@ -1,0 +1,67 @@
+"""
+Log the begin and the end of each rebalance; the coordinator's Observers call it after a group's state has changed.
+
+No line carries what members say of themselves beyond their ids: no metadata, and no secret.
+"""
+
+from collections.abc import Callable
+
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from rota_coordinator.core.group.effects import Round, RoundOpened
+from rota_coordinator.runtime.observer import Error, Observer
+from rota_service.event_log import EventLog
+
+# When every group rebalances at once, thousands of lines would only slow that down.
+ROUND_LINES_PER_SECOND = 50
+
+
+class RoundLog(Observer):
+    """Writes down when groups begin to rebalance, and when they are through."""
+
+    def __init__(self, event_log: EventLog, clock: Callable[[], float]) -> None:
+        self._event_log = event_log
+        self._clock = clock
+        self._second = 0
+        self._lines = 0
+
+    @override
+    def answered(self, request: Message, error: Error, seconds: float) -> None:
+        """Too many to be written down; they are counted."""
+
+    @override
+    def appended(self, seconds: float) -> None:
+        """As above."""
+
+    @override
+    def lagged(self, seconds: float) -> None:
+        """As above."""
+
+    @override
+    def round_changed(self, change: Round) -> None:
+        if not self._has_room():
+            return
+        facts: dict[str, str | int] = {"group": change.group_id, "generation": change.generation}
+        where = f"group {change.group_id}, generation {change.generation}"
+        if isinstance(change, RoundOpened):
+            reason = change.cause.value
+            self._event_log.info("rebalance", f"{where}: rebalances ({reason})", **facts, reason=reason)
+            return
+        facts |= {"members": change.members, "unsettled_ms": change.unsettled_ms}
+        event = "stable" if change.members else "empty"
+        sentence = f"{where}: {event} with {change.members} members after {change.unsettled_ms} ms"
+        self._event_log.info(event, sentence, **facts)
+
+    def _has_room(self) -> bool:
+        """Whether another line fits into this second; what did not is said with the first one of a later second."""
+        second = int(self._clock())
+        if second != self._second:
+            missing = self._lines - ROUND_LINES_PER_SECOND
+            self._second, self._lines = second, 0
+            if missing > 0:
+                self._event_log.info(
+                    "omitted", f"{missing} lines about rebalances were left out", lines=missing
+                )
+        self._lines += 1
+        return self._lines <= ROUND_LINES_PER_SECOND

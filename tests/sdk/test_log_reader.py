@@ -68,7 +68,7 @@ def test_a_damaged_batch_is_named_by_its_place() -> None:
 
 
 def test_a_batch_of_a_later_version_is_named() -> None:
-    with pytest.raises(errors.NotSupported, match="update rota"):
+    with pytest.raises(errors.NotSupported, match="upgrade rota"):
         list(Records("t", 1, batch(b"", codec=7), 10))
 
 

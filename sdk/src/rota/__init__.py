@@ -1,5 +1,5 @@
 """
-What an application imports to consume and produce with Rota.
+The public names of the SDK: consumers, producers, handlers, topics.
 
 Names are loaded when they are first used: an application pays for what it needs, and `import rota` for nothing.
 """

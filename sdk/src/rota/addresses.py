@@ -1,4 +1,4 @@
-"""What `bootstrap_servers` may say: `rota://host:port` for Rota's own log, `host:port` for Kafka."""
+"""Parses `bootstrap_servers`: `rota://host:port` for Rota's own log, `host:port` for Kafka."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ KAFKA_PORT = 9092
 
 
 def address_of(bootstrap_servers: str | Sequence[str]) -> str:
-    """As one string, with the scheme `rota://` for Rota's log and none for Kafka."""
+    """Return one string, with the scheme `rota://` for Rota's log and none for Kafka."""
     if not isinstance(bootstrap_servers, str):
         bootstrap_servers = ",".join(bootstrap_servers)
     address = bootstrap_servers.strip().removeprefix(KAFKA_SCHEME)
@@ -30,7 +30,7 @@ def address_of(bootstrap_servers: str | Sequence[str]) -> str:
 
 
 def is_rota(address: str) -> bool:
-    """Whether it is that of Rota's own log."""
+    """Return whether an address is that of Rota's own log."""
     return address.startswith(SCHEME)
 
 

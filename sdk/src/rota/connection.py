@@ -55,7 +55,7 @@ Code = grpc.StatusCode
 
 
 class Call(Protocol[Request_contra, Response_co]):
-    """One of a stub's calls."""
+    """A unary call of a gRPC stub."""
 
     def __call__(
         self, request: Request_contra, *, timeout: float, metadata: Sequence[tuple[str, str]]
@@ -65,7 +65,7 @@ class Call(Protocol[Request_contra, Response_co]):
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """
-    What a caller shows, and whom it trusts; the files are read anew when they are needed.
+    TLS files and token of a client; the files are read again for every connection and call.
 
     >>> Credentials(ca_file=Path("ca.crt"), token_file=Path("token"))    # doctest: +SKIP
     """
@@ -79,7 +79,7 @@ class Credentials:
 
 
 class Connection:
-    """One channel with its stubs; to be made and used on a running loop."""
+    """A channel with its stubs; created and used on a running event loop."""
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
@@ -104,7 +104,7 @@ class Connection:
         )
 
     async def ask(self, call: Call[Request, Result], request: Request, *, within_s: float) -> Result:
-        """The answer, once; raises one of `rota.errors` when there is none."""
+        """Call once and return the response; raises one of `rota.errors`."""
         try:
             return await call(request, timeout=max(within_s, 0.001), metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
@@ -169,7 +169,7 @@ async def retry_until(
     clock: Callable[[], float],
     first_s: float = BACKOFF_FIRST_S,
 ) -> Result:
-    """What `ask` gives, asked again while its error is retriable; the last error once the deadline is there."""
+    """Call `ask` until it succeeds; raise its error when it is not retriable, or at the deadline."""
     backoff_s = first_s
     while True:
         try:
@@ -190,7 +190,7 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None) -> Result:
-        """What the work gives; it goes on when it takes longer, and TimedOut is raised."""
+        """Run a coroutine on the loop and return its result; TimedOut after `timeout_s`, while it runs on."""
         if threading.current_thread() is self._thread:
             work.close()
             self.check_may_block()
@@ -203,7 +203,7 @@ class Background:
     def run_with_early_result(
         self, ask: Callable[[Callable[[Any], None]], Coroutine[Any, Any, Result]]
     ) -> Result:
-        """What `ask` gives to its argument, at once, or else returns; it goes on when its caller is interrupted."""
+        """Return the first value that `ask` passes to its argument, else its result; it runs on if the caller is interrupted."""
         self.check_may_block()
         early: ThreadFuture[Result] = ThreadFuture()
 

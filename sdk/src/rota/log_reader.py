@@ -1,5 +1,5 @@
 """
-Reads records of a Rota log from given offsets on. No group, no commits: the consumer and tests build on it.
+Reads records of a Rota log from given offsets, without group and commits. The consumer and tests build on it.
 
 What comes are batches, and a batch is columns: whoever wants all values of thousands of records has them without a
 statement for each.
@@ -35,7 +35,7 @@ class Records:
     """
 
     def __init__(self, topic: str, partition: int, batch: pb.RecordBatch, first_offset: int) -> None:
-        """Those of the batch from `first_offset` on: one is read whole, also from its middle."""
+        """Take the batch's records from `first_offset` on; a batch is always fetched whole."""
         self.topic = topic
         self.partition = partition
         self._batch = batch
@@ -101,7 +101,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one partition gave."""
+    """The result of a fetch for one partition."""
 
     topic: str
     partition: int
@@ -145,7 +145,7 @@ class AsyncLogReader:
         partition_max_bytes: int = PARTITION_BYTES_MAX,
     ) -> list[Fetched]:
         """
-        What lies at these offsets and behind them; waits until there are `min_bytes`, or `max_wait_ms` are over.
+        Fetch records from these offsets on; wait until there are `min_bytes`, at most `max_wait_ms`.
 
         An error of one partition stands in its part of the answer, beside what the others give.
         """
@@ -214,7 +214,7 @@ class LogReader:
         max_bytes: int = BYTES_MAX,
         partition_max_bytes: int = PARTITION_BYTES_MAX,
     ) -> list[Fetched]:
-        """What lies at these offsets and behind them; see `AsyncLogReader.fetch`."""
+        """Fetch records from these offsets on; see `AsyncLogReader.fetch`."""
         return self._run(
             self._reader.fetch(
                 offsets,

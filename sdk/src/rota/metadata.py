@@ -1,5 +1,5 @@
 """
-What a member is to its group, as a value that can be handed on.
+The identity of a member in its group, as a value to fence on.
 
 A producer sends it with the offsets of its transaction, an external store (`rota.stores`) fences on it.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
     """
-    One member in one generation of a group.
+    A member in one generation of a group.
 
     (incarnation, generation_id) rises as long as the group's name is used: a group that was deleted and born again
     counts its generations anew, under a higher incarnation. `member_id` tells a static member from its former self,

@@ -30,12 +30,12 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, 
 
 
 def completed(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """With what a plain number leaves out."""
+    """Fill in metadata and leader epoch of a plain offset."""
     return OffsetAndMetadata(offset) if isinstance(offset, int) else offset
 
 
 def by_topic(offsets: Offsets) -> list[pb.TopicOffsets]:
-    """As a request has them."""
+    """Build the offsets of a request, grouped by topic."""
     topics: dict[str, pb.TopicOffsets] = {}
     for (topic, partition), given in offsets.items():
         offset = completed(given)

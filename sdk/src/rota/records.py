@@ -1,4 +1,4 @@
-"""What goes in and comes out: records, where they lie, and who says so. Users see these values everywhere."""
+"""Values that users see everywhere: records, partitions, and the metadata of sent records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class TopicPartition(NamedTuple):
 
 class RecordMetadata(NamedTuple):
     """
-    Where a record that was sent lies. The offset is -1 when nobody knows it: with `acks=0`, and for a record that was
-    found to be in the log already.
+    Partition, offset and timestamp of a sent record. The offset is -1 if it is unknown: with `acks=0`, and for a
+    duplicate of a record in the log.
     """
 
     topic: str

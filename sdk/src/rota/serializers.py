@@ -1,5 +1,5 @@
 """
-From objects to bytes and back, for producers and consumers.
+Serializers and deserializers for producers and consumers.
 
     producer = rota.Producer(…, value_serializer=JSON.serialize, key_serializer=STRING.serialize)
     consumer = rota.Consumer(…, value_deserializer=JSON.deserialize, key_deserializer=STRING.deserialize)
@@ -30,11 +30,11 @@ class Serde:
     of_bytes: Callable[[bytes], Any]
 
     def serialize(self, topic: str, given: object) -> bytes | None:
-        """For `key_serializer` and `value_serializer`."""
+        """Serialize an object; pass it as `key_serializer` or `value_serializer`."""
         return None if given is None else self.to_bytes(given)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:  # noqa: ANN401  whatever it makes
-        """For `key_deserializer` and `value_deserializer`."""
+        """Deserialize bytes; pass it as `key_deserializer` or `value_deserializer`."""
         return None if data is None else self.of_bytes(data)
 
 

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What a topic is like."""
+    """Name, partitions and retention of a topic."""
 
     name: str
     partitions: int
@@ -108,7 +108,7 @@ class Topics:
         return self._ask(ask)
 
     def describe(self, names: Iterable[str] = ()) -> list[TopicDescription]:
-        """What topics are like; all of them without names."""
+        """Describe topics; all of them if no name is given."""
         request = pb.DescribeTopicsRequest(names=list(names))
 
         async def ask() -> list[TopicDescription]:

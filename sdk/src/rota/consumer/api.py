@@ -58,7 +58,7 @@ class Consumer:
 
     @classmethod
     def over(cls, sidecar: Sidecar, options: Options) -> Self:
-        """One that reaches its sidecar otherwise; `rota.testing` has one in memory."""
+        """Create a consumer of another `Sidecar`; `rota.testing` has one in memory."""
         consumer = cls.__new__(cls)
         consumer._set_up(options, lambda _: sidecar)
         return consumer
@@ -163,7 +163,7 @@ class Consumer:
 
     def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[BatchSlice]:
         """
-        As `poll`, and the records stay columns: the fast way. Deserializers and interceptors see nothing of them.
+        Poll, and keep the records in columns: the fast way, without deserializers and interceptors.
 
         >>> for batch in consumer.poll_batches(timeout_ms=500, max_records=10_000):    # doctest: +SKIP
         ...     total += sum(map(len, batch.values))
@@ -248,7 +248,7 @@ class Consumer:
         return True
 
     def _put_back_unread(self) -> None:
-        """What was not iterated over yet counts as not returned."""
+        """Put records back that iteration has not returned."""
         batch_slice, self._slice, self._records = self._slice, None, iter(())
         if batch_slice is not None:
             self._call(self._engine.handoff.rewind, batch_slice, self._next_offset)
@@ -291,7 +291,7 @@ class Consumer:
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> int | OffsetAndMetadata | None:
-        """What the group has committed for a partition, with its text if `metadata`; None: nothing."""
+        """Return the group's committed offset of a partition, with its metadata if asked; None without a commit."""
         (topic_partition,) = topic_partitions([partition])
         with self._exclusive():
             found = self._run(self._engine.client.committed([topic_partition], self._within_s(timeout_ms)))
@@ -360,7 +360,7 @@ class Consumer:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None where there is none."""
+        """Return the first record of each partition at or after a timestamp in milliseconds; None if there is none."""
         times = {TopicPartition(*partition): time for partition, time in timestamps.items()}
         with self._exclusive():
             found = self._run(self._engine.client.offsets_for_times(times, self._within_s(timeout_ms)))
@@ -384,7 +384,7 @@ class Consumer:
 
     def group_metadata(self) -> GroupMetadata:
         """
-        What this member is to its group, for those who fence on it.
+        Return the member's identity in its group, for producers and stores that fence on it.
 
         It stays of the old generation as long as polls have not told of all that was lost: so what was read of a
         partition that is another's by now is refused.

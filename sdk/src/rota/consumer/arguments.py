@@ -38,12 +38,12 @@ def subscription_of(topics: str | Iterable[str], pattern: str) -> Subscription:
 
 
 def topic_partitions(partitions: Iterable[PartitionLike]) -> list[TopicPartition]:
-    """As the engine has them: users may give plain pairs."""
+    """Convert plain pairs to `TopicPartition`."""
     return [TopicPartition(topic, partition) for topic, partition in partitions]
 
 
 def validated_offsets(offsets: Offsets | None) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
-    """As the engine has them."""
+    """Convert offsets of a commit, and check that none is negative."""
     if offsets is None:
         return None
     found = {
@@ -58,7 +58,7 @@ def validated_offsets(offsets: Offsets | None) -> Mapping[TopicPartition, Offset
 
 
 def check_assigned(core: Core, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """The same, if all are assigned; none given: all that are."""
+    """Return these partitions, or all assigned ones if none is given; IllegalState if one is not assigned."""
     for each in partitions:
         if each not in core.assigned:
             raise errors.IllegalState(

@@ -46,7 +46,7 @@ class AsyncConsumer:
 
     @classmethod
     def over(cls, sidecar: Sidecar, options: Options) -> Self:
-        """One that reaches its sidecar otherwise; `rota.testing` has one in memory."""
+        """Create a consumer of another `Sidecar`; `rota.testing` has one in memory."""
         consumer = cls.__new__(cls)
         consumer._set_up(options, sidecar, (), None)
         return consumer
@@ -140,7 +140,7 @@ class AsyncConsumer:
         return self._pipeline.intercept(by_partition(made))
 
     async def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[BatchSlice]:
-        """As `poll`, and the records stay columns. Deserializers and interceptors see nothing of them."""
+        """Poll, and keep the records in columns, without deserializers and interceptors."""
         self._check()
         return await self._next(timeout_ms, max_records)
 
@@ -247,7 +247,7 @@ class AsyncConsumer:
     async def committed(
         self, partition: PartitionLike, metadata: bool = False, timeout_ms: float | None = None
     ) -> int | OffsetAndMetadata | None:
-        """What the group has committed for a partition, with its text if `metadata`; None: nothing."""
+        """Return the group's committed offset of a partition, with its metadata if asked; None without a commit."""
         (topic_partition,) = topic_partitions([partition])
         self._check()
         found = await self._engine.client.committed([topic_partition], self._within_s(timeout_ms))
@@ -316,7 +316,7 @@ class AsyncConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None where there is none."""
+        """Return the first record of each partition at or after a timestamp in milliseconds; None if there is none."""
         times = {TopicPartition(*partition): time for partition, time in timestamps.items()}
         self._check()
         found = await self._engine.client.offsets_for_times(times, self._within_s(timeout_ms))
@@ -339,7 +339,7 @@ class AsyncConsumer:
         return dict(await self._engine.client.ends(topic_partitions(partitions), self._within_s(timeout_ms)))
 
     async def group_metadata(self) -> GroupMetadata:
-        """What this member is to its group, for those who fence on it."""
+        """Return the member's identity in its group, for producers and stores that fence on it."""
         self._check()
         return self._engine.group_metadata()
 
@@ -370,7 +370,7 @@ class AsyncConsumer:
         await self.close()
 
     def _check(self) -> None:
-        """It is open; what is iterated over is settled before anything else is done."""
+        """Raise ConsumerClosed after `close`; else put records back that iteration has not returned."""
         if self._closed:
             raise errors.ConsumerClosed("the consumer is closed: create a new one")
         self._put_back_unread()

@@ -78,7 +78,7 @@ class BatchSlice:
         return self._record_size * len(self)
 
     def between(self, first: int, end: int) -> "BatchSlice":
-        """Those from one offset to before another one; what was unpacked is shared."""
+        """Return the records of the offsets [first, end); unpacked columns are shared."""
         part = BatchSlice(self.topic_partition, self.delivery_epoch, self._whole, range(first, end))
         part.turn = self.turn
         part._record_size, part._whole_offset = self._record_size, self._whole_offset
@@ -114,7 +114,7 @@ class BatchSlice:
     def records(
         self, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
     ) -> Iterator[Record[Any, Any]]:
-        """One by one; each is made when it is asked for, and raises what its deserializer raises."""
+        """Iterate over records, deserialized one by one; raises what a deserializer raises."""
         topic = self.topic
         return map(
             Record,

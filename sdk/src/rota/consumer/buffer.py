@@ -8,7 +8,7 @@ from rota.records import TopicPartition
 
 
 class RecordBuffer:
-    """Partitions take turns: whoever gave records goes to the end of the queue."""
+    """Buffers slices by partition. Invariant: partitions are served round-robin, each in offset order."""
 
     def __init__(self) -> None:
         self._queues: dict[TopicPartition, deque[BatchSlice]] = {}
@@ -16,12 +16,12 @@ class RecordBuffer:
         self.size = 0.0
 
     def append(self, batch_slice: BatchSlice) -> None:
-        """These came last."""
+        """Add the next records of a partition."""
         self._queues.setdefault(batch_slice.topic_partition, deque()).append(batch_slice)
         self._count(batch_slice, 1)
 
     def put_back(self, batch_slice: BatchSlice) -> None:
-        """These come first again, before those of other partitions too."""
+        """Return records to the front of their partition, and the partition to the front of all."""
         queue = self._queues.pop(batch_slice.topic_partition, deque())
         queue.appendleft(batch_slice)
         self._queues = {batch_slice.topic_partition: queue, **self._queues}
@@ -61,7 +61,7 @@ class RecordBuffer:
             self._count(batch_slice, 1)
 
     def first_offset(self, partition: TopicPartition) -> int | None:
-        """Where what waits of a partition begins."""
+        """Return the first buffered offset of a partition; None if nothing is buffered."""
         queue = self._queues.get(partition)
         return queue[0].base_offset if queue else None
 

@@ -1,8 +1,8 @@
 """
-What lies between a sidecar and an application: records that came and were not returned yet, records that were returned
-and are not finished, and rebalances that the application was not told yet.
+The consumer's state machine: buffered records, returned records without acknowledgement, rebalances still to report.
 
-It decides, and does nothing: the engine feeds it what the sidecar says, and sends what it asks for.
+Pure. In: the sidecar's events and records, and the application's calls, both through the engine. Out: records to return,
+rebalances to report, credit and acknowledgements to send.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.buffer import RecordBuffer
 from rota.records import TopicPartition
 
-# No event of a sidecar has it: nobody waits for an acknowledgement.
+# Id of events that need no acknowledgement; the sidecar uses higher ones.
 NO_EVENT = 0
 # Lower than every delivery epoch and tenure of a sidecar.
 NO_EPOCH = -1
 
 
 class RebalanceKind(Enum):
-    """What happens to partitions."""
+    """Kinds of rebalance events."""
 
     ASSIGNED = "assigned"
     REVOKING = "revoking"
@@ -42,7 +42,7 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One event of a sidecar. `deadline_s` is when revoked partitions go, by the consumer's clock."""
+    """A rebalance event of the sidecar; `deadline_s` ends a revocation, by the consumer's clock."""
 
     event_id: int
     kind: RebalanceKind
@@ -54,7 +54,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailure:
-    """Partitions of which no records come, and the exception for that; `delivery_epoch` is the newest when it occurred."""
+    """A fetch error of partitions; `delivery_epoch` is the newest one when it occurred."""
 
     error: errors.RotaError
     partitions: tuple[TopicPartition, ...]
@@ -63,7 +63,7 @@ class FetchFailure:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRange:
-    """The application is done with these; the last one included."""
+    """Offsets from first to last, inclusive, that the application has finished."""
 
     partition: TopicPartition
     delivery_epoch: int
@@ -73,7 +73,7 @@ class FinishedRange:
 
 @dataclass(slots=True)
 class AssignedPartition:
-    """A partition that the application was told to have."""
+    """A partition whose assignment was reported to the application."""
 
     tenure: int
     # The next offset that is returned; None = only the sidecar knows.
@@ -86,7 +86,7 @@ class AssignedPartition:
 
 
 class Core:
-    """One consumer. `room` is how many records may wait in it."""
+    """State of one consumer. Invariant: at most `room` records are buffered or granted as credit."""
 
     def __init__(self, room: int) -> None:
         self.assigned: dict[TopicPartition, AssignedPartition] = {}
@@ -95,23 +95,23 @@ class Core:
         self._room = room
         self._credit = 0
         self._rebalances: deque[Rebalance] = deque()
-        # What the application is being told at this moment.
+        # The rebalance whose listener runs.
         self._begun: Rebalance | None = None
         self._acks_due: list[int] = []
         self._failures: deque[FetchFailure] = deque()
-        # Whether the application is told of rebalances: not after `assign` or `unsubscribe`.
+        # Whether rebalances are reported: not after `assign` or `unsubscribe`.
         self._is_subscribed = True
         # The newest in which all that the application has was its own: what it fences with. In a newer one it could
         # pass off what is another's by now.
         self.tenure: Tenure | None = None
         self._newest: Tenure | None = None
-        # What it has, and does not know gone.
+        # Lost partitions whose loss was not reported yet.
         self._lost: set[TopicPartition] = set()
 
-    # What the sidecar says
+    # From the sidecar
 
     def on_rebalance(self, event: Rebalance) -> None:
-        """Something happens to partitions; the application is told in its next poll."""
+        """Take a rebalance event in; the next poll reports it."""
         if not self._is_subscribed:
             self._on_manual_rebalance(event)
         elif event.kind is RebalanceKind.ASSIGNED:
@@ -135,7 +135,7 @@ class Core:
             self.tenure = self._newest
 
     def _on_manual_rebalance(self, event: Rebalance) -> None:
-        """After `assign` partitions come and go as the application said; it need not hear it again."""
+        """Take an event of a manual assignment in: it is acknowledged, and not reported."""
         for partition in event.partitions:
             assigned = self.assigned.get(partition)
             if assigned is not None and event.kind is RebalanceKind.ASSIGNED and event.tenure is not None:
@@ -150,12 +150,12 @@ class Core:
             self._acks_due.append(event.event_id)
 
     def _assigned_or_announced(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Those that the application has, or is going to be told that it has."""
+        """Keep the partitions that are assigned, or whose assignment is still to be reported."""
         coming = {each for event in self._rebalances for each in event.partitions}
         return tuple(each for each in partitions if each in self.assigned or each in coming)
 
     def _withdraw(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Take these out of what is still to be told; gives those that the application has, and does not know gone."""
+        """Remove partitions from events that were not reported; return those whose loss must be reported."""
         gone = set(partitions)
         left: deque[Rebalance] = deque()
         for event in self._rebalances:
@@ -178,7 +178,7 @@ class Core:
         return set(self._begun.partitions)
 
     def on_records(self, batch_slice: BatchSlice, tenure: int) -> bool:
-        """Records came; whether they are kept. Those of an ended tenure or from before a seek are not."""
+        """Buffer records; False, and they are dropped, if their tenure has ended or a seek has voided them."""
         self._credit -= len(batch_slice)
         assigned = self.assigned.get(batch_slice.topic_partition)
         if (
@@ -193,18 +193,18 @@ class Core:
         return True
 
     def _begin_delivery_epoch(self, batch_slice: BatchSlice, assigned: AssignedPartition) -> None:
-        """The first one; or the sidecar was sent elsewhere by somebody else, and what is of the one before is void."""
+        """Start a delivery epoch: the first, or one after a seek by another program, which voids the epoch before."""
         if assigned.delivery_epoch != NO_EPOCH or assigned.position is None:
             self._drop_records(batch_slice.topic_partition)
             assigned.position = batch_slice.base_offset
         assigned.delivery_epoch = batch_slice.delivery_epoch
 
     def on_fetch_failure(self, failure: FetchFailure) -> None:
-        """No records of these partitions come; the application is told in its next poll, once."""
+        """Take a fetch error in; the next poll raises it, once."""
         self._failures.append(failure)
 
     def on_disconnect(self, reason: str) -> None:
-        """The sidecar is gone, and all that it said: what the application has is lost to it."""
+        """Drop everything of the disconnected sidecar; all assigned partitions are lost."""
         self._failures.clear()
         self._acks_due.clear()
         self._rebalances.clear()
@@ -217,10 +217,10 @@ class Core:
         if self._is_subscribed and lost:
             self._rebalances.append(Rebalance(NO_EVENT, RebalanceKind.LOST, lost, reason=reason))
 
-    # What the application is told
+    # Reports to the application
 
     def next_rebalance(self) -> Rebalance | None:
-        """What it is told next, before any further record is returned."""
+        """Return the rebalance to report next, before any further record is returned."""
         return self._rebalances[0] if self._rebalances else None
 
     def next_error(self) -> errors.RotaError | None:
@@ -234,9 +234,9 @@ class Core:
 
     def begin_rebalance(self, event: Rebalance, positions: Mapping[TopicPartition, int]) -> None:
         """
-        It is being told; what it is assigned is its own already. `positions`: where these begin, where that is known.
+        Begin to report a rebalance; assigned partitions count from here on, at these positions where known.
 
-        It may be told twice, when its listener failed.
+        Called again for the same event when its listener has raised.
         """
         if event is self._begun:
             return
@@ -246,7 +246,7 @@ class Core:
                 self.assigned[partition] = AssignedPartition(event.tenure.number, positions.get(partition))
 
     def end_rebalance(self, event: Rebalance) -> bool:
-        """It was told: what it lost is its own no more. Whether the sidecar waits to hear that."""
+        """Finish reporting a rebalance; return whether the sidecar expects an acknowledgement."""
         self._begun = None
         if event.kind is not RebalanceKind.ASSIGNED:
             for partition in event.partitions:
@@ -258,23 +258,23 @@ class Core:
         return event.event_id != NO_EVENT
 
     def unreported_loss(self) -> Rebalance | None:
-        """What it has lost and does not know gone, for who ends and polls no more."""
+        """Return a rebalance with all losses that were not reported, for a consumer that closes."""
         return Rebalance(NO_EVENT, RebalanceKind.LOST, tuple(sorted(self._lost))) if self._lost else None
 
     def still_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that the sidecar still has, as far as it has said."""
+        """Keep the partitions that the sidecar has not reported as lost."""
         return [partition for partition in partitions if partition not in self._lost]
 
     def acks_due(self) -> Sequence[int]:
-        """Events that the application need not be told, to be acknowledged now."""
+        """Return the events to acknowledge now, as nothing of them is reported."""
         events = [event for event in self._acks_due if event != NO_EVENT]
         self._acks_due.clear()
         return events
 
-    # What the application takes
+    # Records to the application
 
     def take(self, records_max: int) -> list[BatchSlice]:
-        """The next records of partitions that are not paused. They count as returned."""
+        """Take the next records of partitions that are not paused; they count as returned."""
         taken = list(self.buffer.take(records_max, self.paused))
         for batch_slice in taken:
             assigned = self.assigned[batch_slice.topic_partition]
@@ -294,7 +294,7 @@ class Core:
         return taken
 
     def put_back(self, batch_slice: BatchSlice, offset: int) -> None:
-        """The last records that were taken of a partition were not returned after all, from this offset on."""
+        """Undo the last `take` of a partition from this offset on."""
         assigned = self.assigned.get(batch_slice.topic_partition)
         if assigned is None or assigned.position != batch_slice.next_offset or not assigned.returned:
             return
@@ -305,7 +305,7 @@ class Core:
         self.buffer.put_back(batch_slice.between(offset, batch_slice.next_offset))
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Sequence[FinishedRange]:
-        """A commit says that all before these offsets is done; it need not be said again. Gives what that is."""
+        """Finish the returned records below committed offsets; the commit is their verdict. Return them."""
         said: list[FinishedRange] = []
         for partition, offset in offsets.items():
             if (assigned := self.assigned.get(partition)) is not None:
@@ -324,14 +324,14 @@ class Core:
         return found
 
     def finish(self) -> Sequence[FinishedRange]:
-        """The application polls again: it is done with all that was returned."""
+        """Finish all returned records, as the application polls again."""
         finished = [each for assigned in self.assigned.values() for each in assigned.returned]
         for assigned in self.assigned.values():
             assigned.returned.clear()
         return finished
 
     def credit(self) -> int:
-        """How many more records the sidecar may send, to be told now."""
+        """Return the credit to grant to the sidecar now; 0 until half of the room is free."""
         more = self._room - self.buffer.records - self._credit
         if more * 2 < self._room:
             return 0
@@ -340,17 +340,17 @@ class Core:
 
     def paused_in_buffer(self) -> Mapping[TopicPartition, int]:
         """
-        Paused partitions of which records wait, and where these begin.
+        Return the first buffered offset of every paused partition.
 
-        They have to go back: the sidecar would think that the application is stuck with them.
+        Their records must go back to the sidecar, which would take the application for stuck otherwise.
         """
         first = {partition: self.buffer.first_offset(partition) for partition in self.paused}
         return {partition: offset for partition, offset in first.items() if offset is not None}
 
-    # What the application wants
+    # From the application
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """From now on it has these, by its own word; none: it has nothing. It is told nothing."""
+        """Assign partitions manually; rebalances are no longer reported."""
         self._is_subscribed = False
         self._acks_due += [event.event_id for event in self._rebalances]
         self._rebalances.clear()
@@ -362,7 +362,7 @@ class Core:
             self.assigned.setdefault(partition, AssignedPartition(NO_EPOCH))
 
     def subscribe(self) -> None:
-        """From now on it is told of rebalances; what it assigned itself is gone."""
+        """Report rebalances from now on; a manual assignment is dropped."""
         if not self._is_subscribed:
             self.assign(())
         self._is_subscribed = True
@@ -373,7 +373,7 @@ class Core:
         """
         Record a seek: records of this delivery epoch or an earlier one are void, also those that arrive later.
 
-        None: the sidecar has it no more, and nothing comes.
+        None: the sidecar has lost the partition, and sends nothing of it.
         """
         assigned = self.assigned.get(partition)
         if assigned is None:
@@ -388,7 +388,7 @@ class Core:
             assigned.delivery_epoch, assigned.position = voided_epoch + 1, offset
 
     def position(self, partition: TopicPartition, start: int | None = None) -> int | None:
-        """The next offset that is returned, if it is known; it is not yet: `start`, from now on."""
+        """Return the next offset to return; set it to `start` if it is not known yet."""
         assigned = self.assigned.get(partition)
         if assigned is None:
             return None
@@ -400,7 +400,7 @@ class Core:
         """
         Return the next offset to read of every partition that the application has read or sought.
 
-        What it is being told to have lost is left out: a listener that commits what goes has nothing to commit then.
+        Partitions whose loss is being reported are left out: their offsets cannot be committed.
         """
         lost = (
             self._in_listener()

@@ -1,4 +1,4 @@
-"""Whom a consumer tells what happens: listeners of rebalances, interceptors."""
+"""Callbacks of a consumer: rebalance listeners and interceptors."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
@@ -23,14 +23,14 @@ class RebalanceListener:
     """
 
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        """These are the consumer's own from now on, maybe none. The place to seek: no record of them was read yet."""
+        """Called with new partitions, maybe none, before any of their records is returned: the place to seek."""
 
     def on_partitions_revoked(self, partitions: Partitions) -> None:
-        """These go to somebody else when this returns. The last moment to commit what was done of them."""
+        """Called before these partitions move to another member: the last moment to commit their offsets."""
 
     def on_partitions_lost(self, partitions: Partitions) -> None:
         """
-        These were taken without asking, and may be somebody else's already: nothing can be committed for them.
+        Called for partitions that another member may already own: their offsets cannot be committed.
 
         Calls `on_partitions_revoked` unless you override it, as Kafka's does.
         """
@@ -38,18 +38,18 @@ class RebalanceListener:
 
 
 class AsyncRebalanceListener(Protocol):
-    """The same for `rota.AsyncConsumer`: any of its methods may be asynchronous."""
+    """Rebalance listener of `rota.AsyncConsumer`: any of its methods may be asynchronous."""
 
     def on_partitions_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are the consumer's own from now on."""
+        """Called with new partitions, before any of their records is returned."""
         ...
 
     def on_partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These go to somebody else when this is over."""
+        """Called before these partitions move to another member."""
         ...
 
     def on_partitions_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These were taken without asking."""
+        """Called for partitions that another member may already own."""
         ...
 
 

@@ -31,17 +31,17 @@ SHOWN_MAX = 20
 
 
 def partition_of(partition: pb.TopicPartition) -> TopicPartition:
-    """As users have it."""
+    """Convert a partition."""
     return TopicPartition(partition.topic, partition.partition)
 
 
 def tenure_of(tenure: pb.Tenure) -> Tenure:
-    """As the core has it."""
+    """Convert a tenure."""
     return Tenure(tenure.number, tenure.member_id, tenure.generation_id, tenure.incarnation)
 
 
 def rebalance_of(event: pb.AttachResponse.Event, now_s: float) -> Rebalance:
-    """As the core has it."""
+    """Convert a rebalance event; its deadline becomes a moment of the consumer's clock."""
     return Rebalance(
         event.event_id,
         KINDS[event.kind],
@@ -53,7 +53,7 @@ def rebalance_of(event: pb.AttachResponse.Event, now_s: float) -> Rebalance:
 
 
 def failure_of(error: pb.AttachResponse.PartitionError) -> FetchFailure:
-    """As the core has it: an exception that names the partitions and the remedy."""
+    """Convert a partition error to an exception that names the partitions and the remedy."""
     partitions = tuple(partition_of(each) for each in error.partitions)
     shown = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:SHOWN_MAX])
     more = f" and {len(partitions) - SHOWN_MAX} more" if len(partitions) > SHOWN_MAX else ""
@@ -80,12 +80,12 @@ def slices_of(part: pb.PartitionRecords) -> Iterator[BatchSlice]:
 
 
 def partitions(given: Iterable[tuple[str, int]]) -> Sequence[pb.TopicPartition]:
-    """As requests have them."""
+    """Build the partitions of a request."""
     return [pb.TopicPartition(topic=topic, partition=partition) for topic, partition in given]
 
 
 def offsets(given: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[pb.PartitionOffset]:
-    """As requests have them."""
+    """Build the offsets of a request."""
     return [
         pb.PartitionOffset(
             partition=pb.TopicPartition(topic=topic, partition=partition),
@@ -118,12 +118,12 @@ def acknowledged(finished: Sequence[FinishedRange]) -> pb.DeliverRequest:
 
 
 def credit(records: int) -> pb.DeliverRequest:
-    """So many more may come."""
+    """Build a grant of credit, in records."""
     return pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=records))
 
 
 def acknowledgement(event_id: int) -> pb.DeliverRequest:
-    """What the event asked for is done; what is still in hand of partitions that go was not begun."""
+    """Build the acknowledgement of an event; records in flight of revoked partitions were not begun."""
     return pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event_id))
 
 

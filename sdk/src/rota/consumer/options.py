@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 class Settings(TypedDict, total=False):
-    """What may be given by name to a consumer. What each is for: `Options`."""
+    """Keyword arguments of a consumer; `Options` documents each."""
 
     group_id: str
     bootstrap_servers: str | Sequence[str]
@@ -106,12 +106,12 @@ class Options(SidecarOptions):
 
     @property
     def own_sidecar(self) -> bool:
-        """Whether the consumer starts one."""
+        """Return whether the consumer starts a sidecar of its own."""
         return bool(self.bootstrap_servers) and not self.sidecar
 
     @property
     def address(self) -> str:
-        """Of the sidecar that is there."""
+        """Address of the running sidecar; empty if there is none."""
         return self.sidecar or os.environ.get(SIDECAR, "")
 
 

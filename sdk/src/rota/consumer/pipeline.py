@@ -26,7 +26,7 @@ class PollPipeline:
         self._options = options
 
     def records(self, batch_slice: BatchSlice) -> Iterator[Record[Any, Any]]:
-        """One by one; raises what the deserializers raise."""
+        """Iterate over deserialized records; raises what the deserializers raise."""
         return batch_slice.records(self._options.key_deserializer, self._options.value_deserializer)
 
     def deserialize(self, batch_slice: BatchSlice) -> tuple[list[Record[Any, Any]], Exception | None]:
@@ -42,7 +42,7 @@ class PollPipeline:
         return records, None
 
     def intercept(self, records: Records) -> Records:
-        """As the interceptors want them."""
+        """Pass records through the interceptors; one that raises is logged and skipped."""
         for interceptor in self._options.interceptors:
             try:
                 changed = interceptor.on_consume(records)
@@ -73,7 +73,7 @@ def _call_guarded(callback: Any, *given: object) -> None:  # noqa: ANN401  the a
 def deserialization_failed(
     batch_slice: BatchSlice, offset: int, error: Exception
 ) -> errors.DeserializationFailed:
-    """What poll raises when a record cannot be made."""
+    """Build the error of a record that cannot be deserialized."""
     where = f"{batch_slice.topic}[{batch_slice.partition}] at offset {offset}"
     return errors.DeserializationFailed(
         f"{where}: a deserializer failed ({error}); seek to the next offset to skip the record"
@@ -81,7 +81,7 @@ def deserialization_failed(
 
 
 def by_partition(slices: Collection[tuple[BatchSlice, list[Record[Any, Any]]]]) -> Records:
-    """As poll returns them."""
+    """Group records as `poll` returns them."""
     found: Records = {}
     for batch_slice, records in slices:
         found.setdefault(batch_slice.topic_partition, []).extend(records)

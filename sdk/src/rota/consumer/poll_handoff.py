@@ -36,7 +36,7 @@ class PollHandoff:
         return self._steps
 
     def is_current(self, step: int) -> bool:
-        """Whether anybody still waits for it. If not, it must take nothing: what it took would count as returned."""
+        """Return whether this step is the newest; an older one must take nothing, as its records would be lost."""
         return step == self._steps
 
     def take(self, records_max: int) -> list[BatchSlice]:
@@ -52,7 +52,7 @@ class PollHandoff:
         self._waiting = _Waiter(self._steps, records_max, give)
 
     def on_records(self) -> None:
-        """There may be records now."""
+        """Serve the waiting step from the buffer."""
         if self._waiting is None or self._core.next_rebalance() is not None:
             return
         if taken := self.take(self._waiting.records_max):
@@ -67,7 +67,7 @@ class PollHandoff:
         return self._served == step
 
     def confirm(self) -> None:
-        """What the last step gave is in the application's hands. An interrupt between the two must not count as that."""
+        """Count the last step's records as returned: the application has them."""
         self._unconfirmed = []
 
     def rewind(self, batch_slice: BatchSlice | None = None, offset: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Keeps an application attached to its sidecar: comes back when the sidecar was away, says when there is none."""
+"""Keeps an application attached to its sidecar: reattaches with backoff after a disconnect, fails when the sidecar is gone for good."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ DETACH_S = 5.0
 
 class ReconnectingAttachment:
     """
-    One application on the running loop.
+    The attachment of one application, on the running event loop. Invariant: at most one is open.
 
     `hello` is what it says of itself, `on_attached` is awaited with every attachment before anything is read from it, `on_detached`
     is told why there is none any more.
@@ -44,17 +44,17 @@ class ReconnectingAttachment:
 
     @property
     def runs(self) -> bool:
-        """Whether it has begun."""
+        """Return whether `begin` was called."""
         return self._task is not None
 
     @property
     def is_attached(self) -> bool:
-        """Whether the sidecar is there, and hears what is sent."""
+        """Return whether the sidecar is attached and receives requests."""
         return self._attachment is not None
 
     @property
     def linger_s(self) -> float:
-        """How long verdicts may wait for others on the way to it."""
+        """Seconds that verdicts may wait to be batched."""
         return 0.0 if self._attachment is None else self._attachment.linger_s
 
     def begin(self, subscription: Subscription) -> None:
@@ -71,7 +71,7 @@ class ReconnectingAttachment:
                 await self._attachment.send(request)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        """What nobody foresaw must not leave the application waiting for ever."""
+        """Fail after an unexpected exception: the application must not wait for ever."""
         broken = None if task.cancelled() else task.exception()
         if broken is not None:
             log.error("the attachment to the sidecar failed unexpectedly", exc_info=broken)

@@ -8,7 +8,7 @@ log = logging.getLogger("rota.consumer")
 
 
 class RejectionLog:
-    """Of one consumer, or of the handlers of one process."""
+    """Logs rejected verdicts of one consumer, or of the handlers of one process."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[str, int]] = set()

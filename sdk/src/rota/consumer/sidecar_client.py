@@ -99,7 +99,7 @@ class SidecarClient:
     async def committed(
         self, partitions: Partitions, within_s: float
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What is committed; partitions without a commit are left out."""
+        """Fetch committed offsets; partitions without a commit are left out."""
         response: pb.CommittedResponse = await self._ask(
             "Committed", pb.CommittedRequest(partitions=messages.partitions(partitions)), within_s, each=True
         )
@@ -112,7 +112,7 @@ class SidecarClient:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], within_s: float
     ) -> Mapping[TopicPartition, OffsetAndTimestamp]:
-        """The first records at or after these times; left out where there is none."""
+        """Look up the first records at or after timestamps; partitions without one are left out."""
         request = pb.OffsetsForTimesRequest(
             times=[
                 pb.OffsetsForTimesRequest.Time(
@@ -133,7 +133,7 @@ class SidecarClient:
         }
 
     async def beginnings(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
-        """Where the first records lie."""
+        """Fetch the beginning offsets."""
         request = pb.BeginningOffsetsRequest(partitions=messages.partitions(partitions))
         response: pb.BeginningOffsetsResponse = await self._ask(
             "BeginningOffsets", request, within_s, each=True
@@ -141,7 +141,7 @@ class SidecarClient:
         return _bounds(response.offsets)
 
     async def ends(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
-        """Where the next records will lie."""
+        """Fetch the end offsets."""
         request = pb.EndOffsetsRequest(partitions=messages.partitions(partitions))
         response: pb.EndOffsetsResponse = await self._ask("EndOffsets", request, within_s, each=True)
         return _bounds(response.offsets)

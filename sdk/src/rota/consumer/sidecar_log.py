@@ -14,7 +14,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 class Entry(NamedTuple):
-    """One log entry: a level of `logging`, and the message, which ends with the traceback if there is one."""
+    """A log entry: a level of `logging`, and the message, which ends with the traceback if there is one."""
 
     level: int
     message: str

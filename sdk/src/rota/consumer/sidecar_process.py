@@ -32,7 +32,7 @@ LISTENS = "listening on "
 
 
 class SidecarProcess(Sidecar):
-    """One for one consumer; to be used on one running loop."""
+    """The sidecar process of one consumer; used on one event loop. Invariant: it exits with this process."""
 
     def __init__(self, options: SidecarOptions, address: str, module: str = MODULE) -> None:
         if importlib.util.find_spec(module) is None:
@@ -85,7 +85,7 @@ class SidecarProcess(Sidecar):
         return GrpcTransport(f"unix:{socket}")
 
     async def _read(self, listens: asyncio.Event) -> None:
-        """What it says of itself, until it ends."""
+        """Log the sidecar's standard error until it exits."""
         assert self._process is not None
         assert self._process.stderr is not None
         async for line in self._process.stderr:
@@ -135,7 +135,7 @@ class SidecarProcess(Sidecar):
 
 
 def private_folder() -> Path:
-    """One that only this user may use, as `mkdtemp` makes it. Raises SidecarFailed."""
+    """Create a folder that only this user can access, as `mkdtemp` does. Raises SidecarFailed."""
     try:
         return Path(tempfile.mkdtemp(prefix="rota-"))
     except OSError as error:
@@ -147,7 +147,7 @@ def private_folder() -> Path:
 
 
 def flags(options: SidecarOptions, address: str, subscription: Subscription) -> Iterator[str]:
-    """What the sidecar is told; nothing of it is secret."""
+    """Build the sidecar's flags; none of them is secret, as arguments are public on a machine."""
     yield "--ends-with-stdin"
     yield f"--bootstrap-servers={address}"
     yield f"--group-id={options.group_id}"
@@ -185,6 +185,6 @@ def credential_flags(options: SidecarOptions) -> Iterator[str]:
 
 
 def environment(options: SidecarOptions) -> Mapping[str, str]:
-    """That of this process, and the login: everybody on a machine can read arguments."""
+    """Return this process's environment with the Kafka login, which must not be among the arguments."""
     login = {"ROTA_SASL_USERNAME": options.sasl_username, "ROTA_SASL_PASSWORD": options.sasl_password}
     return {**os.environ, **{name: value for name, value in login.items() if value}}

@@ -1,4 +1,4 @@
-"""Where a consumer's or handler's sidecar comes from: one that is there, or one that is started here."""
+"""The sidecar of a consumer or handler: a running one, or one that the application starts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from rota.consumer.transport import GrpcTransport, Transport
 
 
 class Subscription(NamedTuple):
-    """What an application wants to read: topics, or all whose whole name matches the pattern; nothing = not said yet."""
+    """Topics, or a pattern that matches whole topic names; both empty: not subscribed."""
 
     topics: Sequence[str] = ()
     pattern: str = ""
@@ -19,7 +19,7 @@ class Subscription(NamedTuple):
 
 
 class Sidecar(Protocol):
-    """What engines reach through a transport."""
+    """Opens the transport to a sidecar, and ends what it has started."""
 
     async def open(self, subscription: Subscription) -> Transport:
         """The transport; a sidecar that is started begins with this subscription. Raises SidecarFailed."""
@@ -27,12 +27,12 @@ class Sidecar(Protocol):
 
     @property
     def begins_subscribed(self) -> bool:
-        """Whether it was started with that subscription, so that nobody has to tell it."""
+        """Return whether it was started with the subscription, so that Subscribe is not needed."""
         ...
 
     @property
     def logs_here(self) -> bool:
-        """Whether the log of this process has what the sidecar logs."""
+        """Return whether the sidecar's log entries appear in this process's log."""
         ...
 
     def ended(self) -> str:
@@ -45,7 +45,7 @@ class Sidecar(Protocol):
 
 
 class ExternalSidecar(Sidecar):
-    """One that is there already, and stays."""
+    """A sidecar that runs independently of the application."""
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -1,6 +1,5 @@
 """
-How a sidecar is reached. The engines of consumers and handlers speak through a `Transport`: gRPC in earnest, memory in
-`rota.testing`.
+Transports to a sidecar, used by the engines of consumers and handlers: gRPC here, memory in `rota.testing`.
 """
 
 import asyncio
@@ -27,65 +26,65 @@ LINGER_S = 0.005
 
 
 class SidecarListener(Protocol):
-    """Whom an attachment tells what the sidecar says."""
+    """Receives what the sidecar sends on an attachment's streams."""
 
     async def on_event(self, event: pb.AttachResponse.Event) -> None:
-        """Something happens to partitions."""
+        """Handle a rebalance event."""
         ...
 
     async def on_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
-        """No records of some partitions come."""
+        """Handle a fetch error of partitions."""
         ...
 
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
-        """Records, or refusals; nothing more is read before this returns."""
+        """Handle records or rejected verdicts; the stream is read on when this returns."""
         ...
 
 
 class Attachment(Protocol):
-    """The application is attached to its sidecar, and hears it."""
+    """The two open streams of an application at its sidecar."""
 
     @property
     def settings(self) -> pb.AttachResponse.Attached:
-        """What the sidecar is set to."""
+        """Settings of the sidecar."""
         ...
 
     @property
     def linger_s(self) -> float:
-        """How long verdicts may wait for others."""
+        """Seconds that verdicts may wait to be batched."""
         ...
 
     async def send(self, request: pb.DeliverRequest) -> None:
-        """Verdicts, credit and acknowledgements arrive in the order in which they are sent. Raises Disconnected."""
+        """Send verdicts, credit or an acknowledgement, in order. Raises Disconnected."""
         ...
 
     async def wait_ended(self) -> errors.RotaError:
-        """Waits until it has ended; why."""
+        """Wait until the attachment has ended; return the reason."""
         ...
 
     async def detach(self) -> None:
-        """Go in good order: what was received and has no verdict was not begun."""
+        """Detach cleanly: records without a verdict were not begun."""
         ...
 
 
 class Transport(Protocol):
-    """A sidecar."""
+    """A way to call a sidecar."""
 
     async def attach(self, hello: pb.AttachRequest.Hello, listener: SidecarListener) -> Attachment:
-        """Become its application. Raises Disconnected, or what the sidecar says against it."""
+        """Attach as the sidecar's application. Raises Disconnected, or the sidecar's error."""
         ...
 
     async def ask(self, call: str, request: Any, within_s: float) -> Any:  # noqa: ANN401  one of many calls
-        """The answer to one of its unary calls, once; raises one of `rota.errors` when there is none."""
+        """Make a unary call once and return the response; raises one of `rota.errors`."""
         ...
 
     async def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         ...
 
 
 class GrpcTransport(Transport):
-    """By gRPC; to be made and used on a running loop."""
+    """Transport over gRPC; created and used on a running event loop."""
 
     def __init__(self, address: str) -> None:
         """`unix:/path` or `host:port`."""
@@ -124,7 +123,7 @@ class GrpcTransport(Transport):
 
 
 class GrpcAttachment(Attachment):
-    """The two streams. When one of them ends, so does the other."""
+    """Attach and Deliver streams. Invariant: when one of them ends, so does the other."""
 
     def __init__(self, address: str, stub: "ConsumerAsyncStub", listener: SidecarListener) -> None:
         self._address = address
@@ -139,7 +138,7 @@ class GrpcAttachment(Attachment):
         self._is_detaching = False
 
     async def begin(self, hello: pb.AttachRequest.Hello) -> None:
-        """Raises AioRpcError."""
+        """Open both streams. Raises AioRpcError."""
         await self._events.write(pb.AttachRequest(hello=hello))
         first = await self._events.read()
         if not isinstance(first, pb.AttachResponse):
@@ -228,7 +227,7 @@ class GrpcAttachment(Attachment):
             raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment") from error
 
     async def cancel(self) -> None:
-        """End both streams, whatever they do."""
+        """Cancel both streams."""
         for task in self._reading:
             task.cancel()
         self._events.cancel()
@@ -238,7 +237,7 @@ class GrpcAttachment(Attachment):
 
 
 async def _responses(call: Any, kind: type[Response]) -> AsyncIterator[Response]:  # noqa: ANN401  a call of any kind
-    """To its end; raises AioRpcError where that is not a good one."""
+    """Iterate over a stream to its end; raises AioRpcError on a status other than OK."""
     while isinstance(response := await call.read(), kind):
         yield response
     await _raise_status(call)

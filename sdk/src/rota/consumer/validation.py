@@ -103,7 +103,7 @@ def strategy_faults(given: str | Sequence[str] | None) -> Iterator[str]:
 
 
 def flag_faults(flags: Sequence[str]) -> Iterator[str]:
-    """What cannot be a flag; what a flag means is the sidecar's to check."""
+    """Check the form of flags; the sidecar checks their meaning."""
     if isinstance(flags, str):
         yield f"sidecar_flags is the string {flags!r}: use a list of flags"
         return
@@ -136,7 +136,7 @@ def address_faults(options: SidecarOptions) -> Iterator[str]:
 
 
 def coordination_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
-    """Who coordinates the group, beside where its records are."""
+    """Check the coordinator against the place of the records."""
     coordination, address = options.coordination, options.coordinator_address
     if rota:
         if coordination == "kafka":
@@ -209,19 +209,19 @@ def topics_fault(topics: Sequence[str], pattern: str) -> str:
 
 
 def is_given(options: SidecarOptions, flag: str) -> bool:
-    """Whether the sidecar gets this flag in another way: among its flags, or by its variable."""
+    """Return whether the sidecar gets this flag in another way: in `sidecar_flags`, or by its environment variable."""
     if f"ROTA_{flag.replace('-', '_').upper()}" in os.environ:
         return True
     return any(each == f"--{flag}" or each.startswith(f"--{flag}=") for each in options.sidecar_flags)
 
 
 def is_name(text: str) -> bool:
-    """Whether Kafka takes it as the name of a topic or of an instance."""
+    """Return whether Kafka accepts a text as the name of a topic or an instance."""
     return NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
 def is_address(text: str) -> bool:
-    """Whether it is host:port, with an IPv6 host in brackets."""
+    """Return whether a text is host:port, with an IPv6 host in brackets."""
     host, _, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     has_host = (
@@ -231,5 +231,5 @@ def is_address(text: str) -> bool:
 
 
 def said(choices: Sequence[str]) -> str:
-    """Them as a list in a sentence."""
+    """Format choices as a list: 'a', 'b' or 'c'."""
     return f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"

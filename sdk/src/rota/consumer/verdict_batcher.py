@@ -1,5 +1,5 @@
 """
-What a consumer says on its stream to the sidecar.
+Batches the verdicts that a consumer sends on its stream to the sidecar.
 
 Verdicts wait a little for others, because a message costs about the same however much is in it: an application that polls
 a thousand times a second would spend its time on saying so. Whatever else is said comes behind them.
@@ -16,7 +16,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 
 class VerdictBatcher:
-    """To be used on a running loop."""
+    """Sends verdicts and other requests in order, on a running event loop."""
 
     def __init__(self, attachment: ReconnectingAttachment) -> None:
         self._attachment = attachment

@@ -1,4 +1,4 @@
-"""`rota.run`: handlers as a whole process, until it is told to stop."""
+"""`rota.run`: runs handlers as a process, until a signal stops it."""
 
 import asyncio
 import signal

@@ -15,7 +15,7 @@ ORDERINGS: tuple[Ordering, ...] = ("partition", "key", "unordered")
 
 
 class Verdict(Exception):
-    """What a handler raises to say something else than that it is done."""
+    """Base of the exceptions by which a handler gives a verdict other than ACK."""
 
 
 class Retry(Verdict):
@@ -69,7 +69,7 @@ class Handler:
 
     @property
     def is_async(self) -> bool:
-        """Whether what it gives is to be awaited."""
+        """Return whether the function is asynchronous."""
         return inspect.iscoroutinefunction(self.function)
 
 
@@ -107,7 +107,7 @@ def handler(
 
 
 def check_together(handlers: Sequence[Handler]) -> None:
-    """They share one member of the group, and its settings."""
+    """Check that handlers can share one member of the group, and its settings."""
     if not handlers:
         raise errors.InvalidArgument("no handler to run: pass functions decorated with @rota.handler")
     for each in handlers:

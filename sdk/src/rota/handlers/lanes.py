@@ -34,7 +34,7 @@ class Lane:
 
 
 class Lanes:
-    """Of one application."""
+    """Lanes of one application. Invariant: in partition order at most one job of a lane runs."""
 
     def __init__(self, *, in_order: bool, room: int) -> None:
         self._in_order = in_order
@@ -85,18 +85,18 @@ class Lanes:
                 lane.waiting.clear()
 
     def is_idle(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether nothing of these runs."""
+        """Return whether no job of these partitions runs."""
         return not any(
             lane.running for topic_partition, lane in self._lanes.items() if topic_partition in partitions
         )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """They are gone."""
+        """Drop the lanes of partitions that are gone."""
         for topic_partition in partitions:
             self._lanes.pop(topic_partition, None)
 
     def credit(self) -> int:
-        """How many more records the sidecar may send, to be told now."""
+        """Return the credit to grant to the sidecar now; 0 until half of the room is free."""
         held = self.running + sum(len(lane.waiting) for lane in self._lanes.values())
         more = self._room - held - self._credit
         if more * 2 < self._room:

@@ -82,7 +82,7 @@ class Runner(SidecarListener):
         self.is_done: Callable[[], bool] = lambda: False
 
     async def run(self) -> None:
-        """Until it is stopped; raises SidecarFailed where there is nothing to run with."""
+        """Run handlers until `stop`; raises SidecarFailed when the sidecar is gone for good."""
         sending = asyncio.create_task(self._send())
         self._attachment.begin(self._subscription)
         try:
@@ -261,7 +261,7 @@ class Runner(SidecarListener):
             await self._flush()
 
     async def _flush(self) -> None:
-        """In order; verdicts that follow each other go together."""
+        """Send queued requests in order; consecutive verdicts are merged."""
         while self._requests:
             request = self._requests.popleft()
             while (
@@ -310,6 +310,6 @@ def one_line(error: BaseException) -> str:
 
 
 def application_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """Those of the application and of the libraries that it calls."""
+    """Return the frames of the application and of the libraries that it calls."""
     frames = traceback.StackSummary.extract(traceback.walk_tb(trace), lookup_lines=False)
     return [frame for frame in frames if not Path(frame.filename).is_relative_to(PACKAGE)]

@@ -1,8 +1,8 @@
 """
-The producer: `api` and `async_api` are its faces, `rota_engine` and `kafka_engine` what they run on.
+The producer: `api` and `async_api` are public, `rota_engine` and `kafka_engine` send.
 
     Producer, AsyncProducer       what the application calls
-      preparing                   interceptors, serializers, the application's own partitioner
+      pipeline                    interceptors, serializers, the application's own partitioner
       rota_blocking, rota_engine  one producer on Rota's log
         accumulator, batches      records that wait
         sender                    sends them, until each is decided

@@ -1,5 +1,5 @@
 """
-Where records wait until they are sent: one queue of batches for each partition, all in one bounded buffer.
+Buffers records until they are sent: one queue of batches for each partition, in one bounded buffer.
 
 Any thread may `append`; the sender takes, releases and completes. Nothing here knows of a server or a clock of its own.
 """
@@ -25,7 +25,7 @@ BATCHES_PER_PARTITION_MAX = 5
 
 
 class BufferFull(Exception):
-    """There is no room in the buffer."""
+    """The buffer has no room for the record."""
 
 
 class UnknownTopic(Exception):
@@ -46,7 +46,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is held, and for how long."""
+    """Sizes in bytes and times in seconds that bound the buffer."""
 
     batch_bytes: int
     record_bytes: int
@@ -57,7 +57,7 @@ class Limits:
 
 
 class Accumulator:
-    """All records of a producer that are not decided yet."""
+    """The unsent and in-flight records of a producer. Invariant: they fit into `buffer_bytes`."""
 
     def __init__(self, limits: Limits, clocks: Clocks, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when the sender may have something new to do."""
@@ -80,7 +80,7 @@ class Accumulator:
         self.partitions: dict[str, int] = {}
         self.on_batch: Callable[[Outcome], None] | None = None
 
-    # For whoever sends
+    # For the application's threads
 
     def append(
         self,
@@ -91,7 +91,7 @@ class Accumulator:
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> tuple[Batch, int]:
-        """Where the record is now: its batch and its index there. Raises Full or UnknownTopic."""
+        """Append a record; return its batch and its index there. Raises BufferFull or UnknownTopic."""
         size = RECORD_BYTES + (0 if value is None else len(value)) + (0 if key is None else len(key))
         if headers:
             size += sum(3 * len(name) + len(content or b"") + RECORD_BYTES for name, content in headers)
@@ -134,8 +134,9 @@ class Accumulator:
         keys: Sequence[bytes | None] | None,
     ) -> Sequence[tuple[Batch, int, int]]:
         """
-        Put as many as fit, in order: batch, index of the first, number. Raises Full when that is none; no partition
-        means any, one after the other.
+        Append as many records as fit, in order; return tuples of batch, index of the first, number.
+
+        Raises BufferFull when none fits. Without a partition each batch goes to another one.
         """
         ends = list(accumulate(RECORD_BYTES + len(value or b"") for value in values))
         if keys is not None:
@@ -171,7 +172,7 @@ class Accumulator:
         callback()
 
     def incomplete(self, *, close: bool) -> tuple[Batch, ...]:
-        """All batches without an outcome; with `close` they are sent without lingering."""
+        """Return all incomplete batches; with `close` they are sent without lingering."""
         with self._lock:
             if close:
                 self._sticky.clear()
@@ -241,8 +242,9 @@ class Accumulator:
 
     def take(self, now_s: float) -> tuple[list[tuple[Queue, list[Batch]]], float | None]:
         """
-        What is to be sent in one request now, and when to look again if that is nothing. The queues are muted until
-        `release`.
+        Take the batches of one request, and the time of the next ones if there are none.
+
+        The taken queues are muted until `release`.
         """
         taken: list[tuple[Queue, list[Batch]]] = []
         room = self._limits.request_bytes
@@ -279,7 +281,7 @@ class Accumulator:
         return batches
 
     def release(self, queues: Iterable[Queue]) -> None:
-        """Their requests have come to an end."""
+        """Unmute queues whose request has completed."""
         with self._lock:
             for queue in queues:
                 queue.muted = False
@@ -287,7 +289,7 @@ class Accumulator:
                     self._waiting[queue] = None
 
     def complete(self, batch: Batch, base_offset: int, error: errors.RotaError | None = None) -> None:
-        """The batch is decided: make room, and tell everybody."""
+        """Complete a batch: free its room, then call its callbacks."""
         with self._lock:
             if batch not in self._incomplete:
                 return
@@ -299,11 +301,11 @@ class Accumulator:
             callback()
 
     def expired(self, now_s: float) -> list[Batch]:
-        """Batches that wait in vain since before the delivery timeout; they are out of their queues."""
+        """Remove and return the unsent batches whose delivery timeout is over."""
         return self._drop(lambda batch: batch.created_s + self._limits.delivery_timeout_s <= now_s)
 
     def drop_all(self) -> list[Batch]:
-        """All batches that no request has taken; they are out of their queues."""
+        """Remove and return all batches that no request has taken."""
         return self._drop(lambda batch: True)
 
     def _drop(self, which: Callable[[Batch], bool]) -> list[Batch]:

@@ -96,7 +96,7 @@ class Producer:
         return self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
 
     def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic; UnknownTopicOrPartition when there is none of that name."""
+        """Return the partitions of a topic; UnknownTopicOrPartition if it does not exist."""
         self._check_open()
         return list(range(self._engine.partitions_for(topic)))
 
@@ -122,13 +122,13 @@ class Producer:
     # Transactions
 
     def init_transactions(self) -> None:
-        """Once, before the first transaction: fences whoever used the `transactional_id` before."""
+        """Initialize transactions, once before the first: fences earlier producers of the `transactional_id`."""
         self._check_transactional()
         self._engine.init_transactions()
 
     def begin_transaction(self) -> None:
         """
-        From here on records, and offsets that are sent, count together or not at all.
+        Begin a transaction: records and offsets sent from here on are committed together or not at all.
 
         Ends an abort first that was not decided in its time: `transaction()` cannot raise that error.
         """
@@ -139,14 +139,14 @@ class Producer:
 
     def commit_transaction(self) -> None:
         """
-        Make the transaction count. After a retriable error nobody knows whether it does: call it again; after any
-        other that is not fatal call `abort_transaction`.
+        Commit the transaction. After a retriable error the outcome is unknown: call it again; after any other error
+        that is not fatal call `abort_transaction`.
         """
         self._check_transactional()
         self._engine.commit()
 
     def abort_transaction(self) -> None:
-        """Make nothing of the transaction count. After a retriable error call it again, or begin the next one."""
+        """Abort the transaction. After a retriable error call it again, or begin the next one."""
         self._check_transactional()
         try:
             self._engine.abort()
@@ -203,7 +203,7 @@ class Producer:
 
 
 def _is_undecided(error: BaseException) -> bool:
-    """Whether a commit may have taken place: then an abort would be another answer to the same question."""
+    """Return whether a commit may have taken effect: an abort could then contradict it."""
     return isinstance(error, errors.UndecidedCommit)
 
 

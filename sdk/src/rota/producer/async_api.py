@@ -129,13 +129,13 @@ class AsyncProducer:
     # Transactions: as in `Producer`
 
     async def init_transactions(self) -> None:
-        """Once, before the first transaction: fences whoever used the `transactional_id` before."""
+        """Initialize transactions, once before the first: fences earlier producers of the `transactional_id`."""
         self._check_transactional()
         await self._engine.init_transactions()
 
     async def begin_transaction(self) -> None:
         """
-        From here on records, and offsets that are sent, count together or not at all.
+        Begin a transaction: records and offsets sent from here on are committed together or not at all.
 
         Ends an abort first that was not decided in its time: `transaction()` cannot raise that error.
         """
@@ -145,12 +145,12 @@ class AsyncProducer:
         await self._engine.begin()
 
     async def commit_transaction(self) -> None:
-        """Make the transaction count."""
+        """Commit the transaction."""
         self._check_transactional()
         await self._engine.commit()
 
     async def abort_transaction(self) -> None:
-        """Make nothing of the transaction count. After a retriable error call it again, or begin the next one."""
+        """Abort the transaction. After a retriable error call it again, or begin the next one."""
         self._check_transactional()
         try:
             await self._engine.abort()

@@ -1,4 +1,4 @@
-"""What `AsyncProducer` runs on: a Rota log on the application's own loop, or Kafka's threads behind it."""
+"""Engines of `AsyncProducer`: a Rota log on the application's own loop, or Kafka's client in threads."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class AsyncEngine(Protocol):
-    """As `Engine`, for one event loop."""
+    """`Engine` for one event loop."""
 
     async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
         """Hand over a record; where its outcome will be."""
@@ -34,7 +34,7 @@ class AsyncEngine(Protocol):
         ...
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Return the number of partitions of a topic."""
         ...
 
     async def flush(self, timeout_s: float | None) -> None:
@@ -67,7 +67,7 @@ class AsyncEngine(Protocol):
 
 
 class AsyncRotaEngine(AsyncEngine):
-    """To be made on the loop that it is used on."""
+    """Engine on a Rota log; created on the event loop that it is used on."""
 
     def __init__(self, address: str, options: Options, clocks: Clocks, pipeline: SendPipeline) -> None:
         self._engine = RotaEngine(address, options, clocks)

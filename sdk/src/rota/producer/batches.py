@@ -22,7 +22,7 @@ _CHANGING = threading.Lock()
 
 
 class Outcome:
-    """What becomes of records that were sent together, once somebody knows."""
+    """Outcome of records that are sent together. Invariant: `done` is set once, by the first `complete`."""
 
     __slots__ = (
         "_callbacks",
@@ -46,7 +46,7 @@ class Outcome:
         self._event: threading.Event | None = None
 
     def complete(self, base_offset: int, error: errors.RotaError | None = None) -> None:
-        """They lie from that offset on, or nobody knows where; or they are not sent. Only the first word counts."""
+        """Complete with the base offset, -1 if it is unknown, or with an error; further calls change nothing."""
         with _CHANGING:
             if self.done:
                 return
@@ -71,7 +71,7 @@ class Outcome:
         callback(self)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Whether it is known, after that long at most."""
+        """Wait until the outcome is known, at most `timeout_s` seconds; return whether it is."""
         with _CHANGING:
             if self.done:
                 return True

@@ -20,7 +20,7 @@ class Chunk(NamedTuple):
     keys: Column | None
 
     def after(self, count: int) -> "Chunk":
-        """What is left after the first so many."""
+        """Return the chunk without its first `count` records."""
         keys = None if self.keys is None else self.keys[count:]
         return Chunk(self.partition, self.positions[count:], self.values[count:], keys)
 

@@ -1,4 +1,4 @@
-"""What `Producer` needs of an engine; implemented by `rota_blocking.py` and `kafka_engine.py`."""
+"""The engine below `Producer`; implemented by `rota_blocking.py` and `kafka_engine.py`."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,7 +22,7 @@ class Engine(Protocol):
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> SendFuture:
-        """Hand over a record that was checked."""
+        """Send a checked record."""
         ...
 
     def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
@@ -36,7 +36,7 @@ class Engine(Protocol):
         ...
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Return the number of partitions of a topic."""
         ...
 
     def flush(self, timeout_s: float | None) -> None:

@@ -1,5 +1,5 @@
 """
-What `send` gives back: where a record will lie.
+Futures that `send` returns: partition, offset and timestamp of a record once it is sent.
 
 A future is a reference to a batch and an index in it. Threads wait for a `SendFuture`; in asyncio an `AsyncSendFuture`
 is awaited.
@@ -18,13 +18,13 @@ log = logging.getLogger("rota.producer")
 
 
 def metadata_of(batch: Outcome, index: int) -> RecordMetadata:
-    """Where a record of a batch lies that was sent."""
+    """Return partition, offset and timestamp of a sent record."""
     offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + index
     return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamps_ms[index])
 
 
 def outcome(batch: Outcome, index: int) -> RecordMetadata:
-    """Where a record of a complete batch lies; raises why it was not sent."""
+    """Return the metadata of a record of a complete batch; raise the error if it was not sent."""
     if batch.error is not None:
         # The records of a batch share their error: what an earlier `raise` hung on it is not of this one.
         raise batch.error.with_traceback(None)
@@ -50,11 +50,11 @@ class SendFuture:
         return self._batch, self._index
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record lies; raises why it was not sent, or TimedOut when nobody knows after `timeout` seconds."""
+        """Return the record's metadata; raise its error, or TimedOut after `timeout` seconds."""
         self._wait(timeout)
         return outcome(self._batch, self._index)
 
@@ -90,7 +90,7 @@ class AsyncSendFuture:
         self._index = index
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
         return self._batch.done
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
@@ -108,7 +108,7 @@ class SentMany:
     __slots__ = ("_count", "_parts")
 
     def __init__(self, count: int, parts: Sequence[tuple[Outcome, int, Sequence[int]]]) -> None:
-        """Of each part its batch, the index of its first record there, and the positions of its records."""
+        """Parts are tuples: a batch, the index of the first record in it, and the records' positions in the input."""
         self._count = count
         self._parts = parts
 
@@ -116,7 +116,7 @@ class SentMany:
         return self._count
 
     def done(self) -> bool:
-        """Whether all outcomes are known."""
+        """Return whether all outcomes are known."""
         return all(batch.done for batch, _, _ in self._parts)
 
     def batches(self) -> Iterator[Outcome]:
@@ -124,7 +124,7 @@ class SentMany:
         return (batch for batch, _, _ in self._parts)
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Where the records lie; raises the first error, or TimedOut when one is unknown after `timeout` seconds each."""
+        """Return the metadata of all records; raise the first error, or TimedOut after `timeout` seconds for each batch."""
         for batch in self.batches():
             SendFuture(batch, 0).exception(timeout)
         return self._collect()
@@ -165,7 +165,7 @@ def _settle(waiting: asyncio.Future[None]) -> None:
 
 
 def call_guarded(callback: Callable[..., object], *given: object) -> None:
-    """Call the application's code; what it raises is logged, because nobody stands behind it who could take it."""
+    """Call a callback of the application; log what it raises, as no caller could handle it."""
     try:
         callback(*given)
     except Exception:

@@ -48,7 +48,7 @@ KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] 
 
 
 class KafkaEngine(Engine):
-    """One librdkafka producer, and the thread that takes its deliveries."""
+    """A librdkafka producer, and the thread that serves its delivery callbacks."""
 
     def __init__(self, address: str, options: Options, clocks: Clocks, pipeline: SendPipeline) -> None:
         self._address = address
@@ -101,7 +101,7 @@ class KafkaEngine(Engine):
 
     @contextmanager
     def _running_callbacks(self) -> Iterator[None]:
-        """What is called in here may call callbacks."""
+        """Mark this thread as one that may run callbacks; refuse nested calls."""
         if self._in_callback():
             raise errors.blocking_call_in_callback()
         self._here.polls = True

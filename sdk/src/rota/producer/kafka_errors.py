@@ -27,7 +27,7 @@ OWN: dict[int, type[errors.RotaError]] = {
 
 
 def error_from(error: KafkaError, where: str) -> errors.RotaError:
-    """The same error; what librdkafka knows of it goes before what the name alone says."""
+    """Convert an error; the text of librdkafka's own errors is kept."""
     code = error.code()
     kind = OWN.get(code)
     found: errors.RotaError

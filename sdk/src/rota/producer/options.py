@@ -29,12 +29,12 @@ class Interceptor(Protocol):
         ...
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
-        """What became of a record; called in the producer's thread."""
+        """Called in the producer's thread when a record is sent or has failed."""
         ...
 
 
 class Settings(TypedDict, total=False):
-    """What may be given by name to a producer. What each is for: `Options`."""
+    """Keyword arguments of a producer; `Options` documents each."""
 
     acks: Acks
     enable_idempotence: bool
@@ -105,7 +105,7 @@ class Options:
 
     @property
     def idempotent(self) -> bool:
-        """Whether the log is to recognize records that come twice."""
+        """Return whether the log detects duplicates of this producer's records."""
         return self.acks in ("all", -1) if self.enable_idempotence is None else self.enable_idempotence
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ def options_of(settings: Settings) -> Options:
 
 
 def buffer_exhausted(max_block_s: float) -> errors.BufferExhausted:
-    """What `send` says when there was no room for too long."""
+    """Build the error of a `send` that found no room for `max_block_ms`."""
     return errors.BufferExhausted(
         f"the buffer stayed full for {max_block_s:.1f} s (max_block_ms): send more slowly, raise buffer_memory, or check "
         "whether the server keeps up"

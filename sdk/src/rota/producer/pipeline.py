@@ -1,5 +1,5 @@
 """
-From what an application gives to what is sent: interceptors, serializers, the partitioner of its own, and the way back.
+Prepares records for sending: interceptors, serializers, the application's partitioner; then reports their outcomes.
 
 Used by both producers, whatever the engine. A producer without any of these skips all of it.
 """
@@ -29,7 +29,7 @@ class PreparedRecord(NamedTuple):
 
 
 class SendPipeline:
-    """What a producer does to its records, and whom it tells of them."""
+    """Prepares the records of a producer, and calls the callbacks of their outcomes."""
 
     def __init__(self, options: Options) -> None:
         self._interceptors = tuple(options.interceptors)
@@ -55,7 +55,7 @@ class SendPipeline:
         return PreparedRecord(topic, value, key, partition, record.timestamp_ms, record.headers)
 
     def batch_callback(self) -> Callable[[Outcome], None] | None:
-        """Whom to call with every batch that is complete; None when nobody wants to know."""
+        """Return the callback for completed batches; None if no interceptor or `on_delivery` is set."""
         if self._on_delivery is None and not self._interceptors:
             return None
         return self._tell
@@ -65,7 +65,7 @@ class SendPipeline:
             self.tell(metadata_of(batch, index), batch.error)
 
     def tell(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
-        """What became of one record."""
+        """Report the outcome of one record to interceptors and `on_delivery`."""
         for interceptor in self._interceptors:
             call_guarded(interceptor.on_acknowledgement, metadata, error)
         if self._on_delivery is not None:
@@ -85,7 +85,7 @@ def check(value: object, key: object, timestamp_ms: int | None, headers: Headers
 
 
 def as_bytes(given: object, what: str) -> Bytes:
-    """The same, if it is bytes or None."""
+    """Return bytes or None unchanged; InvalidArgument for other types."""
     if given is None or isinstance(given, bytes):
         return given
     if isinstance(given, bytearray | memoryview):
@@ -96,7 +96,7 @@ def as_bytes(given: object, what: str) -> Bytes:
 
 
 def serialized(serializer: Serializer | None, topic: str, given: object, what: str) -> Bytes:
-    """As bytes; SerializationFailed when the serializer raises."""
+    """Serialize a key or value; SerializationFailed if the serializer raises."""
     if serializer is None:
         return as_bytes(given, what)
     try:
@@ -109,5 +109,5 @@ def serialized(serializer: Serializer | None, topic: str, given: object, what: s
 
 
 def all_bytes(column: Sequence[object]) -> bool:
-    """Whether nothing in the column has to be refused; asked without a statement for each."""
+    """Return whether a column holds bytes and None only."""
     return set(map(type, column)) <= {bytes, type(None)}

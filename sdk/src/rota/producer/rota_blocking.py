@@ -27,7 +27,7 @@ GRACE_S = 5.0
 
 
 class BlockingRotaEngine(Engine):
-    """One for each producer; they share the loop."""
+    """Engine of one producer; all share the background event loop."""
 
     def __init__(
         self, address: str, options: Options, clocks: Clocks, on_batch: Callable[[Outcome], None] | None

@@ -95,7 +95,7 @@ class RotaEngine:
     # Topics
 
     async def load_partitions(self, topic: str) -> int:
-        """How many partitions the topic has; `send` knows it from then on."""
+        """Fetch the number of partitions of a topic, and remember it for sends."""
         deadline_s = self._clock() + self._options.max_block_ms / 1000
 
         async def ask() -> int:
@@ -205,7 +205,7 @@ class RotaEngine:
         self.transaction.apply(Operation.INITIALIZED)
 
     def begin(self) -> None:
-        """From here on records belong to a new transaction."""
+        """Begin a transaction."""
         self.transaction.apply(Operation.BEGIN)
         self._is_registered = False
         self.accumulator.refusal = None
@@ -261,7 +261,7 @@ class RotaEngine:
                 )
 
     async def commit(self) -> None:
-        """Make everything of the transaction count, or nothing."""
+        """Commit the transaction."""
         self.transaction.apply(Operation.COMMIT)
         self._refuse_sends()
         deadline_s = self._block_deadline()
@@ -274,7 +274,7 @@ class RotaEngine:
         await self._end(commit=True, deadline_s=deadline_s)
 
     async def abort(self) -> None:
-        """Make nothing of the transaction count."""
+        """Abort the transaction."""
         self.transaction.apply(Operation.ABORT)
         self._refuse_sends()
         # What is under way and arrives late is refused: the abort raises the epoch.
@@ -328,7 +328,7 @@ class RotaEngine:
             self._on_transaction_error(error)
 
     def _on_transaction_error(self, error: errors.RotaError) -> None:
-        """An error of the transaction: the way on is to abort, or there is none."""
+        """Fail the transaction, which leaves only abort, or the producer if the error is fatal."""
         fatal = isinstance(error, FATAL) or error.fatal
         self.transaction.apply(Operation.FAIL_PRODUCER if fatal else Operation.FAIL_TRANSACTION, error)
         try:

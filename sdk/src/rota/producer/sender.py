@@ -38,7 +38,7 @@ log = logging.getLogger("rota.producer")
 
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
-    """How to send."""
+    """Retries, timeouts in seconds, and concurrency of a sender."""
 
     acks: pb.Acks.ValueType
     max_in_flight: int
@@ -64,7 +64,7 @@ class PartitionData:
 
     @property
     def count(self) -> int:
-        """Of records."""
+        """Number of records."""
         return sum(batch.count for batch in self.message.batches)
 
 
@@ -94,7 +94,7 @@ class Sender:
         self.on_failure: Callable[[errors.RotaError], None] | None = None
 
     def wake(self) -> None:
-        """There may be something to send; to be called on the loop."""
+        """Wake the sender; called on the event loop."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -115,7 +115,7 @@ class Sender:
             await self._sleep(min(look_s, next_s or look_s) - now_s)
 
     async def _sleep(self, within_s: float) -> None:
-        """Until there may be something to do; without end while nothing waits."""
+        """Sleep until woken or for `within_s`; without limit while the buffer is empty."""
         if not self._accumulator.incomplete(close=False):
             await self._woken.wait()
             return
@@ -172,7 +172,7 @@ class Sender:
         return batches[0].created_s + self._config.delivery_timeout_s - self._clock()
 
     def _is_expired(self, batches: Sequence[Batch], data: PartitionData | None = None) -> bool:
-        """Whether the time of these batches is over; they have failed then."""
+        """Return whether the delivery timeout of batches is over, after failing them."""
         if self._left_s(batches) > 0:
             return False
         if data is not None and data.attempts:
@@ -182,7 +182,7 @@ class Sender:
         return True
 
     async def _identity(self, within_s: float) -> Identity | None:
-        """Who to send as; None when that is not known in time."""
+        """Return the identity to send with; None if it is not known in time."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._identify(self._abandoned_identity)
@@ -313,7 +313,7 @@ class Sender:
 def _outcome(
     data: PartitionData, answers: Mapping[tuple[str, int], pb.ProduceResponse.Partition]
 ) -> tuple[int, errors.RotaError | None]:
-    """What the answer says of a piece."""
+    """Extract offset or error of one partition from a response."""
     where = f"{data.queue.topic}[{data.queue.partition}]"
     answer = answers.get((data.queue.topic, data.queue.partition))
     if answer is None:

@@ -1,5 +1,5 @@
 """
-How batches are numbered, so that the log knows one that comes twice, and what an answer means for its batch.
+Sequence numbers of batches, by which the log detects duplicates, and the meaning of each answer for its batch.
 
 Pure. A partition has one request under way at most, so a number is only ever in doubt for that one: it is sent again
 under the same numbers until its outcome is known, or its producer id is given up.
@@ -16,7 +16,7 @@ NO_PRODUCER = -1
 
 
 class Identity(NamedTuple):
-    """Who sends, to the log. `transactional_id` is empty outside of transactions."""
+    """Producer id and epoch; `transactional_id` is empty outside of transactions."""
 
     producer_id: int
     epoch: int
@@ -42,13 +42,13 @@ class Sequences:
         return self._next.get(queue, 0)
 
     def written(self, queue: Queue, identity: Identity, first: int, count: int) -> None:
-        """So many records, from that number on, are in the log."""
+        """Advance the next sequence number past `count` records that are in the log."""
         if identity == self._identity:
             self._next[queue] = first + count & SEQUENCE_MASK
 
 
 class AttemptResult(enum.Enum):
-    """What an answer to some batches means."""
+    """Result of one attempt to write batches."""
 
     WRITTEN = enum.auto()
     # They are in the log since an earlier attempt; where is forgotten.
@@ -68,7 +68,7 @@ SEQUENCE_ERRORS = (
 
 
 def attempt_result(error: errors.RotaError | None, identity: Identity) -> AttemptResult:
-    """Of an answer to batches that were sent under an identity."""
+    """Classify the answer to batches that were sent under an identity."""
     if error is None:
         return AttemptResult.WRITTEN
     if isinstance(error, errors.DuplicateSequenceNumber):

@@ -1,5 +1,5 @@
 """
-What a transactional producer may do next. Pure; both ends of `rota_engine.py` ask here before they act.
+State machine of a transactional producer, with the states of Kafka's TransactionManager. Pure; called by `rota_engine.py`.
 
 As in Kafka's own producer: an error that spoils the transaction leaves abort as the only way on, one that spoils the
 producer leaves none.
@@ -11,7 +11,7 @@ from rota import errors
 
 
 class State(enum.Enum):
-    """Where a transactional producer stands."""
+    """States of a transactional producer; the value completes "the producer …"."""
 
     UNINITIALIZED = "has not called init_transactions"
     INITIALIZING = "is still in init_transactions"
@@ -24,7 +24,7 @@ class State(enum.Enum):
 
 
 class Operation(enum.Enum):
-    """What is asked of it, or happens to it."""
+    """Calls of the application, and events that change the state."""
 
     INITIALIZE = "init_transactions"
     INITIALIZED = "started"

@@ -27,7 +27,7 @@ class Tenure:
 
 
 class Batch:
-    """What the application asks for inside the block of a transaction. Offsets and state are written when it ends."""
+    """Collects offsets and state of one transaction; they are written when its block ends."""
 
     def __init__(self, tables: Tables, tenure: Tenure) -> None:
         self.tables = tables
@@ -79,7 +79,7 @@ class Batch:
         return self._included or set(self.tenure.positions)
 
     def save_offsets(self) -> Flow[None]:
-        """All that is written behind the application's own results."""
+        """Write offsets and state after the application's own results, behind the check of the fence."""
         yield from save_offsets(
             self.tables, self.tenure.group, self.tenure.positions, self._saves, self.fenced_partitions()
         )
@@ -87,7 +87,7 @@ class Batch:
             yield from flow
 
     def check_owner(self) -> Flow[None]:
-        """Refuse when somebody else owns a partition of this batch by now."""
+        """Raise StoreFenced if another member owns a partition of this batch by now."""
         return check_owner(self.tables, self.tenure.group, self.fenced_partitions())
 
     def on_committed(self) -> None:
@@ -103,7 +103,7 @@ class Batch:
 
 
 def check_member(group: GroupMetadata) -> None:
-    """It has a generation to be fenced by."""
+    """Raise StoreError for a member without a generation, which no fence could hold."""
     if group.generation_id < 0 or group.incarnation < 0:
         raise StoreError(
             f"group {group.group_id} has assigned no generation to this consumer, so no fence is possible: subscribe "

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Connection(Protocol):
-    """What a store needs of a connection."""
+    """The operations of a database connection that a store needs."""
 
     dialect: Dialect
 
@@ -78,7 +78,7 @@ class DbApi:
             self._execute_sql("ROLLBACK")
 
     def _begins_explicitly(self) -> bool:
-        """Whether transactions begin by a BEGIN of ours, and not by the driver's before the first statement."""
+        """Return whether transactions need an explicit BEGIN, as the driver sends none before the first statement."""
         # sqlite3 has three ways, of which only one begins by itself before whatever statement comes.
         autocommit = getattr(self._connection, "autocommit", None)
         return autocommit is not False if self.dialect is Dialect.SQLITE else autocommit is True
@@ -148,7 +148,7 @@ def known_dialect(name: str) -> Dialect:
 
 
 def has_open_transaction(connection: object) -> bool | None:
-    """Whether a transaction is open; None when the driver does not tell."""
+    """Return whether a transaction is open; None if the driver does not say."""
     if getattr(connection, "autocommit", None) is False and driver_name(connection) == "sqlite3":
         return None  # it opens one as soon as the last has ended
     if isinstance(found := getattr(connection, "in_transaction", None), bool):
@@ -167,7 +167,7 @@ def check_no_open_transaction(is_open: bool | None) -> None:
 
 
 def rendered(statement: Statement, paramstyle: str) -> tuple[Any, ...]:
-    """What the driver's `execute` takes: values marked in its own way."""
+    """Build the arguments of the driver's `execute`, in its paramstyle."""
     text = marked(statement.sql, paramstyle)
     if not statement.values:
         return (text,)

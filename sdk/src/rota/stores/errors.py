@@ -1,4 +1,4 @@
-"""What an external store refuses, each in one sentence that says what to do next."""
+"""Errors of external stores; each message is one sentence with the remedy."""
 
 from rota.errors import RotaError
 from rota.metadata import GroupMetadata
@@ -52,7 +52,7 @@ class PositionMoved(StoreError):
 
 
 class OffsetWentBack(StoreError):
-    """An offset below the one that is stored, and nobody said that this is meant."""
+    """An offset is below the stored one, and `rewind` was not set."""
 
     def __init__(self, partition: Partition, stored: int, given: int) -> None:
         super().__init__(

@@ -1,5 +1,5 @@
 """
-What is said to the database, and what follows from its answers.
+SQL of the stores, as generators of statements that receive the rows.
 
 Each function is a generator of statements that is sent their rows. It performs nothing, so that one text serves
 `SqlStore` and `AsyncSqlStore`.
@@ -47,7 +47,7 @@ class Save(NamedTuple):
 
 
 class StoredPosition(NamedTuple):
-    """What the store holds of a partition."""
+    """Position and owner of a partition in the store."""
 
     topic: str
     number: int
@@ -78,10 +78,10 @@ def raise_fence(
     tables: Tables, group: GroupMetadata, partitions: Iterable[Partition]
 ) -> Flow[dict[Partition, int | None]]:
     """
-    Put the owner's token on its partitions, refused where a higher one stands; gives the positions.
+    Write the owner's token to its partitions, refused where a higher one is stored; return the positions.
 
-    One statement does both for each row: whoever commits to it comes before, and is in the position, or comes after,
-    and meets the fence. Rows are taken in one order everywhere, so that two owners never wait for each other.
+    One statement does both for each row: a commit by another owner is either before it, and part of the position, or after it,
+    and refused. Rows are locked in one order everywhere, so that owners do not deadlock.
     """
     positions: dict[Partition, int | None] = {}
     for some in _chunks(sorted(set(partitions))):
@@ -110,7 +110,7 @@ def raise_fence(
 
 
 def check_owner(tables: Tables, group: GroupMetadata, partitions: Iterable[Partition]) -> Flow[None]:
-    """Refuse when one of the partitions belongs to somebody else by now."""
+    """Raise StoreFenced if one of the partitions belongs to a newer owner."""
     for stored in (yield from stored_positions(tables, group.group_id, partitions)):
         _check_fence(group, stored)
 
@@ -118,7 +118,7 @@ def check_owner(tables: Tables, group: GroupMetadata, partitions: Iterable[Parti
 def stored_positions(
     tables: Tables, group_id: str, partitions: Iterable[Partition], *, locked: bool = False
 ) -> Flow[list[StoredPosition]]:
-    """What is held of these partitions; locked, nobody else changes it before the transaction ends."""
+    """Read positions and owners; locked, other transactions cannot change them before this one ends."""
     found: list[StoredPosition] = []
     for topic, each in groupby(sorted(set(partitions)), key=lambda partition: partition[0]):
         for some in _chunks(list(each)):

@@ -1,5 +1,5 @@
 """
-A store beside a consumer: on assignment first the fence, then the position, then the consumer seeks there.
+Rebalance listener for a consumer with a store: on assignment raise the fence, read the position, seek there.
 
 In this order nobody who had a partition before can save an offset between the two.
 """
@@ -47,7 +47,7 @@ class StoreListener(RebalanceListener):
 
     @property
     def tenure(self) -> Tenure:
-        """For `store.transaction`: what the consumer has in this generation."""
+        """The tenure of the current generation, for `store.transaction`."""
         if self._tenure is None:
             raise StoreError("no partitions were assigned to the consumer yet: poll first")
         return self._tenure

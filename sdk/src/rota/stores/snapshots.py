@@ -23,7 +23,7 @@ DELETED = -1
 
 class Snapshots:
     """
-    One kind of state of a group, by partition: keys and values as bytes.
+    State of a group by partition, under one name: keys and values as bytes.
 
     `full_every` bounds how many snapshots a restore has to read. ::
 

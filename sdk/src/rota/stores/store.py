@@ -101,7 +101,7 @@ class SqlStore:
         )
 
     def listener(self, consumer: "Consumer") -> "StoreListener":
-        """For `consumer.subscribe(…, listener=…)`: fences what is assigned, and seeks to where the store is."""
+        """Create the listener for `consumer.subscribe(…, listener=…)`: it fences assigned partitions and seeks to their stored positions."""
         from rota.stores.listener import StoreListener
 
         return StoreListener(self, consumer)
@@ -109,7 +109,7 @@ class SqlStore:
     @contextmanager
     def transaction(self, tenure: Tenure) -> Iterator[Transaction]:
         """
-        A block whose results and offsets are kept together, or not at all.
+        Open a block whose results and offsets are committed together, or not at all.
 
         When it ends, the fence is locked and looked at: `StoreFenced` if somebody else is the owner by now. Whatever
         error ends it, an owner who is late is told that first; the error is its cause.
@@ -137,7 +137,7 @@ class SqlStore:
         batch.on_committed()
 
     def restore(self, snapshots: Snapshots, tenure: Tenure, partition: Partition) -> dict[bytes, bytes]:
-        """The state of a partition as its last transaction left it. Assign first: then nobody else adds to it."""
+        """Restore the state of a partition as of its last transaction. Assign first: then no other member adds to it."""
         return self._in_transaction(snapshots.restored(self.tables, tenure, partition), self._opening)
 
     def stored_offsets(self, group_id: str) -> dict[Partition, int]:

@@ -88,7 +88,7 @@ class Tables:
         ]
 
     def opening(self, idle_timeout_ms: int) -> list[str]:
-        """What a transaction begins with."""
+        """Return the statements that every transaction begins with."""
         if self.dialect is Dialect.SQLITE:
             # Writes nothing, and locks the file like BEGIN IMMEDIATE: some drivers begin transactions themselves, and
             # would lock it with the first result only, when what was read before may be old.

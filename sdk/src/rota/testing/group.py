@@ -24,7 +24,7 @@ PartitionLike = tuple[str, int]
 
 class Group:
     """
-    A group with one member, and the topics that it reads.
+    A group with one member and its topics, in memory.
 
     >>> @rota.handler("orders")
     ... def bill(record):
@@ -94,12 +94,12 @@ class Group:
         self._sidecar.delete_records(TopicPartition(topic, partition), before)
 
     def records(self, topic: str) -> list[Record]:
-        """All that is in a topic and was not deleted, partition by partition."""
+        """Return all records of a topic that were not deleted, partition by partition."""
         return [record for each in self._sidecar.topics.get(topic, ()) for record in each.records()]
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """What was given up, why, and after how many deliveries."""
+        """Records that failed for good, with reason and number of deliveries."""
         return [letter for each in self._sidecar.all_partitions() for letter in each.dead_letters]
 
     @property
@@ -150,7 +150,7 @@ class Group:
 
     def take_away(self, *partitions: PartitionLike) -> None:
         """
-        Somebody else joins the group and gets these: the member is asked to let them go.
+        Let another member join the group and get these partitions: they are revoked.
 
         >>> group.take_away(("orders", 0))                  # doctest: +SKIP
         >>> consumer.poll()         # calls on_partitions_revoked                             # doctest: +SKIP
@@ -160,13 +160,13 @@ class Group:
             self._sidecar.rebalance()
 
     def give_back(self, *partitions: PartitionLike) -> None:
-        """Somebody else leaves the group: the member gets these again."""
+        """Let the other member leave the group: these partitions are assigned again."""
         with self._sidecar.lock:
             self._sidecar.owned_by_others.difference_update(TopicPartition(*each) for each in partitions)
             self._sidecar.rebalance()
 
     def lose(self, *partitions: PartitionLike, reason: str = "the session has expired") -> None:
-        """The member is taken for dead, and somebody else gets these: nobody asks it."""
+        """Expire the member's session: these partitions are lost without a revocation."""
         self._sidecar.lose([TopicPartition(*each) for each in partitions], reason)
 
     def expire(self) -> None:

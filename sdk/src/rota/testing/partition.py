@@ -1,4 +1,4 @@
-"""One partition of a group in memory: its records, and what became of each. `rota.testing.sidecar` keeps them."""
+"""A partition of a group in memory: its log, and the delivery state of its records. Used by `rota.testing.sidecar`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class DeadLetter(NamedTuple):
 
 
 class RecordState(Enum):
-    """Of one record."""
+    """Delivery states of a record."""
 
     IN_FLIGHT = 1
     # To be delivered again, not before its time.
@@ -91,12 +91,12 @@ class MemoryPartition:
 
     @property
     def is_done(self) -> bool:
-        """Whether every record has its verdict."""
+        """Return whether every record has its verdict."""
         return self.position >= len(self.log)
 
     @property
     def retry_times_ms(self) -> list[int]:
-        """When what waits may be delivered again."""
+        """Return the times of scheduled retries, in virtual milliseconds."""
         return [each.due_ms for each in self._delivered.values() if each.state is RecordState.AWAITING_RETRY]
 
     def next(self, ordering: pb.Ordering.ValueType, now_ms: int) -> int | None:
@@ -120,7 +120,7 @@ class MemoryPartition:
         return None
 
     def _candidates(self, ordering: pb.Ordering.ValueType) -> range:
-        """What may come next, as far as the order of the partition goes."""
+        """Return the offsets that the partition's order allows next."""
         if ordering != pb.ORDERING_PARTITION:
             return range(self.position, len(self.log))
         waiting = (at for at, each in self._delivered.items() if each.state is RecordState.AWAITING_RETRY)
@@ -147,7 +147,7 @@ class MemoryPartition:
         )
 
     def has(self, first: int, last: int) -> bool:
-        """Whether all of these are in the application's hands."""
+        """Return whether all these records are in flight."""
         found = [self._delivered.get(offset) for offset in range(first, last + 1)]
         return all(each is not None and each.state is RecordState.IN_FLIGHT for each in found)
 
@@ -161,7 +161,7 @@ class MemoryPartition:
         self._advance()
 
     def complete(self, first: int, last: int) -> None:
-        """These have their verdict."""
+        """Complete records that have their verdict."""
         for offset in range(first, last + 1):
             self._delivered[offset].state = RecordState.DONE
         self._advance()
@@ -181,7 +181,7 @@ class MemoryPartition:
         self._awaiting_retry += 1
 
     def requeue_behind(self, offset: int, ordering: pb.Ordering.ValueType) -> None:
-        """It was judged RETRY: in partition order all that came behind it comes again, whether it does or not."""
+        """Requeue what follows a record judged RETRY, in partition order."""
         self.turn += 1
         if ordering == pb.ORDERING_PARTITION:
             self._requeue(offset + 1)

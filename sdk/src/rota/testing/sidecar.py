@@ -1,5 +1,5 @@
 """
-A sidecar without a process: the words of `rota.sidecar.v1.Consumer` over partitions in memory, in virtual time.
+A sidecar in memory: the calls of `rota.sidecar.v1.Consumer` over partitions in memory, in virtual time.
 
 It is told what an application says and answers at once; what it says by itself goes to a `ApplicationStream`. Time stands still while
 the application has work, and else goes on to the next retry.
@@ -29,7 +29,7 @@ Reset = Literal["earliest", "latest", "none"]
 
 
 class ApplicationStream(Protocol):
-    """Whom the sidecar tells; any thread may call."""
+    """Receives the sidecar's events and records; called from any thread."""
 
     def send_event(self, event: pb.AttachResponse.Event) -> None:
         """Something happens to partitions."""
@@ -45,7 +45,7 @@ class ApplicationStream(Protocol):
 
 
 class MemorySidecar:
-    """One group of one member. Every method may be called from any thread."""
+    """A group with one member. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class MemorySidecar:
         return row[topic_partition.partition]
 
     def all_partitions(self) -> Iterable[MemoryPartition]:
-        """Of all topics."""
+        """Return the partitions of all topics."""
         return [each for row in self.topics.values() for each in row]
 
     # The application
@@ -113,7 +113,7 @@ class MemorySidecar:
     def attach(
         self, hello: pb.AttachRequest.Hello, application: ApplicationStream
     ) -> pb.AttachResponse.Attached:
-        """One at a time."""
+        """Attach the application; SidecarFailed if one is attached already."""
         with self.lock:
             if self._application is not None:
                 raise errors.SidecarFailed(f"the member of group {self.group_id} already has an application")
@@ -132,14 +132,14 @@ class MemorySidecar:
             )
 
     def begin(self) -> None:
-        """It listens now."""
+        """Start to send events to the attached application."""
         with self.lock:
             if self.assigned:
                 self._send_assigned(list(self.assigned))
             self.rebalance()
 
     def detach(self, session: int) -> None:
-        """What it has goes back."""
+        """Detach the application; its records in flight are requeued."""
         with self.lock:
             if session == self.session and self._application is not None:
                 self._application = None
@@ -167,7 +167,7 @@ class MemorySidecar:
             self.dispatch_ready()
 
     def acknowledge(self, event_id: int) -> None:
-        """What was asked for is done."""
+        """Acknowledge an event, and do what waited for that."""
         with self.lock:
             self._on_acknowledged.pop(event_id, lambda: None)()
             self.dispatch_ready()
@@ -175,7 +175,7 @@ class MemorySidecar:
     # Rebalances
 
     def target_assignment(self) -> set[TopicPartition]:
-        """What the member is to have."""
+        """Return the partitions that the member should have."""
         return {
             each.topic_partition
             for each in self.all_partitions()
@@ -237,7 +237,7 @@ class MemorySidecar:
             self.dispatch_ready()
 
     def _send_partition_error(self, partition: MemoryPartition) -> None:
-        """Where the application has acknowledged the partition; else it is told as soon as it does."""
+        """Send a partition's error once the application has acknowledged the partition."""
         if partition.error and partition.is_open and self._application is not None and self._takes_errors:
             topic_partition = partition.topic_partition
             error = pb.AttachResponse.PartitionError(
@@ -280,7 +280,7 @@ class MemorySidecar:
                 self.acknowledge(event_id)
 
     def lose(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
-        """Somebody else has these, and nobody was asked."""
+        """Lose partitions to another member, without a revocation."""
         with self.lock:
             lost = [
                 topic_partition
@@ -358,7 +358,7 @@ class MemorySidecar:
         return None
 
     def commit_verdicts(self, partition: MemoryPartition) -> None:
-        """As far as they go."""
+        """Commit up to the first record without a verdict, unless the application commits itself."""
         if not self.commits_itself and not self.is_manual:
             metadata = "" if partition.committed is None else partition.committed[1]
             partition.committed = (partition.position, metadata)
@@ -397,7 +397,7 @@ class MemorySidecar:
         return busy < self.concurrency
 
     def _advance_clock(self) -> bool:
-        """To the next retry, once the application has nothing in hand; whether there was one."""
+        """Advance the clock to the next retry when nothing is in flight; return whether there is one."""
         if any(each.in_flight for each in self.assigned.values()):
             return False
         later = [
@@ -413,14 +413,14 @@ class MemorySidecar:
 
     @property
     def is_done(self) -> bool:
-        """Whether every record of what the member is to have has its verdict."""
+        """Return whether every record of the member's partitions has its verdict."""
         with self.lock:
             return self.assigned.keys() == self.target_assignment() and all(
                 each.is_done for each in self.assigned.values()
             )
 
     def committed(self) -> Mapping[TopicPartition, int]:
-        """By partition."""
+        """Return the committed offsets by partition."""
         with self.lock:
             return {
                 each.topic_partition: each.committed[0]

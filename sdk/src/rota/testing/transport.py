@@ -1,4 +1,4 @@
-"""From engines to a sidecar in memory: what gRPC does in earnest."""
+"""Transport to a sidecar in memory, in place of gRPC."""
 
 import asyncio
 from typing import Any
@@ -51,11 +51,11 @@ class MemoryTransport(Transport, Sidecar):
 
     @override
     async def close(self) -> None:
-        """There is nothing to give up."""
+        """Do nothing: there is no connection."""
 
 
 class MemoryAttachment(Attachment, ApplicationStream):
-    """What the sidecar says comes through a queue for each stream, as long as its credit and its events."""
+    """Passes events and records from the sidecar to the listener, through one queue for each stream."""
 
     def __init__(self, sidecar: MemorySidecar, listener: SidecarListener) -> None:
         self._sidecar = sidecar

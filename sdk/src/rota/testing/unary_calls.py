@@ -85,7 +85,7 @@ def commit(sidecar: MemorySidecar, request: pb.CommitRequest) -> pb.CommitRespon
 
 
 def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
-    """What is in hand is void."""
+    """Seek; records in flight are void."""
     void = sidecar.last_delivery_epoch
     for each in request.offsets:
         partition = sidecar.assigned.get(_topic_partition(each.partition))
@@ -132,7 +132,7 @@ def position(sidecar: MemorySidecar, request: pb.PositionRequest) -> pb.Position
 
 
 def committed(sidecar: MemorySidecar, request: pb.CommittedRequest) -> pb.CommittedResponse:
-    """What the group has committed."""
+    """Return the group's committed offsets."""
     response = pb.CommittedResponse()
     for each in request.partitions:
         offset, metadata = sidecar.partition(_topic_partition(each)).committed or (-1, "")
@@ -141,7 +141,7 @@ def committed(sidecar: MemorySidecar, request: pb.CommittedRequest) -> pb.Commit
 
 
 def assignment(sidecar: MemorySidecar, request: pb.AssignmentRequest) -> pb.AssignmentResponse:
-    """What the member has."""
+    """Return the member's partitions and tenure."""
     return pb.AssignmentResponse(
         partitions=[pb.TopicPartition(topic=each[0], partition=each[1]) for each in sidecar.assigned],
         tenure=sidecar.current_tenure(),
@@ -185,7 +185,7 @@ def end_offsets(sidecar: MemorySidecar, request: pb.EndOffsetsRequest) -> pb.End
 
 
 def partitions(sidecar: MemorySidecar, request: pb.PartitionsRequest) -> pb.PartitionsResponse:
-    """Of a topic."""
+    """Return the partitions of a topic."""
     row = sidecar.topics.get(request.topic)
     if row is None:
         return pb.PartitionsResponse(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)

@@ -14,7 +14,7 @@ import yaml
 from typing_extensions import override
 
 from rota_operator.plan.settings import ISOLATION
-from rota_operator.plan.supported import NOT_OF_PROCESSES, NOT_YET
+from rota_operator.plan.supported import IGNORED_FIELDS, UNSUPPORTED_FIELDS
 from rota_operator.spec import crd
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import Path as FieldPath
@@ -126,9 +126,9 @@ def values_of(leaf: Schema) -> str:
 
 def on_a_laptop(path: FieldPath) -> str:
     """What `rota up` makes of it."""
-    if any(path[: len(each)] == tuple(each) for each in NOT_YET):
+    if any(path[: len(each)] == tuple(each) for each in UNSUPPORTED_FIELDS):
         return "not yet"
-    if any(path[: len(each)] == tuple(each) for each in NOT_OF_PROCESSES):
+    if any(path[: len(each)] == tuple(each) for each in IGNORED_FIELDS):
         return "ignored"
     return f"works for `{ISOLATION}`" if path == ("config",) else "works"
 

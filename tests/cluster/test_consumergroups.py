@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rota_operator.manifests.documents import documents
-from rota_operator.spec.validation import read_spec
+from rota_operator.manifests.documents import parse_documents
+from rota_operator.spec.validation import parse_spec
 from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
@@ -55,18 +55,18 @@ def test_what_is_left_out_is_filled_in_with_the_same_values(
     served: Cluster, namespace: str, spec: Spec
 ) -> None:
     kept = taken(served, namespace, spec)
-    assert kept == read_spec(spec).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert kept == parse_spec(spec).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
 def test_a_broken_rule_is_refused_in_the_same_words(served: Cluster, broken: Broken) -> None:
     said = refusal(served, "create", "--dry-run=server", "-f", "-", input=manifest(broken.spec))
     assert f"{broken.path}: Invalid value" in said
-    assert broken.wrong in said
+    assert broken.message in said
 
 
 @pytest.mark.parametrize(
-    ("was", "patch", "wrong"),
+    ("was", "patch", "message"),
     [
         ({}, {"groupId": "other"}, "must not change groupId"),
         ({"groupId": "one"}, {"groupId": None}, "must not change groupId"),
@@ -75,12 +75,12 @@ def test_a_broken_rule_is_refused_in_the_same_words(served: Cluster, broken: Bro
     ],
 )
 def test_what_offsets_are_kept_under_cannot_be_changed(
-    served: Cluster, namespace: str, was: Spec, patch: Spec, wrong: str
+    served: Cluster, namespace: str, was: Spec, patch: Spec, message: str
 ) -> None:
     taken(served, namespace, {**small(), **was})
     change = json.dumps({"spec": patch})
     group = "consumergroup/orders-enricher"
-    assert wrong in refusal(served, "patch", "-n", namespace, group, "--type=merge", "-p", change)
+    assert message in refusal(served, "patch", "-n", namespace, group, "--type=merge", "-p", change)
     served.kubectl(
         "patch", "-n", namespace, group, "--type=merge", "-p", json.dumps({"spec": {"replicas": 5}})
     )
@@ -95,7 +95,7 @@ def test_the_manifests_of_an_example_are_taken_as_they_stand(
     # The namespace in them is another one, which need not be there to look at them.
     text = file.read_text().replace("namespace: shop", f"namespace: {namespace}")
     taken_as = served.kubectl("create", "--dry-run=server", "-f", "-", input=text)
-    assert len(taken_as.splitlines()) == len(documents(str(file), text))
+    assert len(taken_as.splitlines()) == len(parse_documents(str(file), text))
 
 
 def test_it_is_scaled_like_a_workload_and_shown_by_its_short_name(served: Cluster, namespace: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rota_operator.local import demo
-from rota_operator.local.runner import CannotRun
+from rota_operator.local.runner import CannotStart
 from tests.support.processes import Process
 from tests.support.tree import REPO
 from tests.support.web import get
@@ -128,6 +128,6 @@ def test_an_installed_package_has_the_same_files(tmp_path: Path) -> None:
 
 
 def test_without_its_manifests_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(demo, "PLACES", (tmp_path,))
-    with pytest.raises(CannotRun, match="the demo's manifests are not installed; give manifests with -f"):
+    monkeypatch.setattr(demo, "DEMO_FOLDERS", (tmp_path,))
+    with pytest.raises(CannotStart, match="the demo's manifests are not installed; give manifests with -f"):
         demo.demo_folder()

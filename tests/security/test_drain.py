@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_operator.local.table import shown_state
+from rota_operator.local.table import display_state
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import ReplicaView, WorkloadView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -125,12 +125,12 @@ def test_a_drained_member_shows_in_what_page_doctor_and_explain_read() -> None:
     overview = Overview("rota://127.0.0.1:7070", [("shop", "default/shop")])
     says = "drained: a drain was requested on the drain socket; the member resumes in 41 s unless its process ends first"
     member = pb.MemberReport(state=pb.MEMBER_STATE_STABLE, draining=True, problems=[says])
-    overview.hear_report(pb.SidecarReport(sidecar="shop-0", group_id="shop", member=member), 1_000)
-    replicas = (ReplicaView("shop-0", "Up", "Up", 0),)
+    overview.add_report(pb.SidecarReport(sidecar="shop-0", group_id="shop", member=member), 1_000)
+    replicas = (ReplicaView("shop-0", "Running", "Running", 0),)
     workload = WorkloadView("default", "shop", "Deployment", "shop", 1, 1, 0, replicas)
     (shown,) = overview.view([workload], 1_001).groups[0].members
     assert (shown.state, shown.draining, shown.problems) == ("Stable", True, (says,))
-    assert shown_state(shown) == "Draining"
+    assert display_state(shown) == "Draining"
 
 
 def ran(command: list[str]) -> subprocess.CompletedProcess[str]:

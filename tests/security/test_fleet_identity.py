@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from rota_operator.local.fleet_server import STREAMS_MAX, LocalFleet, secret_in, serving_fleet
+from rota_operator.local.fleet_server import STREAMS_MAX, LocalFleet, bearer_token, serve_fleet
 from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
@@ -56,7 +56,7 @@ def told(folder: Path, story: Story) -> None:
         laptop = Laptop(folder)
         async with (
             asyncio.timeout(WITHIN_S),
-            serving_fleet(laptop.fleet) as address,
+            serve_fleet(laptop.fleet) as address,
             grpc.aio.insecure_channel(address) as channel,
         ):
             await story(laptop, FleetStub(channel))
@@ -133,7 +133,7 @@ def test_a_replica_speaks_for_itself_alone(tmp_path: Path) -> None:
     async def story(laptop: Laptop, stub: "FleetAsyncStub") -> None:
         liar = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[OTHER]))
         assert await liar.code() is grpc.StatusCode.PERMISSION_DENIED
-        assert "the secret of 'other-0'" in (await liar.details() or "")
+        assert "the token of 'other-0'" in (await liar.details() or "")
         assert laptop.heard == []
 
         mine = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[KEEP]))
@@ -183,11 +183,11 @@ def test_a_secret_is_in_a_file_for_this_user_alone(tmp_path: Path, mask: int) ->
 
 
 def test_only_one_bearer_token_is_a_secret() -> None:
-    assert secret_in([("authorization", "Bearer one")]) == "one"
+    assert bearer_token([("authorization", "Bearer one")]) == "one"
     for wrong in (
         [],
         [("authorization", "Bearer one")] * 2,
         [("authorization", b"Bearer one")],
         [("token", "one")],
     ):
-        assert secret_in(wrong) == ""
+        assert bearer_token(wrong) == ""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rota_operator.__main__ import main
-from rota_operator.manifests.documents import InvalidManifest, documents
-from rota_operator.manifests.resources import gather
+from rota_operator.manifests.documents import InvalidManifest, parse_documents
+from rota_operator.manifests.resources import collect_resources
 from tests.operator.manifests.test_resources import ALL, GROUP, SECRET, SETTINGS, WORKLOAD
 
 SUBDOMAIN = "must be a lowercase RFC 1123 subdomain: "
@@ -22,7 +22,7 @@ NO_SUBDOMAINS = (
 
 def refused(*texts: str) -> list[str]:
     with pytest.raises(InvalidManifest) as refusal:
-        gather(documents("all.yaml", "---\n".join(texts)))
+        collect_resources(parse_documents("all.yaml", "---\n".join(texts)))
     said = str(refusal.value).splitlines()
     assert all(each.isprintable() for each in said), said
     return said
@@ -113,7 +113,7 @@ def test_a_secret_with_nul_is_no_variable() -> None:
 def test_a_secret_with_nul_that_is_no_variable_is_kept() -> None:
     keystore = SECRET.replace("\ndata: {", "\ndata: {keystore: YQBi, ")
     texts = (GROUP, WORKLOAD, keystore, SETTINGS)
-    gather(documents("all.yaml", "---\n".join(texts)))
+    collect_resources(parse_documents("all.yaml", "---\n".join(texts)))
 
 
 @pytest.mark.parametrize("text", ['kind: "a\\e[2Jb"\n', 'kind: Secret\n"a\\e[2Jb": 1\n"a\\e[2Jb": 2\n'])

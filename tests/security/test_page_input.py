@@ -8,12 +8,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from rota_operator.local.dashboard_state import Board
-from rota_operator.local.page import BODY_BYTES_MAX, Page, serving_page
+from rota_operator.local.dashboard_state import DashboardState
+from rota_operator.local.page import BODY_BYTES_MAX, Page, serve_page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import STABLE, DescribedMember, Description
 from rota_operator.overview.overview import Overview
-from rota_operator.overview.view import Kind, ReplicaView, WorkloadView
+from rota_operator.overview.view import EventKind, ReplicaView, WorkloadView
 from tests.operator.local.test_page import Place, play
 from tests.support.chromium import browsing
 from tests.support.processes import free_port
@@ -122,20 +122,20 @@ HOSTILE = "<img src=x onerror=\"document.title='pwned'\"><script>document.title=
 SHOWN = f"document.body !== null && document.body.textContent.split({json.dumps(HOSTILE)}).length - 1"
 
 
-def hostile_board() -> Board:
+def hostile_board() -> DashboardState:
     """Every text that is not Rota's own is markup."""
     replica = ReplicaView(HOSTILE, "Up", "Up", 0)
     workload = WorkloadView(HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 1, 0, (replica,))
-    board = Board(Overview(HOSTILE, [(HOSTILE, HOSTILE)]), lambda: [workload], lambda: 1_000)
+    dashboard = DashboardState(Overview(HOSTILE, [(HOSTILE, HOSTILE)]), lambda: [workload], lambda: 1_000)
     partition = Partition(HOSTILE, 0)
     members = [
         DescribedMember("some-id", HOSTILE, frozenset([partition])),
         DescribedMember(HOSTILE, f"other {HOSTILE}"),
     ]
-    board.describe(Description(HOSTILE, STABLE, 1, HOSTILE, members, reason=HOSTILE))
-    for kind in Kind:
-        board.happened(HOSTILE, kind, HOSTILE)
-    return board
+    dashboard.update_description(Description(HOSTILE, STABLE, 1, HOSTILE, members, reason=HOSTILE))
+    for kind in EventKind:
+        dashboard.record_event(HOSTILE, kind, HOSTILE)
+    return dashboard
 
 
 def test_markup_in_names_is_text_in_a_browser(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_markup_in_names_is_text_in_a_browser(tmp_path: Path) -> None:
         address = f"127.0.0.1:{free_port()}"
         page = Page(hostile_board(), lambda workload, replicas: HOSTILE, refuse)
         async with (
-            serving_page(page, address),
+            serve_page(page, address),
             browsing(tmp_path, f"http://{address}/") as tab,
             aiohttp.ClientSession() as browser,
             browser.get(f"http://{address}/api/state") as answer,

@@ -1,4 +1,9 @@
-"""`python -m rota_operator`: the part as a program. Started by `rota`, by container images and by tests."""
+"""
+`python -m rota_operator`: parses flags and runs `local`, until SIGINT or SIGTERM; prints errors as one line.
+
+Started by `rota up` and `rota operator`, by container images and by tests. Modules are imported late, so that `--version` and
+wrong flags answer at once.
+"""
 
 import argparse
 import asyncio
@@ -14,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota_operator.local.commands import Place
-    from rota_operator.local.runner import Runner, Show
+    from rota_operator.local.commands import LocalPaths
+    from rota_operator.local.runner import Display, Runner
 
 
 def main() -> None:
-    """Start what is named, or say in one sentence why not."""
+    """Parse the command line and run the command; exit with status 2 for invalid flags."""
     parser = argparse.ArgumentParser(
         prog="rota-operator",
         description="Runs the workloads of ConsumerGroup resources. In this version: on this machine only.",
@@ -68,11 +73,10 @@ def main() -> None:
 
 
 def run_local(options: argparse.Namespace) -> None:
-    """Until SIGINT or SIGTERM."""
-    # Imported late: --version and a wrong flag answer at once.
+    """Run manifests, or the demo, until SIGINT or SIGTERM; a second signal skips the drains. Exits with 1 on failure."""
     from rota_operator.local.demo import Demo, demo_folder, hints
     from rota_operator.local.home import make_private
-    from rota_operator.local.runner import CannotRun, Runner, load, place_at
+    from rota_operator.local.runner import CannotStart, Runner, load, local_paths
     from rota_operator.manifests.documents import InvalidManifest
     from rota_service.private_files import owner_only
 
@@ -82,76 +86,78 @@ def run_local(options: argparse.Namespace) -> None:
         demo = None
         with ExitStack() as stack:
             umask = stack.enter_context(owner_only())
-            at = place_at(options.home, options.listen, options.page, options.kafka)
-            place = replace(stack.enter_context(at), umask=umask)
-            say, shows = talking(options, place)
-            make_private(place.home, say)
-            servers = "Kafka brokers" if place.kafka else "coordinator"
-            say(f"{servers}: {place.servers}; logs: {place.home / 'logs'}")
+            at = local_paths(options.home, options.listen, options.page, options.kafka)
+            paths = replace(stack.enter_context(at), umask=umask)
+            print_line, displays = outputs(options, paths)
+            make_private(paths.home, print_line)
+            servers = "Kafka brokers" if paths.kafka else "coordinator"
+            print_line(f"{servers}: {paths.servers}; logs: {paths.home / 'logs'}")
             if folder is not None and options.demo_seconds is None:
-                say(hints(place, folder))
+                print_line(hints(paths, folder))
             elif folder is not None:
-                demo = Demo(folder, options.demo_seconds, say, steady_s)
-                shows.append(demo.play)
-            runner, ends = Runner(manifests, place, say, wall_ms), asyncio.Event()
+                demo = Demo(folder, options.demo_seconds, print_line, monotonic_s)
+                displays.append(demo.play)
+            runner, stopping = Runner(manifests, paths, print_line, wall_ms), asyncio.Event()
 
-            def end() -> None:
-                if ends.is_set():
-                    say("stopping without waiting for drains")
-                    runner.hurry()
-                ends.set()
+            def stop() -> None:
+                if stopping.is_set():
+                    print_line("stopping without waiting for drains")
+                    runner.force_stop()
+                stopping.set()
 
             for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, end)
-            await runner.run(ends, shows)
-        return demo is None or demo.went_well is True
+                asyncio.get_running_loop().add_signal_handler(number, stop)
+            await runner.run(stopping, displays)
+        return demo is None or demo.succeeded is True
 
     try:
-        went_well = asyncio.run(run())
-    except (CannotRun, InvalidManifest) as error:
+        succeeded = asyncio.run(run())
+    except (CannotStart, InvalidManifest) as error:
         sys.exit(str(error))
-    sys.exit(0 if went_well else 1)
+    sys.exit(0 if succeeded else 1)
 
 
-def talking(options: argparse.Namespace, place: "Place") -> tuple[Callable[[str], None], "list[Show]"]:
-    """How something is said, and what is shown: tables to whoever sits at a terminal, lines to everybody else."""
+def outputs(
+    options: argparse.Namespace, paths: "LocalPaths"
+) -> tuple[Callable[[str], None], "list[Display]"]:
+    """Return the function that prints a line, and the displays to run: the web page, and tables if on a terminal."""
 
     async def show_page(runner: "Runner") -> None:
-        # Imported while the processes are started, and beside that: it takes a while.
+        # In a thread: the import takes a while, and the processes start meanwhile.
         await asyncio.to_thread(import_module, "rota_operator.local.page")
-        from rota_operator.local.page import Page, serving_page
+        from rota_operator.local.page import Page, serve_page
         from rota_operator.local.runner import publish
 
-        async with serving_page(Page(runner.board, runner.scale, runner.reset), place.page):
-            await runner.coordinator_answers()
-            publish(place)
-            say(f"web page: http://{place.page}")
+        async with serve_page(Page(runner.dashboard, runner.scale, runner.reset), paths.page):
+            await runner.coordinator_ready()
+            publish(paths)
+            echo(f"web page: http://{paths.page}")
             await asyncio.Event().wait()
 
     if options.plain or options.demo_seconds is not None or not sys.stdout.isatty():
-        say = say_line
-        return say, [show_page]
+        echo = print_line
+        return echo, [show_page]
     from rich.console import Console
 
     from rota_operator.local.table import Terminal
 
     terminal = Terminal(Console())
-    say = terminal.say
-    return say, [show_page, lambda runner: terminal.show(runner.board)]
+    echo = terminal.print_line
+    return echo, [show_page, lambda runner: terminal.show(runner.dashboard)]
 
 
 def wall_ms() -> int:
-    """The time of day."""
+    """Wall clock: milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
-def steady_s() -> float:
-    """Since some moment, whatever becomes of the time of day."""
-    return time.monotonic()  # noqa: TID251  given to all who need it from here
+def monotonic_s() -> float:
+    """Monotonic clock, in seconds."""
+    return time.monotonic()  # noqa: TID251  every other module takes it as an argument
 
 
-def say_line(line: str) -> None:
-    """To whoever looks."""
+def print_line(line: str) -> None:
+    """Write one line to standard output, unbuffered."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

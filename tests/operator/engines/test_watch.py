@@ -52,7 +52,7 @@ def watching(engine: Engine) -> OffsetWatch:
 
 def test_commits_are_read_before_ends_so_that_new_records_count_as_lag() -> None:
     engine = Engine()
-    found = asyncio.run(watching(engine).look())
+    found = asyncio.run(watching(engine).poll())
     assert found == {A: PartitionOffsets(4, 0, 10, 1_000), B: PartitionOffsets(10, 0, 10)}
     assert engine.asked == ["committed", "ranges"]
     assert engine.read == [{A: 4}]
@@ -62,9 +62,9 @@ def test_a_timestamp_is_read_again_only_when_another_record_is_the_first_uncommi
     async def story(engine: Engine) -> None:
         looking = watching(engine)
         for _ in range(2):
-            assert (await looking.look())[A].first_uncommitted_ms == 1_000
+            assert (await looking.poll())[A].first_uncommitted_ms == 1_000
         engine.offsets[A], engine.times[A, 7] = 7, 2_000
-        assert (await looking.look())[A].first_uncommitted_ms == 2_000
+        assert (await looking.poll())[A].first_uncommitted_ms == 2_000
 
     engine = Engine()
     asyncio.run(story(engine))
@@ -74,13 +74,13 @@ def test_a_timestamp_is_read_again_only_when_another_record_is_the_first_uncommi
 def test_the_first_uncommitted_record_lies_behind_what_retention_has_deleted() -> None:
     engine = Engine()
     engine.log[A], engine.times[A, 6] = Range(6, 10), 3_000
-    assert asyncio.run(watching(engine).look())[A] == PartitionOffsets(4, 6, 10, 3_000)
+    assert asyncio.run(watching(engine).poll())[A] == PartitionOffsets(4, 6, 10, 3_000)
 
 
 def test_control_markers_are_no_uncommitted_records() -> None:
     engine = Engine()
     engine.times[A, 4] = None
-    found = asyncio.run(watching(engine).look())[A]
+    found = asyncio.run(watching(engine).poll())[A]
     assert (found.lag_records, found.lag_seconds(9_000)) == (6, 0.0)
 
 
@@ -88,7 +88,7 @@ def test_topics_that_were_committed_once_are_measured_too_and_deleted_ones_are_u
     engine = Engine()
     gone = Partition("gone", 0)
     engine.offsets |= {OLD: 5, gone: 3}
-    found = asyncio.run(watching(engine).look())
+    found = asyncio.run(watching(engine).poll())
     assert found[OLD] == PartitionOffsets(5, 5, 5)
     assert found[gone] == PartitionOffsets(3)
 
@@ -96,11 +96,11 @@ def test_topics_that_were_committed_once_are_measured_too_and_deleted_ones_are_u
 def test_what_does_not_answer_is_unknown_once_its_last_answer_is_too_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "EVERY_S", 0.001)
-    monkeypatch.setattr(watch, "KNOWN_MS", 20)
+    monkeypatch.setattr(watch, "POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(watch, "OFFSETS_VALID_MS", 20)
     said: list[str] = []
 
-    async def look() -> None:
+    async def poll() -> None:
         raise Unavailable("the brokers are unreachable")
 
     async def story() -> None:
@@ -110,7 +110,7 @@ def test_what_does_not_answer_is_unknown_once_its_last_answer_is_too_old(
             said.append(reason)
             heard.set()
 
-        repeating = asyncio.ensure_future(repeat(look, unknown))
+        repeating = asyncio.ensure_future(repeat(poll, unknown))
         await heard.wait()
         # It is said once, however often it fails.
         for _ in range(20):

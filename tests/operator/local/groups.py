@@ -49,7 +49,7 @@ class Groups:
         }
         others = [{"name": each, "image": "app:1", "command": ["false"]} for each in containers or []]
         labels = {"app": name}
-        documents = [
+        parse_documents = [
             {
                 "apiVersion": "rota.dev/v1alpha1",
                 "kind": "ConsumerGroup",
@@ -66,7 +66,7 @@ class Groups:
                 },
             },
         ]
-        (self.manifests / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
+        (self.manifests / f"{name}.yaml").write_text(yaml.safe_dump_all(parse_documents))
 
     def notes(self, name: str) -> Path:
         """Of one application."""

@@ -45,7 +45,7 @@ spec:
             - name: POD
               valueFrom: {{fieldRef: {{fieldPath: metadata.name}}}}
 """
-Place = tuple[int, int]
+LocalPaths = tuple[int, int]
 
 
 class Laptop:
@@ -122,7 +122,7 @@ class Laptop:
             producer.flush()
 
     @property
-    def done(self) -> list[tuple[str, Place]]:
+    def done(self) -> list[tuple[str, LocalPaths]]:
         """By whom, and what."""
         lines = (line.split() for line in self.notes.read_text().splitlines())
         return [(who, (int(partition), int(offset))) for who, partition, offset in lines]

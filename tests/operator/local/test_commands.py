@@ -5,19 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from rota_operator.local.commands import Place, app_command, consuming, rules_of, sidecar_command
-from rota_operator.manifests.documents import documents
-from rota_operator.manifests.resources import Group, Manifests, Name, Workload, gather
-from rota_operator.replicas.events import Rules
+from rota_operator.local.commands import (
+    LocalPaths,
+    app_command,
+    consuming_container,
+    policy_of,
+    sidecar_command,
+)
+from rota_operator.manifests.documents import parse_documents
+from rota_operator.manifests.resources import (
+    ConsumerGroup,
+    Manifests,
+    NamespacedName,
+    Workload,
+    collect_resources,
+)
+from rota_operator.replicas.events import ReplicaPolicy
 from tests.operator.manifests.test_resources import ALL, GROUP, SECRET, SETTINGS, WORKLOAD
 
-PLACE = Place(Path("/venv/bin/python"), "rota://127.0.0.1:7099", Path("/place/.rota"), Path("/tmp/r"))
-NAME = Name("shop", "orders-enricher")
+PLACE = LocalPaths(Path("/venv/bin/python"), "rota://127.0.0.1:7099", Path("/place/.rota"), Path("/tmp/r"))
+NAME = NamespacedName("shop", "orders-enricher")
 PAGE = "127.0.0.1:7181"
 
 
-def parts(*texts: str) -> tuple[Manifests, Workload, Group]:
-    manifests = gather(documents("examples/orders/all.yaml", "---\n".join(texts or ALL)))
+def parts(*texts: str) -> tuple[Manifests, Workload, ConsumerGroup]:
+    manifests = collect_resources(parse_documents("examples/orders/all.yaml", "---\n".join(texts or ALL)))
     return manifests, manifests.workloads[NAME], manifests.groups[NAME]
 
 
@@ -104,13 +116,13 @@ def test_the_sidecar_is_beside_its_application() -> None:
 
 def test_who_ends_has_time_to_drain_and_then_to_end() -> None:
     _, workload, group = parts(GROUP + "  sidecar: {terminationDrainSeconds: 5}\n", *ALL[1:])
-    assert rules_of(workload, group) == Rules(grace_ms=30_000, drain_ms=6_000)
+    assert policy_of(workload, group) == ReplicaPolicy(grace_ms=30_000, drain_ms=6_000)
     patient = WORKLOAD.replace(
         "      containers:", "      terminationGracePeriodSeconds: 3\n      containers:"
     )
     _, workload, group = parts(GROUP, patient, *ALL[2:])
-    assert rules_of(workload, group) == Rules(grace_ms=60_000, drain_ms=46_000)
-    assert rules_of(workload, None) == Rules(has_sidecar=False, grace_ms=3_000)
+    assert policy_of(workload, group) == ReplicaPolicy(grace_ms=60_000, drain_ms=46_000)
+    assert policy_of(workload, None) == ReplicaPolicy(has_sidecar=False, grace_ms=3_000)
 
 
 def test_a_workload_of_no_group_has_no_sidecar() -> None:
@@ -122,8 +134,8 @@ def test_the_group_names_the_container_that_consumes() -> None:
     second = "        - name: second\n          command: [other]\n"
     group = GROUP + "  sidecar: {container: second}\n"
     _, workload, found = parts(group, WORKLOAD + second, SECRET, SETTINGS)
-    assert consuming(workload, found).name == "second"
-    assert consuming(workload, None).name == "app"
+    assert consuming_container(workload, found).name == "second"
+    assert consuming_container(workload, None).name == "app"
 
 
 def test_brokers_stand_for_the_servers_of_rota_where_they_are_to() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rota_operator.local.drain_client import ask_to_drain
-from rota_operator.local.processes import Command, Processes, Told
-from rota_operator.replicas.events import Gone, Part, Rules, Undrained
+from rota_operator.local.processes import Command, Processes, ReplicaEvent
+from rota_operator.replicas.events import DrainFailed, ProcessRole, ReplicaPolicy, ReplicaStopped
 from rota_operator.replicas.replica_set import ReplicaSet
 from tests.support.processes import wait_for
 
@@ -56,10 +56,10 @@ class Place:
         self.log = folder / "log"
         self.pipe = folder / "pipe"
         self.socket = folder / "drain"
-        self.told: list[Told] = []
+        self.told: list[ReplicaEvent] = []
         os.mkfifo(self.pipe)
 
-    def command(self, replica: int, part: Part) -> Command:
+    def command(self, replica: int, part: ProcessRole) -> Command:
         argv = [sys.executable, "-c", CODE, part.value, str(self.pipe), str(self.socket)]
         return Command(argv, {}, self.folder, self.log, WITHIN_S, self.socket)
 
@@ -71,17 +71,17 @@ class Place:
         await asyncio.to_thread(wait_for, line, lambda: line in self.lines, within_s=WITHIN_S)
 
 
-def play(folder: Path, rules: Rules, left: str | None) -> Place:
+def play(folder: Path, rules: ReplicaPolicy, left: str | None) -> Place:
     """A replica comes and goes; its sidecar is let answer with that, or not at all."""
     place = Place(folder)
 
     async def run() -> None:
         processes = Processes(ReplicaSet(rules), place.command, place.told.append)
-        processes.want(1)
+        processes.scale(1)
         await place.until_said("app started")
         await place.until_said("sidecar started")
         async with asyncio.timeout(WITHIN_S):
-            ending = asyncio.ensure_future(processes.end())
+            ending = asyncio.ensure_future(processes.stop())
             await place.until_said(ASKED)
             assert "app stopped" not in place.lines
             if left is not None:
@@ -96,21 +96,21 @@ ENDED = [ASKED, "answered", "app stopped", "sidecar stopped"]
 
 
 def test_the_application_ends_when_nothing_is_in_hand_any_more(tmp_path: Path) -> None:
-    place = play(tmp_path, Rules(), "")
+    place = play(tmp_path, ReplicaPolicy(), "")
     assert place.lines[2:] == ENDED
-    assert place.told == [Gone(0)]
+    assert place.told == [ReplicaStopped(0)]
 
 
 def test_what_is_left_is_told(tmp_path: Path) -> None:
-    place = play(tmp_path, Rules(), "3 records are left\n")
+    place = play(tmp_path, ReplicaPolicy(), "3 records are left\n")
     assert place.lines[2:] == ENDED
-    assert place.told == [Undrained(0, "3 records are left"), Gone(0)]
+    assert place.told == [DrainFailed(0, "3 records are left"), ReplicaStopped(0)]
 
 
 def test_a_sidecar_that_does_not_answer_is_not_waited_for_longer(tmp_path: Path) -> None:
-    place = play(tmp_path, Rules(drain_ms=300), None)
+    place = play(tmp_path, ReplicaPolicy(drain_ms=300), None)
     assert place.lines[2:] == [line for line in ENDED if line != "answered"]
-    assert place.told == [Undrained(0, "records still in flight after 300 ms"), Gone(0)]
+    assert place.told == [DrainFailed(0, "records still in flight after 300 ms"), ReplicaStopped(0)]
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

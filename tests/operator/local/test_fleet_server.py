@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from rota_operator.local.fleet_server import LocalFleet, serving_fleet
+from rota_operator.local.fleet_server import LocalFleet, serve_fleet
 from rota_operator.local.replica_secrets import Replica
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
@@ -30,7 +30,7 @@ def told(*reports: pb.SidecarReport) -> tuple[list[pb.SidecarReport], grpc.Statu
             for report in reports:
                 yield report
 
-        async with asyncio.timeout(WITHIN_S), serving_fleet(fleet) as address:
+        async with asyncio.timeout(WITHIN_S), serve_fleet(fleet) as address:
             assert address.startswith("127.0.0.1:")
             async with grpc.aio.insecure_channel(address) as channel:
                 stream = FleetStub(channel).Connect(say(), metadata=SECRET)
@@ -93,7 +93,7 @@ def ordered(error: str | None, within_s: float) -> tuple[list[str], OneSidecar]:
     async def run() -> tuple[list[str], OneSidecar]:
         sidecar, heard = OneSidecar(error), asyncio.Event()
         fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, lambda _: heard.set())
-        async with asyncio.timeout(WITHIN_S), serving_fleet(fleet) as address:
+        async with asyncio.timeout(WITHIN_S), serve_fleet(fleet) as address:
             speaking = asyncio.create_task(sidecar.connect(address))
             await heard.wait()
             said = [

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rota_operator.local.offset_reset import Resetting
+from rota_operator.local.offset_reset import OffsetResets
 from rota_operator.overview.assignment import Partition
-from rota_operator.overview.view import Holding
+from rota_operator.overview.view import OwnedPartitions
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 A, B = Partition("orders", 0), Partition("orders", 1)
@@ -17,9 +17,9 @@ class Members:
     """Two sidecars, and what is known of them: stands for Fleet and board."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Holding] = {
-            "one": Holding(1, frozenset({A})),
-            "two": Holding(1, frozenset({B})),
+        self.held: dict[str, OwnedPartitions] = {
+            "one": OwnedPartitions(1, frozenset({A})),
+            "two": OwnedPartitions(1, frozenset({B})),
         }
         self.ordered: list[tuple[str, str]] = []
         # What each is to refuse, once.
@@ -38,15 +38,15 @@ class Members:
                 self.offsets[Partition(each.topic, each.partition)] = each.offset
         return ""
 
-    def holdings(self, group_id: str) -> Mapping[str, Holding]:
+    def owned_partitions(self, group_id: str) -> Mapping[str, OwnedPartitions]:
         """As the board does."""
         return self.held
 
-    async def change(self) -> None:
+    async def wait_for_change(self) -> None:
         """There is another generation, in which the second one has all."""
-        self.held = {"one": Holding(2, frozenset()), "two": Holding(2, frozenset({A, B}))}
+        self.held = {"one": OwnedPartitions(2, frozenset()), "two": OwnedPartitions(2, frozenset({A, B}))}
 
-    def happened(self, group_id: str, kind: object, sentence: str) -> None:
+    def record_event(self, group_id: str, kind: object, sentence: str) -> None:
         """As the board does."""
         self.told.append(sentence)
 
@@ -54,7 +54,7 @@ class Members:
 def reset(members: Members, *, suspended: bool = False, group: str = "shop") -> str:
     async def run() -> str:
         replicas = {"shop": ["one", "two"]}
-        resetting = Resetting(
+        resetting = OffsetResets(
             cast("Any", members),
             cast("Any", members),
             lambda name: replicas.get(name, []),

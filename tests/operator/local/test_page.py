@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from rota_operator.local import page as pages
-from rota_operator.local.dashboard_state import Board
-from rota_operator.local.page import BODY_BYTES_MAX, LISTENERS_MAX, Page, serving_page
+from rota_operator.local.dashboard_state import DashboardState
+from rota_operator.local.page import BODY_BYTES_MAX, EVENT_STREAMS_MAX, Page, serve_page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.overview import Overview
-from rota_operator.overview.view import Kind, WorkloadView
+from rota_operator.overview.view import EventKind, WorkloadView
 from rota_operator.resets.orders import Offsets
 from tests.support.processes import free_port
 
@@ -29,10 +29,10 @@ class Place:
 
     def __init__(self, browser: aiohttp.ClientSession, address: str) -> None:
         overview = Overview("rota://127.0.0.1:7070", [("orders", "shop/orders")])
-        self.board = Board(overview, lambda: [WORKLOAD], lambda: 1_000)
+        self.dashboard = DashboardState(overview, lambda: [WORKLOAD], lambda: 1_000)
         self.scaled: list[tuple[str, int]] = []
         self.was_reset: list[Offsets] = []
-        self.page = Page(self.board, self._scale, self._reset)
+        self.page = Page(self.dashboard, self._scale, self._reset)
         self.address = address
         self.browser = browser
 
@@ -66,7 +66,7 @@ def play(story: Callable[[Place], Coroutine[None, None, None]]) -> None:
         address = f"127.0.0.1:{free_port()}"
         async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession() as browser:
             place = Place(browser, address)
-            async with serving_page(place.page, address):
+            async with serve_page(place.page, address):
                 await story(place)
 
     asyncio.run(run())
@@ -95,9 +95,9 @@ def test_events_follow_what_happens() -> None:
         async with place.browser.get(f"http://{place.address}/api/events") as stream:
             assert stream.content_type == "text/event-stream"
             assert (await next_event(stream))["groups"][0]["history"] == []
-            place.board.happened("orders", Kind.SCALE, "orders scaled")
-            (moment,) = (await next_event(stream))["groups"][0]["history"]
-            assert (moment["kind"], moment["message"]) == ("scale", "orders scaled")
+            place.dashboard.record_event("orders", EventKind.SCALE, "orders scaled")
+            (event,) = (await next_event(stream))["groups"][0]["history"]
+            assert (event["kind"], event["message"]) == ("scale", "orders scaled")
 
     play(story)
 
@@ -109,7 +109,7 @@ def test_however_much_happens_events_come_a_few_times_a_second() -> None:
             began_s = asyncio.get_running_loop().time()
             for _ in range(4):
                 for number in range(50):
-                    place.board.happened("orders", Kind.SCALE, str(number))
+                    place.dashboard.record_event("orders", EventKind.SCALE, str(number))
                 await next_event(stream)
             assert asyncio.get_running_loop().time() - began_s > 3 * pages.EVENT_EVERY_S
 
@@ -119,7 +119,7 @@ def test_however_much_happens_events_come_a_few_times_a_second() -> None:
 def test_so_many_listen_and_no_more() -> None:
     async def story(place: Place) -> None:
         streams = [
-            await place.browser.get(f"http://{place.address}/api/events") for _ in range(LISTENERS_MAX)
+            await place.browser.get(f"http://{place.address}/api/events") for _ in range(EVENT_STREAMS_MAX)
         ]
         status, said = await place.ask("GET", "/api/events")
         assert (status, said) == (503, {"error": "too many event streams (at most 32); close one"})

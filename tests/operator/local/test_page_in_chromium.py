@@ -43,9 +43,9 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
 
     await tab.evaluate(f"{FEWER}.click()")
     await tab.until(members(2, 3), WITHIN_S)
-    moments = await tab.evaluate(MOMENTS)
-    assert "scale: orders scaled from 3 to 2 replicas" in moments
-    assert any(map(REBALANCED.match, moments)), moments
+    events = await tab.evaluate(MOMENTS)
+    assert "scale: orders scaled from 3 to 2 replicas" in events
+    assert any(map(REBALANCED.match, events)), events
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await tab.evaluate(wide), "it has to be moved sideways"
     assert tab.complaints == []

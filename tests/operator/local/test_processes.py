@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota_operator.local.processes import Command, Processes, Told
-from rota_operator.replicas.events import Again, Gone, Part, Rules
-from rota_operator.replicas.replica_set import ReplicaSet, Up
+from rota_operator.local.processes import Command, Processes, ReplicaEvent
+from rota_operator.replicas.events import ProcessRole, ReplicaPolicy, ReplicaStopped, Restarting
+from rota_operator.replicas.replica_set import ReplicaSet, Running
 
 pytestmark = pytest.mark.process
 
@@ -31,17 +31,17 @@ while True: signal.pause()
 class Place:
     """A folder with the logs of one workload."""
 
-    def __init__(self, folder: Path, rules: Rules) -> None:
+    def __init__(self, folder: Path, rules: ReplicaPolicy) -> None:
         self.folder = folder
-        self.told: list[Told] = []
+        self.told: list[ReplicaEvent] = []
         self.news = asyncio.Event()
         self.processes = Processes(ReplicaSet(rules), self.command, self._hear)
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: ReplicaEvent) -> None:
         self.told.append(told)
         self.news.set()
 
-    def command(self, replica: int, part: Part) -> Command:
+    def command(self, replica: int, part: ProcessRole) -> Command:
         who = f"{part.value}-{replica}"
         argv = [sys.executable, "-c", CODE]
         # Nobody is there, and that is told.
@@ -64,54 +64,54 @@ class Place:
                 await asyncio.wait([asyncio.ensure_future(self.news.wait())], timeout=0.01)
 
     async def until_up(self, count: int) -> None:
-        names = [f"{part.value}-{number}" for number in range(count) for part in Part]
+        names = [f"{part.value}-{number}" for number in range(count) for part in ProcessRole]
         await self.until(
             lambda: all(any(x.startswith("started") for x in self.lines(name)) for name in names)
         )
         lives = [life for parts in self.processes.replicas.replicas.values() for life in parts.values()]
-        assert all(isinstance(life, Up) for life in lives)
+        assert all(isinstance(life, Running) for life in lives)
 
 
 def play(
-    folder: Path, story: Callable[[Place], Coroutine[None, None, None]], rules: Rules | None = None
+    folder: Path, story: Callable[[Place], Coroutine[None, None, None]], rules: ReplicaPolicy | None = None
 ) -> None:
     async def run() -> None:
-        place = Place(folder, rules or Rules(backoff_ms=10))
+        place = Place(folder, rules or ReplicaPolicy(backoff_ms=10))
         try:
             await story(place)
         finally:
             async with asyncio.timeout(WITHIN_S):
-                await place.processes.end()
-        assert not place.processes.broken.done()
+                await place.processes.stop()
+        assert not place.processes.failed.done()
 
     asyncio.run(run())
 
 
 def test_replicas_are_started_scaled_and_ended(tmp_path: Path) -> None:
     async def story(place: Place) -> None:
-        place.processes.want(3)
+        place.processes.scale(3)
         await place.until_up(3)
-        place.processes.want(1)
-        await place.until(lambda: {Gone(1), Gone(2)} <= set(place.told))
+        place.processes.scale(1)
+        await place.until(lambda: {ReplicaStopped(1), ReplicaStopped(2)} <= set(place.told))
         assert place.lines("app-2")[-1] == place.lines("sidecar-2")[-1] == "stopped"
-        await place.processes.end()
-        assert Gone(0) in place.told
+        await place.processes.stop()
+        assert ReplicaStopped(0) in place.told
 
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize("part", Part)
-def test_a_part_that_is_killed_comes_again_alone(tmp_path: Path, part: Part) -> None:
+@pytest.mark.parametrize("part", ProcessRole)
+def test_a_part_that_is_killed_comes_again_alone(tmp_path: Path, part: ProcessRole) -> None:
     async def story(place: Place) -> None:
-        place.processes.want(1)
+        place.processes.scale(1)
         await place.until_up(1)
         who = f"{part.value}-0"
-        other = next(f"{each.value}-0" for each in Part if each is not part)
+        other = next(f"{each.value}-0" for each in ProcessRole if each is not part)
         first = place.pid(who)
         os.kill(first, signal.SIGKILL)
         await place.until(lambda: place.pid(who) != first)
         (again,) = place.told
-        assert isinstance(again, Again)
+        assert isinstance(again, Restarting)
         assert (again.part, again.code) == (part, 128 + signal.SIGKILL)
         assert len(place.lines(other)) == 1
 
@@ -124,11 +124,11 @@ def test_what_cannot_be_run_is_told_and_tried_again(tmp_path: Path) -> None:
             ["/no/such/program"], {}, tmp_path, tmp_path / "logs" / "nobody.log", 1
         )
         place.processes = Processes(
-            ReplicaSet(Rules(has_sidecar=False, backoff_ms=10)), place.command, place._hear
+            ReplicaSet(ReplicaPolicy(has_sidecar=False, backoff_ms=10)), place.command, place._hear
         )
-        place.processes.want(1)
+        place.processes.scale(1)
         await place.until(lambda: len(place.told) == 2)
-        assert all(isinstance(told, Again) and told.code == 127 for told in place.told)
+        assert all(isinstance(told, Restarting) and told.code == 127 for told in place.told)
         assert "cannot execute /no/such/program" in (tmp_path / "logs" / "nobody.log").read_text()
 
     play(tmp_path, story)
@@ -136,8 +136,8 @@ def test_what_cannot_be_run_is_told_and_tried_again(tmp_path: Path) -> None:
 
 def test_who_ends_before_having_begun_ends(tmp_path: Path) -> None:
     async def story(place: Place) -> None:
-        place.processes.want(1)
-        place.processes.want(0)
-        await place.until(lambda: Gone(0) in place.told)
+        place.processes.scale(1)
+        place.processes.scale(0)
+        await place.until(lambda: ReplicaStopped(0) in place.told)
 
     play(tmp_path, story)

@@ -158,7 +158,7 @@ def test_a_group_is_reset_while_its_members_stay(laptop: Laptop) -> None:
     process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
     group = laptop.group()
     assert group["generation"] == generation
-    assert "reset of 6 partitions: done" in [moment["message"] for moment in group["history"]]
+    assert "reset of 6 partitions: done" in [event["message"] for event in group["history"]]
     assert not any(each["suspended"] for each in group["members"])
     process.stop()
     assert process.exit_code == 0
@@ -188,7 +188,7 @@ def test_a_reset_is_refused_before_it_touches_anything_when_other_clients_are_me
     )
     assert dry.stderr == f"nothing was changed, and --execute would be refused: {done.error}\n"
     assert not any(each["suspended"] for each in group["members"])
-    assert not any(moment["kind"] == "reset" for moment in group["history"])
+    assert not any(event["kind"] == "reset" for event in group["history"])
     process.stop()
     assert process.exit_code == 0
     assert len(laptop.done) == RECORDS
@@ -210,17 +210,17 @@ def test_who_looks_sees_members_partitions_and_lag_and_may_scale(laptop: Laptop)
     group = laptop.group()
     assert [each["name"] for each in group["members"]] == ["orders-0", "orders-1"]
     assert [each["end"] for each in group["partitions"]] == [RECORDS // 6] * 6
-    said = [moment["message"] for moment in reversed(group["history"])]
+    said = [event["message"] for event in reversed(group["history"])]
     assert said.index("orders scaled from 3 to 2 replicas") < said.index("orders-2: stopped")
-    assert all(moment["pause_ms"] is not None for moment in rebalances(group))
-    assert any("orders-2 left" in moment["message"] for moment in rebalances(group))
+    assert all(event["pause_ms"] is not None for event in rebalances(group))
+    assert any("orders-2 left" in event["message"] for event in rebalances(group))
     process.stop()
     assert process.exit_code == 0
     assert len(laptop.done) == RECORDS
 
 
 def rebalances(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [moment for moment in group["history"] if moment["kind"] == "rebalance"]
+    return [event for event in group["history"] if event["kind"] == "rebalance"]
 
 
 def has_settled(group: Mapping[str, Any]) -> bool:
@@ -229,7 +229,7 @@ def has_settled(group: Mapping[str, Any]) -> bool:
         group["state"] == "Stable"
         and {each["state"] for each in group["members"]} == {"Stable"}
         and all(each["end"] is not None for each in group["partitions"])
-        and all(moment["pause_ms"] is not None for moment in rebalances(group))
+        and all(event["pause_ms"] is not None for event in rebalances(group))
     )
 
 

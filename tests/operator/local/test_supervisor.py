@@ -19,11 +19,11 @@ READY = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(str(__import_
 IDLE = READY + "import signal; signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + IDLE
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {IDLE!r}, sys.argv[1]])"
-Leash = subprocess.Popen[bytes]
+Supervisor = subprocess.Popen[bytes]
 
 
 @contextmanager
-def leash(code: str, folder: Path, *, grace_s: float = 60) -> Iterator[tuple[Leash, int]]:
+def leash(code: str, folder: Path, *, grace_s: float = 60) -> Iterator[tuple[Supervisor, int]]:
     """A process on a leash, and its id, once it runs."""
     ready = folder / "ready"
     command = [

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rota_operator.local.table import HEIGHT_OF_THE_REST, shown
+from rota_operator.local.table import RESERVED_HEIGHT, render
 from rota_operator.overview.view import (
+    EventKind,
     GroupView,
-    Kind,
+    HistoryEvent,
     MemberView,
-    Moment,
     PartitionView,
     ReplicaView,
     View,
@@ -32,13 +32,13 @@ WITHIN_S = 40
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 MEMBER = MemberView("orders-0", "id", "Stable", 4, ("orders-0", "orders-3"), 1_234, 30.25, 2)
 SILENT = MemberView("orders-1", None, "Unknown", None, ())
-MOMENT = Moment(0, Kind.REBALANCE, "orders-0 joined", 4, 294, 2)
+MOMENT = HistoryEvent(0, EventKind.REBALANCE, "orders-0 joined", 4, 294, 2)
 
 
 def group(
     partitions: Sequence[PartitionView] = (),
     members: Sequence[MemberView] = (MEMBER, SILENT),
-    history: Sequence[Moment] = (MOMENT,),
+    history: Sequence[HistoryEvent] = (MOMENT,),
 ) -> GroupView:
     return GroupView(
         "shop.orders", "shop/orders", "Stable", 4, "cooperative-sticky", tuple(members), tuple(partitions),
@@ -49,11 +49,18 @@ def group(
 def lines(found: GroupView, height: int = 50, said: Sequence[str] = ()) -> list[str]:
     """As they stand in a terminal of that height."""
     own = WorkloadView(
-        "shop", "orders", "Deployment", "shop.orders", 3, 2, 1, (ReplicaView("orders-0", "Up", "Up", 7),)
+        "shop",
+        "orders",
+        "Deployment",
+        "shop.orders",
+        3,
+        2,
+        1,
+        (ReplicaView("orders-0", "Running", "Running", 7),),
     )
     other = WorkloadView("shop", "shop", "Deployment", None, 1, 1, 0, ())
     console = Console(file=io.StringIO(), width=130)
-    console.print(shown(View(0, "rota://127.0.0.1:7070", (found,), (own, other)), said, height))
+    console.print(render(View(0, "rota://127.0.0.1:7070", (found,), (own, other)), said, height))
     assert isinstance(console.file, io.StringIO)
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
 
@@ -86,13 +93,13 @@ def test_partitions_say_who_has_them_and_how_far_behind_they_are() -> None:
 
 
 def test_a_rebalance_on_kafka_has_no_generation() -> None:
-    found = lines(group(history=[Moment(0, Kind.REBALANCE, "orders-0 joined", moved=2)]))
+    found = lines(group(history=[HistoryEvent(0, EventKind.REBALANCE, "orders-0 joined", moved=2)]))
     assert any(line.endswith(" rebalance: orders-0 joined, 2 partitions moved") for line in found)
 
 
 def test_where_there_is_no_room_those_that_are_unknown_or_behind_come_first() -> None:
     many = [PartitionView("orders", number, "orders-0", lag_records=number) for number in range(20)]
-    found = lines(group([*many, PartitionView("orders", 20, None)]), height=HEIGHT_OF_THE_REST + 5)
+    found = lines(group([*many, PartitionView("orders", 20, None)]), height=RESERVED_HEIGHT + 5)
     shown_ones = [line.split()[0] for line in found if line.startswith("orders-") and " – – " in line]
     assert [name for name in shown_ones if name != "orders-1"] == [
         "orders-20",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota_operator.manifests.documents import Document, InvalidManifest, documents
+from rota_operator.manifests.documents import Document, InvalidManifest, parse_documents
 
 TWO = """\
 # A group.
@@ -22,7 +22,7 @@ data: {a: b}
 
 
 def read(text: str) -> list[Document]:
-    return documents("group.yaml", text)
+    return parse_documents("group.yaml", text)
 
 
 def refused(text: str) -> str:

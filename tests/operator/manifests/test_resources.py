@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from rota_operator.manifests.documents import InvalidManifest, documents
-from rota_operator.manifests.resources import Manifests, Name, gather
+from rota_operator.manifests.documents import InvalidManifest, parse_documents
+from rota_operator.manifests.resources import Manifests, NamespacedName, collect_resources
 
 GROUP = """\
 apiVersion: rota.dev/v1alpha1
@@ -58,7 +58,7 @@ SENTENCE = re.compile(
 
 
 def read(*texts: str) -> Manifests:
-    return gather(documents("all.yaml", "---\n".join(texts)))
+    return collect_resources(parse_documents("all.yaml", "---\n".join(texts)))
 
 
 def refused(*texts: str) -> list[str]:
@@ -71,19 +71,21 @@ def refused(*texts: str) -> list[str]:
 
 def test_everything_is_under_its_name() -> None:
     found = read(*ALL)
-    name = Name("shop", "orders-enricher")
+    name = NamespacedName("shop", "orders-enricher")
     assert found.groups[name].group_id == "shop.orders-enricher"
     assert found.groups[name].spec.topics == ("orders",)
     workload = found.workloads[name]
     assert (workload.kind, workload.spec.replicas) == ("Deployment", 3)
     (container,) = workload.spec.template.spec.containers
     assert container.command == ("python", "-m", "orders")
-    assert found.secrets[Name("shop", "bank")] == {"token": b"s3cret", "user": b"me"}
-    assert found.config_maps[Name("shop", "settings")] == {"COLOUR": "blue"}
+    assert found.secrets[NamespacedName("shop", "bank")] == {"token": b"s3cret", "user": b"me"}
+    assert found.config_maps[NamespacedName("shop", "settings")] == {"COLOUR": "blue"}
 
 
 def test_who_says_no_namespace_is_in_the_default_one() -> None:
-    assert list(read(SETTINGS.replace(", namespace: shop", "")).config_maps) == [Name("default", "settings")]
+    assert list(read(SETTINGS.replace(", namespace: shop", "")).config_maps) == [
+        NamespacedName("default", "settings")
+    ]
 
 
 def test_secrets_do_not_show() -> None:

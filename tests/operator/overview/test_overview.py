@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 
-from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
+from rota_operator.overview.assignment import MalformedAssignment, Partition, partitions_of
 from rota_operator.overview.description import DescribedMember, Description, description_of
 from rota_operator.overview.group import OTHER_CLIENT, PARTITIONS_SHOWN
-from rota_operator.overview.history import MOMENTS_MAX
-from rota_operator.overview.offsets import KNOWN_MS, PartitionOffsets
+from rota_operator.overview.history import EVENTS_MAX
+from rota_operator.overview.offsets import OFFSETS_VALID_MS, PartitionOffsets
 from rota_operator.overview.overview import Overview
-from rota_operator.overview.reports import SILENT_AFTER_MS
-from rota_operator.overview.view import GroupView, Kind, MemberView, PartitionView, ReplicaView, WorkloadView
+from rota_operator.overview.reports import REPORT_VALID_MS
+from rota_operator.overview.view import (
+    EventKind,
+    GroupView,
+    MemberView,
+    PartitionView,
+    ReplicaView,
+    WorkloadView,
+)
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
@@ -64,16 +71,16 @@ class Place:
             protocol_name="cooperative-sticky" if state == STABLE else "",
             members=described,
         )
-        told = admin.WatchGroupResponse(group=group, reason=reason)
-        self.overview.hear_description(description_of(told), self.now_ms)
+        response = admin.WatchGroupResponse(group=group, reason=reason)
+        self.overview.update_description(description_of(response), self.now_ms)
 
     def report(self, name: str, *partitions: pb.PartitionReport, done: int = 0, generation: int = 1) -> None:
         """A sidecar speaks."""
         member = pb.MemberReport(
             member_id=f"{name}-id", state=pb.MEMBER_STATE_STABLE, generation_id=generation, records_done=done
         )
-        told = pb.SidecarReport(group_id=GROUP, sidecar=name, member=member, partitions=partitions)
-        self.overview.hear_report(told, self.now_ms)
+        response = pb.SidecarReport(group_id=GROUP, sidecar=name, member=member, partitions=partitions)
+        self.overview.add_report(response, self.now_ms)
 
     def on_kafka(self, state: str, members: Mapping[str, Numbers]) -> None:
         """A broker describes the group: without a generation, and assignments of stable groups alone."""
@@ -81,12 +88,12 @@ class Place:
             DescribedMember(f"{name}-id", name, frozenset(Partition("orders", number) for number in numbers))
             for name, numbers in members.items()
         ]
-        self.overview.hear_description(Description(GROUP, state, None, "range", described), self.now_ms)
+        self.overview.update_description(Description(GROUP, state, None, "range", described), self.now_ms)
 
     def offsets(self, *partitions: PartitionOffsets) -> None:
         """The engine reports offsets, from partition 0 on."""
         found = {Partition("orders", number): each for number, each in enumerate(partitions)}
-        self.overview.hear_offsets(GROUP, found, self.now_ms)
+        self.overview.update_offsets(GROUP, found, self.now_ms)
 
     @property
     def group(self) -> GroupView:
@@ -105,8 +112,10 @@ class Place:
 def known(number: int, **changed: int | None) -> pb.PartitionReport:
     """A partition of which all is known."""
     said: dict[str, Any] = {"position": 100, "committed": 90, "start": 0, "end": 120}
-    told: dict[str, Any] = {name: value for name, value in {**said, **changed}.items() if value is not None}
-    return pb.PartitionReport(topic="orders", partition=number, arrival_rate=2.5, **told)
+    response: dict[str, Any] = {
+        name: value for name, value in {**said, **changed}.items() if value is not None
+    }
+    return pb.PartitionReport(topic="orders", partition=number, arrival_rate=2.5, **response)
 
 
 @pytest.fixture
@@ -192,7 +201,7 @@ def test_without_members_and_during_a_rebalance_the_lag_is_known(place: Place) -
 
 def test_offsets_that_the_engine_has_not_confirmed_lately_are_unknown(place: Place) -> None:
     place.offsets(PartitionOffsets(90, 0, 120, place.now_ms))
-    place.now_ms += KNOWN_MS
+    place.now_ms += OFFSETS_VALID_MS
     assert place.partition(0).end == 120
     place.now_ms += 1
     assert place.partition(0) == PartitionView("orders", 0, None)
@@ -237,7 +246,7 @@ def test_who_is_silent_is_unknown_and_so_is_what_it_has(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
     place.report("orders-0", known(0))
     place.report("orders-1", known(1))
-    place.now_ms += SILENT_AFTER_MS
+    place.now_ms += REPORT_VALID_MS
     place.report("orders-1", known(1))
     assert place.member("orders-0").state == "Stable"
     place.now_ms += 1
@@ -249,7 +258,7 @@ def test_who_is_silent_is_unknown_and_so_is_what_it_has(place: Place) -> None:
 
 def test_a_partition_of_somebody_who_has_left_is_unowned(place: Place) -> None:
     place.report("orders-0", known(0), known(1))
-    place.overview.gone(GROUP, "orders-0")
+    place.overview.remove_replica(GROUP, "orders-0")
     assert [(each.owner, each.lag_records) for each in place.group.partitions] == [(None, None), (None, None)]
     assert place.group.unowned == 2
 
@@ -279,9 +288,13 @@ def test_a_rebalance_says_why_how_long_and_how_much(place: Place) -> None:
     place.now_ms += 300
     place.describe(STABLE, 2, {"orders-0": [0, 1], "orders-1": [2, 3]})
     rebalance, joined, *_ = place.group.history
-    assert (rebalance.kind, rebalance.message) == (Kind.REBALANCE, "orders-1 joined")
+    assert (rebalance.kind, rebalance.message) == (EventKind.REBALANCE, "orders-1 joined")
     assert (rebalance.generation, rebalance.pause_ms, rebalance.moved) == (2, 500, 2)
-    assert (joined.kind, joined.message, joined.at_ms) == (Kind.JOINED, "orders-1 joined", place.now_ms - 300)
+    assert (joined.kind, joined.message, joined.at_ms) == (
+        EventKind.JOINED,
+        "orders-1 joined",
+        place.now_ms - 300,
+    )
     assert place.group.rebalances == 2
 
 
@@ -351,7 +364,7 @@ def test_who_leaves_is_said_and_an_empty_group_has_no_owners(place: Place) -> No
 
 def test_without_its_coordinator_a_group_is_unknown_and_its_history_stays(place: Place) -> None:
     place.describe(STABLE, 1, {"orders-0": [0]})
-    place.overview.coordinator_is_away(GROUP)
+    place.overview.coordinator_lost(GROUP)
     assert (place.group.state, place.partition(0).owner) == ("Unknown", None)
     place.describe(STABLE, 1, {"orders-0": [0]})
     assert place.group.rebalances == 1
@@ -363,7 +376,7 @@ def test_two_members_of_one_name_are_told_apart(place: Place) -> None:
         for number, member_id in enumerate(["first", "second"])
     ]
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=twice)
-    place.overview.hear_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
+    place.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
     assert [each.owner for each in place.group.partitions] == ["orders-0", "orders-0 (second)"]
 
 
@@ -373,10 +386,10 @@ def test_a_member_that_is_no_replica_is_shown_too(place: Place) -> None:
 
 
 def test_history_and_partitions_have_an_end(place: Place) -> None:
-    for number in range(MOMENTS_MAX + 5):
-        place.overview.happened(GROUP, Kind.PROCESS, str(number), place.now_ms)
-    assert len(place.group.history) == MOMENTS_MAX
-    assert place.group.history[0].message == str(MOMENTS_MAX + 4)
+    for number in range(EVENTS_MAX + 5):
+        place.overview.record_event(GROUP, EventKind.PROCESS, str(number), place.now_ms)
+    assert len(place.group.history) == EVENTS_MAX
+    assert place.group.history[0].message == str(EVENTS_MAX + 4)
     place.offsets(*(PartitionOffsets(90, 0, 120, place.now_ms) for _ in range(PARTITIONS_SHOWN + 3)))
     assert len(place.group.partitions) == PARTITIONS_SHOWN
     assert place.group.partitions_left_out == 3
@@ -384,10 +397,10 @@ def test_history_and_partitions_have_an_end(place: Place) -> None:
 
 
 def test_groups_that_nobody_looks_after_are_not_heard(place: Place) -> None:
-    place.overview.hear_report(pb.SidecarReport(group_id="other", sidecar="x"), place.now_ms)
-    place.overview.happened("other", Kind.SCALE, "x", place.now_ms)
-    place.overview.happened(None, Kind.SCALE, "x", place.now_ms)
-    place.overview.gone("other", "x")
+    place.overview.add_report(pb.SidecarReport(group_id="other", sidecar="x"), place.now_ms)
+    place.overview.record_event("other", EventKind.SCALE, "x", place.now_ms)
+    place.overview.record_event(None, EventKind.SCALE, "x", place.now_ms)
+    place.overview.remove_replica("other", "x")
     assert place.group.history == ()
 
 
@@ -396,9 +409,9 @@ def test_an_assignment_is_read_whole_or_not_at_all() -> None:
     assert partitions_of(whole) == {Partition("orders", 1), Partition("orders", 3)}
     assert partitions_of(b"") == frozenset()
     for end in range(1, len(whole) - 6):
-        with pytest.raises(Unreadable):
+        with pytest.raises(MalformedAssignment):
             partitions_of(whole[:end])
-    with pytest.raises(Unreadable):
+    with pytest.raises(MalformedAssignment):
         partitions_of(assignment([1], b"\xff"))
 
 
@@ -408,5 +421,5 @@ def test_an_assignment_that_cannot_be_read_hides_no_other(place: Place) -> None:
         admin.DescribedMember(member_id="b", client_id="orders-0", assignment=assignment([0])),
     ]
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=members)
-    place.overview.hear_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
+    place.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
     assert place.partition(0).owner == "orders-0"

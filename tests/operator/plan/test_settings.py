@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rota_operator.plan.settings import flags_of, settings_of
-from rota_operator.plan.supported import NOT_OF_PROCESSES, unsupported
-from rota_operator.spec.validation import Path, dotted, read_spec
+from rota_operator.plan.supported import IGNORED_FIELDS, unsupported
+from rota_operator.spec.validation import Path, dotted, parse_spec
 from rota_sidecar.config.settings import flags_of as flags_in
 from tests.operator.spec.manifests import Spec, small, whole
 from tests.operator.spec.test_validation import leaves
@@ -79,7 +79,7 @@ FIELDS = [
 
 
 def told(spec: Spec) -> object:
-    read = read_spec(spec)
+    read = parse_spec(spec)
     return flags_of(read, "group"), flags_in(settings_of(read))
 
 
@@ -97,15 +97,15 @@ def given(path: Path, spec: Spec) -> Spec:
 
 def refused(spec: Spec) -> list[Path]:
     """The paths of what is not supported."""
-    problems = unsupported(read_spec(spec))
-    assert all(problem.wrong.startswith("is not supported yet; remove it") for problem in problems)
-    return [problem.path[1:] for problem in problems]
+    errors = unsupported(parse_spec(spec))
+    assert all(field_error.message.startswith("is not supported yet; remove it") for field_error in errors)
+    return [field_error.path[1:] for field_error in errors]
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=dotted)
 def test_a_field_has_an_effect_or_is_refused(path: Path) -> None:
     spec = given(path, small())
-    if any(path[: len(field)] == field for field in NOT_OF_PROCESSES):
+    if any(path[: len(field)] == field for field in IGNORED_FIELDS):
         assert refused(spec) == []
         assert told(spec) == told(small())
     elif paths := refused(spec):
@@ -133,17 +133,17 @@ def test_a_property_is_refused_by_its_name() -> None:
 
 
 def test_a_small_group_asks_for_nothing_that_is_not_there() -> None:
-    assert unsupported(read_spec(small())) == []
+    assert unsupported(parse_spec(small())) == []
 
 
 def test_addresses_are_those_of_the_runner() -> None:
-    spec = read_spec({**small(), "bootstrapServers": ["rota://a:1", "rota://b:2"]})
+    spec = parse_spec({**small(), "bootstrapServers": ["rota://a:1", "rota://b:2"]})
     flags = flags_of(spec, "group", lambda address: "rota://127.0.0.1:7070")
     assert "--bootstrap-servers=rota://127.0.0.1:7070" in flags
 
 
 def test_a_pattern_stands_for_topics() -> None:
     spec = {name: value for name, value in small().items() if name != "topics"}
-    settings = flags_in(settings_of(read_spec({**spec, "topicPattern": "orders-.*"})))
+    settings = flags_in(settings_of(parse_spec({**spec, "topicPattern": "orders-.*"})))
     assert settings["topic-pattern"] == "orders-.*"
     assert "topics" not in settings

@@ -33,7 +33,7 @@ class Broken(NamedTuple):
     spec: Spec
     # Of the part that the rule is about, and how the sentence goes on.
     path: str
-    wrong: str
+    message: str
 
 
 def without(spec: Spec, *names: str) -> Spec:

@@ -61,7 +61,7 @@ def test_every_rule_is_there() -> None:
         for rule in schema.get("x-kubernetes-validations", ())
     ]
     declared = [rule.cel for part in all_parts() for rule in part.rules]
-    declared += [change.cel for part in all_parts() for change in part.changes]
+    declared += [change.cel for part in all_parts() for change in part.transition_rules]
     assert sorted(set(said)) == sorted(set(declared))
 
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.schema import Part
-from rota_operator.spec.validation import InvalidSpec, Path, check_change, dotted, read_spec
+from rota_operator.spec.schema import SpecModel
+from rota_operator.spec.validation import InvalidSpec, Path, check_update, dotted, parse_spec
 from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
 
 # A sentence has what is wrong, and what to do.
@@ -52,19 +52,19 @@ def parts(held: object, path: Path = ()) -> Iterator[Path]:
 
 def refused(spec: Spec) -> list[str]:
     with pytest.raises(InvalidSpec) as refusal:
-        read_spec(spec)
-    sentences = [problem.sentence for problem in refusal.value.problems]
+        parse_spec(spec)
+    sentences = [field_error.full_message for field_error in refusal.value.errors]
     assert all(SENTENCE.fullmatch(sentence) for sentence in sentences), sentences
     return sentences
 
 
 def test_a_whole_spec_is_read_as_it_stands() -> None:
-    read = read_spec(whole())
+    read = parse_spec(whole())
     assert read.model_dump(mode="json", by_alias=True, exclude_unset=True) == whole()
 
 
 def test_what_is_left_out_has_the_defaults_of_the_contract() -> None:
-    given = read_spec(small())
+    given = parse_spec(small())
     said = whole()
     for path in (
         ("coordination",), ("coordinatorAddress",), ("groupId",), ("replicas",), ("auth",), ("config",),
@@ -85,8 +85,8 @@ def test_a_value_of_another_kind_is_refused_by_its_path(path: Path) -> None:
     wrongs: list[object] = [[[]]]
     if path[-1] != "spec":
         wrongs.append({"not": [{"this": None}]})
-    for wrong in wrongs:
-        sentences = refused(put(whole(), path, wrong))
+    for message in wrongs:
+        sentences = refused(put(whole(), path, message))
         assert any(sentence.startswith(f"spec.{dotted(path)}") for sentence in sentences), sentences
 
 
@@ -101,7 +101,7 @@ def test_a_name_that_is_no_field_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
 def test_a_broken_rule_is_said_of_its_part(broken: Broken) -> None:
     (sentence,) = refused(broken.spec)
-    assert sentence.startswith(f"{broken.path} {broken.wrong}")
+    assert sentence.startswith(f"{broken.path} {broken.message}")
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -113,21 +113,21 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_every_rule_has_a_spec_that_breaks_it() -> None:
-    said = {broken.wrong for broken in BROKEN}
-    rules = [rule.wrong for part in all_parts() for rule in part.rules]
-    assert [rule for rule in rules if not any(rule.startswith(wrong) for wrong in said)] == []
+    said = {broken.message for broken in BROKEN}
+    rules = [rule.message for part in all_parts() for rule in part.rules]
+    assert [rule for rule in rules if not any(rule.startswith(message) for message in said)] == []
 
 
-def all_parts(part: type[Part] = ConsumerGroupSpec) -> Iterator[type[Part]]:
+def all_parts(part: type[SpecModel] = ConsumerGroupSpec) -> Iterator[type[SpecModel]]:
     yield part
     for field in part.model_fields.values():
         for kind in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(kind, type) and issubclass(kind, Part):
+            if isinstance(kind, type) and issubclass(kind, SpecModel):
                 yield from all_parts(kind)
 
 
 @pytest.mark.parametrize(
-    ("was", "spec", "wrong"),
+    ("was", "spec", "message"),
     [
         ({}, {"groupId": "other"}, "must not change groupId"),
         ({"groupId": "one"}, {}, "must not change groupId"),
@@ -135,13 +135,13 @@ def all_parts(part: type[Part] = ConsumerGroupSpec) -> Iterator[type[Part]]:
         ({}, {"coordination": "Kafka"}, "must not change coordination"),
     ],
 )
-def test_what_offsets_are_kept_under_cannot_be_changed(was: Spec, spec: Spec, wrong: str) -> None:
-    with pytest.raises(InvalidSpec, match=rf"spec {wrong}.*; create another ConsumerGroup"):
-        check_change(read_spec({**small(), **was}), read_spec({**small(), **spec}))
+def test_what_offsets_are_kept_under_cannot_be_changed(was: Spec, spec: Spec, message: str) -> None:
+    with pytest.raises(InvalidSpec, match=rf"spec {message}.*; create another ConsumerGroup"):
+        check_update(parse_spec({**small(), **was}), parse_spec({**small(), **spec}))
 
 
 def test_everything_else_may_be_changed() -> None:
-    check_change(read_spec(small()), read_spec(without_ids(whole())))
+    check_update(parse_spec(small()), parse_spec(without_ids(whole())))
 
 
 def without_ids(spec: Spec) -> Spec:
@@ -154,4 +154,4 @@ def without_ids(spec: Spec) -> Spec:
 
 def test_a_spec_cannot_be_altered() -> None:
     with pytest.raises(ValidationError):
-        read_spec(small()).suspend = True
+        parse_spec(small()).suspend = True

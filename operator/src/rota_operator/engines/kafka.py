@@ -70,7 +70,7 @@ class Reader:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
         except KafkaException as error:
-            raise Unavailable(sentence(error)) from None
+            raise Unavailable(error_message(error)) from None
 
     def _ask(self, question: Callable[[Consumer], Answer]) -> Answer:
         if self._consumer is None:
@@ -101,7 +101,7 @@ class KafkaGroups(Groups):
     async def describe(self) -> Description:
         """A group that does not exist is Dead. Raises Unavailable."""
         group_id = self._group_id
-        found = await answered(
+        found = await await_answer(
             self._admin.describe_consumer_groups([group_id], request_timeout=CALL_S)[group_id], NO_GROUP
         )
         if found is None:
@@ -150,7 +150,7 @@ class KafkaRecords(Records):
         if not names:
             return ()
         asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=CALL_S)
-        found = await asyncio.gather(*(answered(each, *MISSING) for each in asked.values()))
+        found = await asyncio.gather(*(await_answer(each, *MISSING) for each in asked.values()))
         return [
             Partition(topic.name, each.id)
             for topic in found
@@ -177,10 +177,10 @@ class KafkaRecords(Records):
         if not asked:
             return {}
         answers = self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=CALL_S)
-        found = await asyncio.gather(*(answered(each, *MISSING) for each in answers.values()))
+        found = await asyncio.gather(*(await_answer(each, *MISSING) for each in answers.values()))
         return {
-            Partition(place.topic, place.partition): info.offset
-            for place, info in zip(answers, found, strict=True)
+            Partition(partition.topic, partition.partition): info.offset
+            for partition, info in zip(answers, found, strict=True)
             if info is not None
         }
 
@@ -234,7 +234,8 @@ def description_of(found: ConsumerGroupDescription) -> Description:
                 each.member_id,
                 each.client_id,
                 frozenset(
-                    Partition(place.topic, place.partition) for place in each.assignment.topic_partitions
+                    Partition(partition.topic, partition.partition)
+                    for partition in each.assignment.topic_partitions
                 ),
             )
             for each in found.members or ()
@@ -242,16 +243,16 @@ def description_of(found: ConsumerGroupDescription) -> Description:
     )
 
 
-async def answered(answer: "Future[Answer]", *absent: int) -> Answer | None:
+async def await_answer(answer: "Future[Answer]", *absent: int) -> Answer | None:
     """Await an answer of librdkafka; None for the errors that say that the thing does not exist. Raises Unavailable."""
     try:
         return await asyncio.wrap_future(answer)
     except KafkaException as error:
         if error.args[0].code() in absent:
             return None
-        raise Unavailable(sentence(error)) from None
+        raise Unavailable(error_message(error)) from None
 
 
-def sentence(error: KafkaException) -> str:
+def error_message(error: KafkaException) -> str:
     """What librdkafka reports."""
     return f"request to the Kafka brokers failed ({error.args[0].name()})"

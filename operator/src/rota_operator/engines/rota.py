@@ -40,8 +40,8 @@ class RotaGroups(Groups):
     @override
     async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         request = pb.FetchOffsetsRequest(group_id=group_id, all=True)
-        answer = await answered(self._stub.FetchOffsets(request, timeout=CALL_S))
-        _check(answer.error_code, f"group {group_id}")
+        answer = await await_answer(self._stub.FetchOffsets(request, timeout=CALL_S))
+        _raise_on_error(answer.error_code, f"group {group_id}")
         return {
             Partition(topic.name, each.index): each.offset
             for topic in answer.topics
@@ -90,7 +90,7 @@ class RotaRecords(Records):
             return ()
         # No names: all topics.
         request = log_pb2.DescribeTopicsRequest(names=() if pattern else sorted(topics))
-        answer = await answered(self._stub.DescribeTopics(request, timeout=CALL_S))
+        answer = await await_answer(self._stub.DescribeTopics(request, timeout=CALL_S))
         return [
             Partition(topic.name, number)
             for topic in answer.topics
@@ -117,7 +117,7 @@ class RotaRecords(Records):
                 ],
                 isolation_level=self._isolation,
             )
-            answer = await answered(self._stub.ListOffsets(request, timeout=CALL_S))
+            answer = await await_answer(self._stub.ListOffsets(request, timeout=CALL_S))
             found |= {
                 Partition(part.topic, part.index): part.offset
                 for part in answer.partitions
@@ -162,7 +162,7 @@ class RotaRecords(Records):
             max_bytes=FETCH_BYTES_MAX,
             isolation_level=self._isolation,
         )
-        answer = await answered(self._stub.Fetch(request, timeout=CALL_S))
+        answer = await await_answer(self._stub.Fetch(request, timeout=CALL_S))
         return answer.partitions
 
     def _readable_end(self, part: log_pb2.FetchResponse.Partition) -> int:
@@ -189,7 +189,7 @@ def batched(partitions: Collection[Partition]) -> Iterator[Sequence[Partition]]:
         yield some
 
 
-async def answered(call: Awaitable[Answer]) -> Answer:
+async def await_answer(call: Awaitable[Answer]) -> Answer:
     """Await a call. Raises Unavailable."""
     try:
         return await call
@@ -197,6 +197,6 @@ async def answered(call: Awaitable[Answer]) -> Answer:
         raise Unavailable(f"request to Rota failed ({error.details() or error.code().name})") from None
 
 
-def _check(code: pb.ErrorCode.ValueType, about: str) -> None:
+def _raise_on_error(code: pb.ErrorCode.ValueType, about: str) -> None:
     if code:
         raise Unavailable(f"cannot fetch the offsets of {about} ({pb.ErrorCode.Name(code)})")

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from rota_operator.engines.port import Groups, Range, Records, Unavailable
 from rota_operator.overview.assignment import Partition
-from rota_operator.overview.offsets import KNOWN_MS, PartitionOffsets
+from rota_operator.overview.offsets import OFFSETS_VALID_MS, PartitionOffsets
 
-EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 # A look that takes longer is given up: its numbers would be old.
-LOOK_S = 4.0
+POLL_TIMEOUT_S = 4.0
 
 
 class Subscription(NamedTuple):
@@ -44,7 +44,7 @@ class OffsetWatch:
         # By partition: the first uncommitted offset, and the timestamp of the record there.
         self._timestamps: dict[Partition, tuple[int, int]] = {}
 
-    async def look(self) -> Mapping[Partition, PartitionOffsets]:
+    async def poll(self) -> Mapping[Partition, PartitionOffsets]:
         """Offsets of all partitions that the group subscribes to, owns or has committed. Raises Unavailable."""
         owned = self._owned()
         topics = {*self._subscription.topics, *(each.topic for each in owned)}
@@ -90,7 +90,7 @@ def _offsets(
     )
 
 
-async def repeat(look: Callable[[], Awaitable[None]], on_unknown: Callable[[str], None]) -> None:
+async def repeat(poll: Callable[[], Awaitable[None]], on_unknown: Callable[[str], None]) -> None:
     """
     Look about once a second until cancelled. `on_unknown` is called with the reason, once, when the engine has not answered
     for so long that what it reported before no longer counts.
@@ -99,11 +99,11 @@ async def repeat(look: Callable[[], Awaitable[None]], on_unknown: Callable[[str]
     answered_s, is_known = clock(), True
     while True:
         try:
-            async with asyncio.timeout(LOOK_S):
-                await look()
+            async with asyncio.timeout(POLL_TIMEOUT_S):
+                await poll()
             answered_s, is_known = clock(), True
         except (Unavailable, TimeoutError) as error:
-            if is_known and clock() - answered_s > KNOWN_MS / 1000:
+            if is_known and clock() - answered_s > OFFSETS_VALID_MS / 1000:
                 is_known = False
-                on_unknown(str(error) or f"no answer within {LOOK_S:g} s")
-        await asyncio.sleep(EVERY_S)
+                on_unknown(str(error) or f"no answer within {POLL_TIMEOUT_S:g} s")
+        await asyncio.sleep(POLL_INTERVAL_S)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota_operator.local.processes import Command
-from rota_operator.manifests.resources import Group, Manifests, Name, Workload
-from rota_operator.manifests.workloads import Container, FieldOf, Variable
+from rota_operator.manifests.resources import ConsumerGroup, Manifests, NamespacedName, Workload
+from rota_operator.manifests.workloads import Container, EnvVar, FieldSelector
 from rota_operator.plan.settings import flags_of
-from rota_operator.replicas.events import Rules
+from rota_operator.replicas.events import ReplicaPolicy
 from rota_operator.spec.model import ROTA
 from rota_service.private_files import OTHERS
 
@@ -29,7 +29,7 @@ ANSWER_MS = 1_000
 
 
 @dataclass(frozen=True)
-class Place:
+class LocalPaths:
     """Where things are."""
 
     # Python, and what it finds first on its path.
@@ -60,7 +60,7 @@ def replica_name(workload: Workload, number: int) -> str:
     return f"{workload.name.name}-{number}"
 
 
-def consuming(workload: Workload, group: Group | None) -> Container:
+def consuming_container(workload: Workload, group: ConsumerGroup | None) -> Container:
     """The container that runs; of a group the one that it names."""
     containers = workload.spec.template.spec.containers
     named = "" if group is None else group.spec.sidecar.container
@@ -68,44 +68,49 @@ def consuming(workload: Workload, group: Group | None) -> Container:
 
 
 def app_command(
-    manifests: Manifests, workload: Workload, group: Group | None, number: int, place: Place
+    manifests: Manifests, workload: Workload, group: ConsumerGroup | None, number: int, paths: LocalPaths
 ) -> Command:
     """The application's process."""
-    container = consuming(workload, group)
+    container = consuming_container(workload, group)
     name = replica_name(workload, number)
     environment = _environment(manifests, workload, container, name)
     if group is not None:
-        environment["ROTA_SIDECAR"] = f"unix:{socket_of(place, name)}"
-    environment = {key: _at_home(value, place) for key, value in environment.items()}
+        environment["ROTA_SIDECAR"] = f"unix:{app_socket(paths, name)}"
+    environment = {key: _with_local_addresses(value, paths) for key, value in environment.items()}
     # What is installed beside us is found before anything else of that name.
     environment["PATH"] = os.pathsep.join(
-        [str(place.python.parent), environment.get("PATH", os.environ.get("PATH", ""))]
+        [str(paths.python.parent), environment.get("PATH", os.environ.get("PATH", ""))]
     )
-    argv = [_expanded(_at_home(word, place), environment) for word in (*container.command, *container.args)]
+    argv = [
+        _expand(_with_local_addresses(word, paths), environment)
+        for word in (*container.command, *container.args)
+    ]
     beside = Path(workload.document.file).parent
     folder = beside / container.working_dir.lstrip("/") if container.working_dir else beside
-    grace_s = rules_of(workload, group).grace_ms / 1000
-    return Command(argv, environment, folder, log_of(place, name, "app"), grace_s, umask=place.umask)
+    grace_s = policy_of(workload, group).grace_ms / 1000
+    return Command(argv, environment, folder, log_file(paths, name, "app"), grace_s, umask=paths.umask)
 
 
-def sidecar_command(workload: Workload, group: Group, number: int, place: Place, page: str) -> Command:
+def sidecar_command(
+    workload: Workload, group: ConsumerGroup, number: int, paths: LocalPaths, page: str
+) -> Command:
     """The sidecar's process, with its page there."""
     name = replica_name(workload, number)
     # Over records in Kafka an address of Rota is that of a coordinator.
-    servers = place.servers if group.spec.speaks_rota else place.coordinator
+    servers = paths.servers if group.spec.speaks_rota else paths.coordinator
     argv = [
-        str(place.python),
+        str(paths.python),
         "-m",
         "rota_sidecar",
         *flags_of(group.spec, group.group_id, lambda address: ADDRESS.sub(servers, address)),
-        f"--settings={settings_of_group(place, group)}",
-        f"--listen-socket={socket_of(place, name)}",
+        f"--settings={settings_file(paths, group)}",
+        f"--listen-socket={app_socket(paths, name)}",
         "--listen=",
-        f"--drain-socket={drain_socket_of(place, name)}",
+        f"--drain-socket={drain_socket(paths, name)}",
         f"--http-listen={page}",
-        f"--fleet={place.fleet}",
-        f"--fleet-token-file={secret_of(place, name)}",
-        f"--state-folder={place.home / 'state' / name}",
+        f"--fleet={paths.fleet}",
+        f"--fleet-token-file={token_file(paths, name)}",
+        f"--state-folder={paths.home / 'state' / name}",
         f"--client-id={name}",
         # Whoever makes the topics starts at the same time.
         "--topics-refresh-ms=1000",
@@ -113,45 +118,43 @@ def sidecar_command(workload: Workload, group: Group, number: int, place: Place,
         # Replicas have names that stay, so nobody need give out others.
         *([f"--group-instance-id={name}"] if group.spec.membership.static else []),
     ]
-    grace_s = rules_of(workload, group).grace_ms / 1000
-    return Command(
-        argv, {}, place.home, log_of(place, name, "sidecar"), grace_s, drain_socket_of(place, name)
-    )
+    grace_s = policy_of(workload, group).grace_ms / 1000
+    return Command(argv, {}, paths.home, log_file(paths, name, "sidecar"), grace_s, drain_socket(paths, name))
 
 
-def rules_of(workload: Workload, group: Group | None) -> Rules:
+def policy_of(workload: Workload, group: ConsumerGroup | None) -> ReplicaPolicy:
     """How its replicas end: a group's have time to drain, as the operator gives it to pods."""
     grace_ms = workload.spec.template.spec.termination_grace_period_seconds * 1000
     if group is None:
-        return Rules(has_sidecar=False, grace_ms=grace_ms)
+        return ReplicaPolicy(has_sidecar=False, grace_ms=grace_ms)
     drain_ms = group.spec.sidecar.termination_drain_seconds * 1000
     # The sidecar answers when its own time is up: it is heard a little longer.
-    return Rules(grace_ms=max(grace_ms, drain_ms + AFTER_DRAIN_MS), drain_ms=drain_ms + ANSWER_MS)
+    return ReplicaPolicy(grace_ms=max(grace_ms, drain_ms + AFTER_DRAIN_MS), drain_ms=drain_ms + ANSWER_MS)
 
 
-def settings_of_group(place: Place, group: Group) -> Path:
+def settings_file(paths: LocalPaths, group: ConsumerGroup) -> Path:
     """The file with what its sidecars are told."""
-    return place.home / "settings" / f"{'.'.join(group.name)}.json"
+    return paths.home / "settings" / f"{'.'.join(group.name)}.json"
 
 
-def socket_of(place: Place, replica: str) -> Path:
+def app_socket(paths: LocalPaths, replica: str) -> Path:
     """Where the application finds its sidecar."""
-    return place.sockets / f"{replica}.sock"
+    return paths.sockets / f"{replica}.sock"
 
 
-def drain_socket_of(place: Place, replica: str) -> Path:
+def drain_socket(paths: LocalPaths, replica: str) -> Path:
     """Where the runner asks the sidecar to drain."""
-    return place.sockets / f"{replica}.drain"
+    return paths.sockets / f"{replica}.drain"
 
 
-def secret_of(place: Place, replica: str) -> Path:
+def token_file(paths: LocalPaths, replica: str) -> Path:
     """Where the sidecar finds the secret that it shows to the runner's Fleet."""
-    return place.sockets / f"{replica}.secret"
+    return paths.sockets / f"{replica}.secret"
 
 
-def log_of(place: Place, replica: str, part: str) -> Path:
+def log_file(paths: LocalPaths, replica: str, part: str) -> Path:
     """What a process writes."""
-    return place.home / "logs" / f"{replica}.{part}.log"
+    return paths.home / "logs" / f"{replica}.{part}.log"
 
 
 def _environment(
@@ -162,31 +165,31 @@ def _environment(
     for source in container.env_from:
         held: Mapping[str, str] = {}
         if source.secret_ref is not None:
-            held = _texts(manifests.secrets.get(Name(namespace, source.secret_ref.name), {}))
+            held = _decoded(manifests.secrets.get(NamespacedName(namespace, source.secret_ref.name), {}))
         elif source.config_map_ref is not None:
-            held = manifests.config_maps.get(Name(namespace, source.config_map_ref.name), {})
+            held = manifests.config_maps.get(NamespacedName(namespace, source.config_map_ref.name), {})
         found.update({f"{source.prefix}{key}": value for key, value in held.items()})
     for variable in container.env:
         value = _value(manifests, workload, variable, replica)
         if value is not None:
-            found[variable.name] = _expanded(value, found)
+            found[variable.name] = _expand(value, found)
     return found
 
 
-def _value(manifests: Manifests, workload: Workload, variable: Variable, replica: str) -> str | None:
+def _value(manifests: Manifests, workload: Workload, variable: EnvVar, replica: str) -> str | None:
     """None: it is optional, and not there."""
     source, namespace = variable.value_from, workload.name.namespace
     if source is None:
         return variable.value
     if (key := source.secret_key_ref) is not None:
-        return _texts(manifests.secrets.get(Name(namespace, key.name), {})).get(key.key)
+        return _decoded(manifests.secrets.get(NamespacedName(namespace, key.name), {})).get(key.key)
     if (key := source.config_map_key_ref) is not None:
-        return manifests.config_maps.get(Name(namespace, key.name), {}).get(key.key)
+        return manifests.config_maps.get(NamespacedName(namespace, key.name), {}).get(key.key)
     assert source.field_ref is not None, "a value is in one of three places"
-    return _of_pod(source.field_ref, namespace, replica)
+    return _field_value(source.field_ref, namespace, replica)
 
 
-def _of_pod(field: FieldOf, namespace: str, replica: str) -> str:
+def _field_value(field: FieldSelector, namespace: str, replica: str) -> str:
     match field.field_path:
         case "metadata.name" | "metadata.uid":
             return replica
@@ -198,11 +201,11 @@ def _of_pod(field: FieldOf, namespace: str, replica: str) -> str:
             return LOCAL_ADDRESS
 
 
-def _texts(secret: Mapping[str, bytes]) -> Mapping[str, str]:
+def _decoded(secret: Mapping[str, bytes]) -> Mapping[str, str]:
     return {key: os.fsdecode(value) for key, value in secret.items()}
 
 
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
+def _expand(text: str, environment: Mapping[str, str]) -> str:
     """$(NAME) is the variable, where there is one; $$(NAME) is $(NAME)."""
 
     def value(found: re.Match[str]) -> str:
@@ -211,5 +214,5 @@ def _expanded(text: str, environment: Mapping[str, str]) -> str:
     return REFERENCE.sub(value, text)
 
 
-def _at_home(text: str, place: Place) -> str:
-    return ADDRESS.sub(place.servers, text)
+def _with_local_addresses(text: str, paths: LocalPaths) -> str:
+    return ADDRESS.sub(paths.servers, text)

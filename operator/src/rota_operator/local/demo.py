@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from rota_operator.local.commands import Place
-from rota_operator.local.runner import CannotRun, Runner
-from rota_operator.local.workload import RunningWorkload
+from rota_operator.local.commands import LocalPaths
+from rota_operator.local.runner import CannotStart, Runner
+from rota_operator.local.workload import LocalWorkload
 from rota_operator.overview.view import GroupView, MemberView
 
 # In a checkout the example is what its tests run; an installed package carries a copy of it.
-PLACES = (
+DEMO_FOLDERS = (
     Path(__file__).parents[4] / "examples" / "orders",
     Path(__file__).parent / "orders",
 )
@@ -25,7 +25,7 @@ VICTIM = 1
 # Its application, and its sidecar.
 PARTS = 2
 # For each thing that is waited for.
-PATIENCE_S = 60.0
+STEP_TIMEOUT_S = 60.0
 HINTS = """\
 Try in another terminal:
   kill a member     kill -9 $(cat {logs}/{consumer}-{victim}.app.pid {logs}/{consumer}-{victim}.sidecar.pid)
@@ -36,33 +36,33 @@ Try in another terminal:
 Ctrl-C stops everything."""
 
 
-class WentWrong(Exception):
+class DemoFailed(Exception):
     """The demo did not do what it is to show: one sentence."""
 
 
 def demo_folder() -> Path:
     """Where its manifests are. Raises CannotRun."""
-    for folder in PLACES:
+    for folder in DEMO_FOLDERS:
         if (folder / "orders.yaml").exists():
             return folder
-    raise CannotRun("the demo's manifests are not installed; give manifests with -f")
+    raise CannotStart("the demo's manifests are not installed; give manifests with -f")
 
 
-def hints(place: Place, folder: Path) -> str:
+def hints(paths: LocalPaths, folder: Path) -> str:
     """What to try."""
     return HINTS.format(
         consumer=CONSUMER,
         shop=SHOP,
         victim=VICTIM,
-        page=place.page,
-        servers=place.servers,
-        python=from_here(place.python),
-        folder=from_here(folder),
-        logs=from_here(place.home / "logs"),
+        page=paths.page,
+        servers=paths.servers,
+        python=relative_to_cwd(paths.python),
+        folder=relative_to_cwd(folder),
+        logs=relative_to_cwd(paths.home / "logs"),
     )
 
 
-def from_here(path: Path) -> Path:
+def relative_to_cwd(path: Path) -> Path:
     """Short, where that is possible."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
@@ -71,40 +71,44 @@ class Demo:
     """To be played beside a runner. The clock is a steady one."""
 
     def __init__(
-        self, folder: Path, seconds: float, say: Callable[[str], None], monotonic_s: Callable[[], float]
+        self,
+        folder: Path,
+        seconds: float,
+        print_line: Callable[[str], None],
+        monotonic_s: Callable[[], float],
     ) -> None:
         self._folder = folder
         self._seconds = seconds
-        self._say = say
-        self._steady_s = monotonic_s
-        self._began_s = monotonic_s()
+        self._print_line = print_line
+        self._monotonic_s = monotonic_s
+        self._started_s = monotonic_s()
         # None: it has not come so far.
-        self.went_well: bool | None = None
+        self.succeeded: bool | None = None
 
     async def play(self, runner: Runner) -> None:
         """To its end; what comes of it is said, and stands in `went_well`."""
         try:
             counted = await self._play(runner)
-        except WentWrong as wrong:
-            self.went_well = False
-            self._say(f"demo: {wrong}")
+        except DemoFailed as wrong:
+            self.succeeded = False
+            self._print_line(f"demo: {wrong}")
         else:
-            self._say(f"demo: {counted}")
+            self._print_line(f"demo: {counted}")
 
     async def _play(self, runner: Runner) -> str:
         consumer, shop = (self._workload(runner, name) for name in (CONSUMER, SHOP))
         await self._until(runner, "no record was processed", has_processed)
         first_s = self._passed_s()
-        self._say(f"first record processed after {first_s:.1f} s")
+        self._print_line(f"first record processed after {first_s:.1f} s")
         await self._until(runner, f"{MEMBERS} members did not share the partitions", shared_by(MEMBERS))
         victim = consumer.replica(VICTIM)
-        self._say(f"killing {victim}")
+        self._print_line(f"killing {victim}")
         consumer.kill(VICTIM)
         killed_s = self._passed_s()
         await self._until(runner, f"{victim} did not exit", lambda _: consumer.restarts_of(VICTIM) >= PARTS)
-        await self._until(runner, f"{victim} did not recover", lambda group: is_back(group, victim))
+        await self._until(runner, f"{victim} did not recover", lambda group: has_recovered(group, victim))
         back_s = self._passed_s() - killed_s
-        self._say(f"{victim} recovered after {back_s:.1f} s")
+        self._print_line(f"{victim} recovered after {back_s:.1f} s")
         for count in (MORE_MEMBERS, FEWER_MEMBERS):
             self._scale(runner, CONSUMER, count)
             await self._until(runner, f"{count} members did not share the partitions", shared_by(count))
@@ -112,45 +116,45 @@ class Demo:
         self._scale(runner, SHOP, 0)
         await self._until(runner, "the shop did not stop", lambda _: not shop.view().replicas)
         await self._until(runner, "records were left unprocessed", lambda group: group.lag_records == 0)
-        self.went_well, counted = await self._counted(runner.place)
+        self.succeeded, counted = await self._counted(runner.paths)
         scaled = f"scaled {MEMBERS} → {MORE_MEMBERS} → {FEWER_MEMBERS}"
         return (
             f"{counted}; first after {first_s:.1f} s; killed member recovered after {back_s:.1f} s; {scaled}"
         )
 
-    def _workload(self, runner: Runner, name: str) -> RunningWorkload:
+    def _workload(self, runner: Runner, name: str) -> LocalWorkload:
         return next(each for each in runner.workloads if each.short_name == name)
 
     def _passed_s(self) -> float:
-        return self._steady_s() - self._began_s
+        return self._monotonic_s() - self._started_s
 
     def _scale(self, runner: Runner, name: str, replicas: int) -> None:
         wrong = runner.scale(name, replicas)
         assert not wrong, wrong
 
-    async def _until(self, runner: Runner, otherwise: str, holds: Callable[[GroupView], bool]) -> None:
+    async def _until(self, runner: Runner, failure: str, holds: Callable[[GroupView], bool]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not holds(runner.board.view().groups[0]):
-                    await runner.board.change()
+            async with asyncio.timeout(STEP_TIMEOUT_S):
+                while not holds(runner.dashboard.view().groups[0]):
+                    await runner.dashboard.wait_for_change()
         except TimeoutError:
-            logs = runner.place.home / "logs"
-            raise WentWrong(f"{otherwise} within {PATIENCE_S:g} s: see the logs in {logs}") from None
+            logs = runner.paths.home / "logs"
+            raise DemoFailed(f"{failure} within {STEP_TIMEOUT_S:g} s: see the logs in {logs}") from None
 
-    async def _counted(self, place: Place) -> tuple[bool, str]:
+    async def _counted(self, paths: LocalPaths) -> tuple[bool, str]:
         """Whether every order is processed, and the counts in one line. Raises WentWrong."""
         process = await asyncio.create_subprocess_exec(
-            str(place.python),
+            str(paths.python),
             str(self._folder / "audit.py"),
-            place.servers,
-            f"http://{place.page}",
+            paths.servers,
+            f"http://{paths.page}",
             stdout=asyncio.subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(STEP_TIMEOUT_S):
                 output, _ = await process.communicate()
         except TimeoutError:
-            raise WentWrong(f"the orders were not counted within {PATIENCE_S:g} s") from None
+            raise DemoFailed(f"the orders were not counted within {STEP_TIMEOUT_S:g} s") from None
         finally:
             # Also when the demo is cancelled meanwhile: no process is left running, and none unreaped.
             if process.returncode is None:
@@ -168,7 +172,7 @@ def has_processed(group: GroupView) -> bool:
     return any(member.records_done for member in group.members)
 
 
-def owning(group: GroupView) -> list[MemberView]:
+def owning_members(group: GroupView) -> list[MemberView]:
     """The members that say that they have partitions."""
     return [member for member in group.members if member.state == "Stable" and member.partitions]
 
@@ -180,12 +184,12 @@ def shared_by(count: int) -> Callable[[GroupView], bool]:
         return (
             group.state == "Stable"
             and not group.unowned
-            and len(group.members) == len(owning(group)) == count
+            and len(group.members) == len(owning_members(group)) == count
         )
 
     return holds
 
 
-def is_back(group: GroupView, name: str) -> bool:
+def has_recovered(group: GroupView, name: str) -> bool:
     """Whether it has partitions, and gets something done."""
-    return any(member.name == name and member.records_done for member in owning(group))
+    return any(member.name == name and member.records_done for member in owning_members(group))

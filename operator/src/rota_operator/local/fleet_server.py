@@ -37,15 +37,15 @@ class LocalFleet(FleetServicer):
     """To be made and used on a running loop."""
 
     def __init__(
-        self, replica_of: Callable[[str], Replica | None], hear: Callable[[pb.SidecarReport], None]
+        self, replica_of: Callable[[str], Replica | None], on_report: Callable[[pb.SidecarReport], None]
     ) -> None:
         """`replica_of` returns the replica that a secret was issued for."""
         self._replica_of = replica_of
-        self._hear = hear
+        self._on_report = on_report
         # By the sidecar's name: what its newest stream is to carry; None ends it.
         self._orders: dict[str, asyncio.Queue[pb.SidecarOrder | None]] = {}
         # By the sidecar's name and the order's id: one sidecar cannot answer for another.
-        self._asked: dict[tuple[str, int], asyncio.Future[pb.OrderAnswer]] = {}
+        self._pending: dict[tuple[str, int], asyncio.Future[pb.OrderAnswer]] = {}
         # A sidecar that hears an id again takes it for the same order.
         self._ids = itertools.count(1)
 
@@ -57,7 +57,7 @@ class LocalFleet(FleetServicer):
         # The same may be ordered of several: each has its own.
         own = pb.SidecarOrder(order_id=next(self._ids))
         own.MergeFrom(order)
-        answer = self._asked[sidecar, own.order_id] = asyncio.get_running_loop().create_future()
+        answer = self._pending[sidecar, own.order_id] = asyncio.get_running_loop().create_future()
         stream.put_nowait(own)
         try:
             async with asyncio.timeout(within_s):
@@ -65,31 +65,31 @@ class LocalFleet(FleetServicer):
         except TimeoutError:
             return f"{sidecar} did not answer within {within_s:g} s; see its log"
         finally:
-            del self._asked[sidecar, own.order_id]
+            del self._pending[sidecar, own.order_id]
 
     @override
     async def Connect(
         self, request_iterator: AsyncIterator[pb.SidecarReport], context: Context
     ) -> AsyncIterator[pb.SidecarOrder]:
-        replica = self._replica_of(secret_in(context.invocation_metadata() or ()))
+        replica = self._replica_of(bearer_token(context.invocation_metadata() or ()))
         if replica is None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNAUTHENTICATED)
         orders: asyncio.Queue[pb.SidecarOrder | None] = asyncio.Queue(ORDERS_MAX + 1)
         self._orders[replica.name] = orders
-        listening = asyncio.ensure_future(self._listen(request_iterator, replica))
-        listening.add_done_callback(lambda _: orders.put_nowait(None))
+        reading = asyncio.ensure_future(self._read_reports(request_iterator, replica))
+        reading.add_done_callback(lambda _: orders.put_nowait(None))
         try:
             while (order := await orders.get()) is not None:
                 yield order
-            wrong = await listening
+            error = await reading
         finally:
-            listening.cancel()
+            reading.cancel()
             if self._orders.get(replica.name) is orders:
                 del self._orders[replica.name]
-        if wrong:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, wrong)
+        if error:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, error)
 
-    async def _listen(self, reports: AsyncIterator[pb.SidecarReport], replica: Replica) -> str:
+    async def _read_reports(self, reports: AsyncIterator[pb.SidecarReport], replica: Replica) -> str:
         """Take reports until the stream ends; return why it is ended here, or nothing."""
         async for report in reports:
             if (report.sidecar, report.group_id) != replica:
@@ -98,14 +98,14 @@ class LocalFleet(FleetServicer):
                     f"in group {replica.group_id!r}; check --client-id and --group-id"
                 )
             for answer in report.answers:
-                asked = self._asked.get((replica.name, answer.order_id))
-                if asked is not None and not asked.done():
-                    asked.set_result(answer)
-            self._hear(report)
+                pending = self._pending.get((replica.name, answer.order_id))
+                if pending is not None and not pending.done():
+                    pending.set_result(answer)
+            self._on_report(report)
         return ""
 
 
-def secret_in(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     """The bearer token of a call; empty: it has none, or more than one."""
     found = [value for name, value in metadata if name == "authorization"]
     if len(found) != 1 or not isinstance(found[0], str):
@@ -114,7 +114,7 @@ def secret_in(metadata: Iterable[tuple[str, str | bytes]]) -> str:
 
 
 @asynccontextmanager
-async def serving_fleet(fleet: LocalFleet) -> AsyncIterator[str]:
+async def serve_fleet(fleet: LocalFleet) -> AsyncIterator[str]:
     """The address to dial."""
     server = grpc.aio.server(
         maximum_concurrent_rpcs=STREAMS_MAX,

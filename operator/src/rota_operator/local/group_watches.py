@@ -18,9 +18,9 @@ import grpc.aio
 from rota_operator.engines.port import Groups, Records
 from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
 from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
-from rota_operator.local.commands import Place
-from rota_operator.local.dashboard_state import Board
-from rota_operator.manifests.resources import Group
+from rota_operator.local.commands import LocalPaths
+from rota_operator.local.dashboard_state import DashboardState
+from rota_operator.manifests.resources import ConsumerGroup
 from rota_operator.plan.settings import ISOLATION
 
 if TYPE_CHECKING:
@@ -35,18 +35,22 @@ class GroupWatches:
     """Watches of the groups of one runner. To be made on a running loop."""
 
     def __init__(
-        self, place: Place, channel: grpc.aio.Channel, board: Board, complain: Callable[[str], None]
+        self,
+        paths: LocalPaths,
+        channel: grpc.aio.Channel,
+        dashboard: DashboardState,
+        warn: Callable[[str], None],
     ) -> None:
-        self._place = place
+        self._paths = paths
         self._channel = channel
-        self._board = board
-        self._complain = complain
+        self._dashboard = dashboard
+        self._warn = warn
         self._clients = AsyncExitStack()
 
-    async def run(self, groups: Iterable[Group]) -> None:
+    async def run(self, groups: Iterable[ConsumerGroup]) -> None:
         """Until cancelled."""
         groups = list(groups)
-        if any(is_on_kafka(group, self._place) for group in groups):
+        if any(is_on_kafka(group, self._paths) for group in groups):
             # Loading the library takes a while.
             await asyncio.to_thread(importlib.import_module, "rota_operator.engines.kafka")
         async with self._clients, asyncio.TaskGroup() as tasks:
@@ -54,62 +58,64 @@ class GroupWatches:
                 for each in self._watches(group):
                     tasks.create_task(each)
 
-    def _watches(self, group: Group) -> Iterator[Watch]:
-        board, group_id = self._board, group.group_id
+    def _watches(self, group: ConsumerGroup) -> Iterator[Watch]:
+        dashboard, group_id = self._dashboard, group.group_id
         groups: Groups
-        if is_coordinated_here(group, self._place):
+        if is_coordinated_locally(group, self._paths):
             groups = RotaGroups(self._channel)
-            yield watch_group(self._channel, group_id, board.describe, board.coordinator_is_away)
+            yield watch_group(
+                self._channel, group_id, dashboard.update_description, dashboard.coordinator_lost
+            )
         else:
             from rota_operator.engines.kafka import KafkaGroups
 
-            groups = kafka = KafkaGroups(group_id, {"bootstrap.servers": servers_of(group, self._place)})
+            groups = kafka = KafkaGroups(group_id, {"bootstrap.servers": servers_of(group, self._paths)})
             self._clients.push_async_callback(kafka.close)
             describe = partial(self._describe, kafka)
-            yield repeat(describe, lambda _: board.coordinator_is_away(group_id))
-        owned = partial(board.owned, group_id)
+            yield repeat(describe, lambda _: dashboard.coordinator_lost(group_id))
+        owned = partial(dashboard.owned, group_id)
         subscription = Subscription(group.spec.topics, group.spec.topic_pattern)
         offsets = OffsetWatch(group_id, subscription, groups, self._records(group), owned)
-        yield repeat(partial(self._look, offsets, group_id), partial(self._offsets_are_unknown, group_id))
+        yield repeat(partial(self._poll, offsets, group_id), partial(self._offsets_are_unknown, group_id))
 
-    def _records(self, group: Group) -> Records:
+    def _records(self, group: ConsumerGroup) -> Records:
         read_committed = group.spec.config.get(ISOLATION) == "read_committed"
-        if not is_on_kafka(group, self._place):
+        if not is_on_kafka(group, self._paths):
             return RotaRecords(self._channel, read_committed=read_committed)
         from rota_operator.engines.kafka import KafkaRecords
 
-        config = {"bootstrap.servers": servers_of(group, self._place)}
+        config = {"bootstrap.servers": servers_of(group, self._paths)}
         records = KafkaRecords(config, read_committed=read_committed)
         self._clients.push_async_callback(records.close)
         return records
 
     def _offsets_are_unknown(self, group_id: str, reason: str) -> None:
-        self._complain(f"lag of group {group_id} is unknown: {reason}; check that the servers are running")
+        self._warn(f"lag of group {group_id} is unknown: {reason}; check that the servers are running")
 
     async def _describe(self, groups: "KafkaGroups") -> None:
-        self._board.describe(await groups.describe())
+        self._dashboard.update_description(await groups.describe())
 
-    async def _look(self, offsets: OffsetWatch, group_id: str) -> None:
-        self._board.measured(group_id, await offsets.look())
+    async def _poll(self, offsets: OffsetWatch, group_id: str) -> None:
+        self._dashboard.update_offsets(group_id, await offsets.poll())
 
 
-def is_coordinated_here(group: Group, place: Place) -> bool:
+def is_coordinated_locally(group: ConsumerGroup, paths: LocalPaths) -> bool:
     """Whether the coordinator beside the runner coordinates the group."""
-    return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not place.kafka)
+    return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not paths.kafka)
 
 
-def is_on_kafka(group: Group, place: Place) -> bool:
+def is_on_kafka(group: ConsumerGroup, paths: LocalPaths) -> bool:
     """Whether the group's records are in Kafka."""
-    return bool(place.kafka) or not group.spec.speaks_rota
+    return bool(paths.kafka) or not group.spec.speaks_rota
 
 
-def servers_of(group: Group, place: Place) -> str:
+def servers_of(group: ConsumerGroup, paths: LocalPaths) -> str:
     """Kafka's brokers of the group."""
-    return place.kafka if group.spec.speaks_rota else ",".join(group.spec.bootstrap_servers)
+    return paths.kafka if group.spec.speaks_rota else ",".join(group.spec.bootstrap_servers)
 
 
-def missing_library(groups: Iterable[Group], place: Place) -> str:
+def missing_library(groups: Iterable[ConsumerGroup], paths: LocalPaths) -> str:
     """What to install, in a sentence; empty: nothing is missing."""
-    if importlib.util.find_spec(LIBRARY) is None and any(is_on_kafka(group, place) for group in groups):
+    if importlib.util.find_spec(LIBRARY) is None and any(is_on_kafka(group, paths) for group in groups):
         return NO_LIBRARY
     return ""

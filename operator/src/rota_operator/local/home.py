@@ -17,7 +17,7 @@ OWN = frozenset({"address", "demo", "lock", "logs", "page", "settings", "state"}
 COORDINATOR = "coordinator."
 
 
-def make_private(home: Path, say: Callable[[str], None]) -> None:
+def make_private(home: Path, print_line: Callable[[str], None]) -> None:
     """Take from others what an earlier run left them; a home with files that are not Rota's stays as it is, with a warning."""
     # Together with others' files it is a folder of the project, or /tmp: that is its owner's to decide.
     is_own = all(path.name in OWN or path.name.startswith(COORDINATOR) for path in home.iterdir())
@@ -30,7 +30,7 @@ def make_private(home: Path, say: Callable[[str], None]) -> None:
     if mode & OTHERS:
         what = "belongs to another user" if is_own else "contains files that are not Rota's"
         others = f"is accessible to other users (mode {stat.S_IMODE(mode):03o})"
-        say(f"warning: {home} {what} and {others}; use a separate folder for --home")
+        print_line(f"warning: {home} {what} and {others}; use a separate folder for --home")
 
 
 def _close_to_others(path: Path) -> None:

@@ -12,7 +12,7 @@ CONNECTIONS_MAX = 64
 SHOWN_LENGTH_MAX = 100
 
 
-def sentence(status: int, text: str) -> web.Response:
+def message_response(status: int, text: str) -> web.Response:
     """An answer of one line."""
     return web.json_response({"error" if status >= 400 else "message": text}, status=status)
 
@@ -64,7 +64,7 @@ class Connection(RequestHandler):
             return super().handle_error(request, status, exc, message)
         # The parser shows the bytes too, on lines of their own; nothing of it goes into the log, for strangers would fill that.
         what = (message or "malformed").split("\n", 1)[0].rstrip(":.")[:SHOWN_LENGTH_MAX]
-        answer = sentence(status, f"invalid HTTP request: {what}")
+        answer = message_response(status, f"invalid HTTP request: {what}")
         answer.headers.update(self._headers)
         answer.force_close()
         return answer

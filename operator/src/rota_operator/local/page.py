@@ -22,8 +22,8 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rota_operator.local.dashboard_state import Board
-from rota_operator.local.http_connection import Connection, sentence
+from rota_operator.local.dashboard_state import DashboardState
+from rota_operator.local.http_connection import Connection, message_response
 from rota_operator.overview.assignment import Partition
 from rota_operator.resets.orders import Offsets
 from rota_operator.spec.names import GroupId
@@ -31,11 +31,11 @@ from rota_operator.spec.scalars import Topic
 
 # Newer ones are told at most so often.
 EVENT_EVERY_S = 0.25
-LISTENERS_MAX = 32
+EVENT_STREAMS_MAX = 32
 # Offsets of some ten thousand partitions.
 BODY_BYTES_MAX = 256 * 1024
 # For one event to be taken.
-PATIENCE_S = 10
+WRITE_TIMEOUT_S = 10
 INT64_MAX = 2**63 - 1
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 RESET_EXAMPLE = '{"group": "NAME", "offsets": {"TOPIC": {"0": NUMBER}}}'
@@ -51,14 +51,14 @@ Reset = Callable[[str, Offsets], Awaitable[str]]
 class Page:
     """The handlers. To be made and used on a running loop."""
 
-    def __init__(self, board: Board, scale: Scale, reset: Reset) -> None:
-        self._board = board
+    def __init__(self, dashboard: DashboardState, scale: Scale, reset: Reset) -> None:
+        self._dashboard = dashboard
         self._scale = scale
         self._reset = reset
-        self._listeners = 0
+        self._event_streams = 0
         self._html = (files(__package__) / "page.html").read_text()
         self._headers = {
-            "Content-Security-Policy": policy_for(self._html),
+            "Content-Security-Policy": content_security_policy(self._html),
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Cache-Control": "no-store",
@@ -71,106 +71,106 @@ class Page:
 
     def application(self) -> web.Application:
         """All paths."""
-        application = web.Application(middlewares=[self._guarded], client_max_size=BODY_BYTES_MAX)
-        application.router.add_get("/", self._show)
+        application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
+        application.router.add_get("/", self._index)
         application.router.add_get("/api/state", self._state)
         application.router.add_get("/api/events", self._events, allow_head=False)
-        application.router.add_post("/api/scale", self._scaled)
-        application.router.add_post("/api/reset", self._was_reset)
+        application.router.add_post("/api/scale", self._scale_workload)
+        application.router.add_post("/api/reset", self._reset_offsets)
         return application
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            response = refused(stranger(request), 403) or await handler(request)
+            response = error_response(forbidden_reason(request), 403) or await handler(request)
         except web.HTTPRequestEntityTooLarge:
-            response = sentence(413, f"request body exceeds {BODY_BYTES_MAX} bytes")
+            response = message_response(413, f"request body exceeds {BODY_BYTES_MAX} bytes")
         except web.RequestPayloadError:
-            response = sentence(400, "cannot decode the request body; check its Content-Encoding")
+            response = message_response(400, "cannot decode the request body; check its Content-Encoding")
         except web.HTTPException as error:
             available = "GET /, /api/state, /api/events; POST /api/scale, /api/reset"
-            response = sentence(
+            response = message_response(
                 error.status, f"unknown endpoint {request.method} {request.path}; available: {available}"
             )
         if not response.prepared:
             response.headers.update(self._headers)
         return response
 
-    async def _show(self, request: web.Request) -> web.StreamResponse:
+    async def _index(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text=self._html, content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text=self._document(), content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._listeners >= LISTENERS_MAX:
-            return sentence(503, f"too many event streams (at most {LISTENERS_MAX}); close one")
-        self._listeners += 1
+        if self._event_streams >= EVENT_STREAMS_MAX:
+            return message_response(503, f"too many event streams (at most {EVENT_STREAMS_MAX}); close one")
+        self._event_streams += 1
         assert isinstance(request.protocol, Connection)
         request.protocol.keep()
         try:
-            return await self._tell(request)
+            return await self._stream_events(request)
         finally:
-            self._listeners -= 1
+            self._event_streams -= 1
 
-    async def _tell(self, request: web.Request) -> web.StreamResponse:
+    async def _stream_events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         while True:
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await response.write(f"data: {self._document()}\n\n".encode())
             except (ConnectionError, TimeoutError):
                 # Whoever listened is gone, or too slow: a browser asks again by itself.
                 return response
-            change = asyncio.ensure_future(self._board.change())
+            wait_for_change = asyncio.ensure_future(self._dashboard.wait_for_change())
             try:
                 await asyncio.sleep(EVENT_EVERY_S)
-                await change
+                await wait_for_change
             finally:
-                change.cancel()
+                wait_for_change.cancel()
 
-    async def _scaled(self, request: web.Request) -> web.StreamResponse:
-        body, wrong = await json_of(request)
+    async def _scale_workload(self, request: web.Request) -> web.StreamResponse:
+        body, wrong = await parse_json(request)
         if wrong is not None:
             return wrong
-        why_not = wrong_with(body) or self._scale(body["workload"], body["replicas"])
-        return refused(why_not, 400) or sentence(200, "done")
+        problem = scale_error(body) or self._scale(body["workload"], body["replicas"])
+        return error_response(problem, 400) or message_response(200, "done")
 
-    async def _was_reset(self, request: web.Request) -> web.StreamResponse:
-        body, wrong = await json_of(request)
+    async def _reset_offsets(self, request: web.Request) -> web.StreamResponse:
+        body, wrong = await parse_json(request)
         if wrong is not None:
             return wrong
-        if (offsets := offsets_in(body)) is None:
-            return sentence(400, f"invalid reset; expected {RESET_EXAMPLE}")
-        return refused(await self._reset(body["group"], offsets), 409) or sentence(200, "done")
+        if (offsets := parse_offsets(body)) is None:
+            return message_response(400, f"invalid reset; expected {RESET_EXAMPLE}")
+        return error_response(await self._reset(body["group"], offsets), 409) or message_response(200, "done")
 
     def _document(self) -> str:
-        return json.dumps(asdict(self._board.view()), default=shown, separators=(",", ":"))
+        return json.dumps(asdict(self._dashboard.view()), default=to_jsonable, separators=(",", ":"))
 
 
-def shown(value: object) -> Any:  # noqa: ANN401  whatever JSON has
+def to_jsonable(value: object) -> Any:  # noqa: ANN401  whatever JSON has
     """Of what JSON does not know."""
     if isinstance(value, Enum):
         return value.value
     raise TypeError(f"cannot serialize {type(value).__name__} to JSON")
 
 
-async def json_of(request: web.Request) -> tuple[Any, web.Response | None]:
+async def parse_json(request: web.Request) -> tuple[Any, web.Response | None]:
     """What was sent, or the answer to what is none."""
     if request.content_type != "application/json":
-        return None, sentence(415, "Content-Type must be application/json")
+        return None, message_response(415, "Content-Type must be application/json")
     try:
         return json.loads(await request.read()), None
     except (ValueError, RecursionError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else error
-        return None, sentence(400, f"invalid JSON: {what}")
+        return None, message_response(400, f"invalid JSON: {what}")
 
 
-def offsets_in(body: object) -> Offsets | None:
+def parse_offsets(body: object) -> Offsets | None:
     """Of a request to reset; None: it is none."""
     try:
-        return Wish.model_validate(body).by_partition
+        return ResetRequest.model_validate(body).by_partition
     except ValidationError:
         return None
 
@@ -180,7 +180,7 @@ PartitionNumber = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,8})$")]
 Offset = Annotated[int, Field(ge=0, le=INT64_MAX)]
 
 
-class Wish(BaseModel):
+class ResetRequest(BaseModel):
     """A reset, as it is asked for."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -200,7 +200,7 @@ class Wish(BaseModel):
         return found or None
 
 
-def wrong_with(body: object) -> str:
+def scale_error(body: object) -> str:
     """Of a request to scale; empty: nothing."""
     if not isinstance(body, dict) or body.keys() != {"workload", "replicas"}:
         return 'invalid request; expected {"workload": "NAME", "replicas": NUMBER}'
@@ -211,7 +211,7 @@ def wrong_with(body: object) -> str:
     return ""
 
 
-def stranger(request: web.Request) -> str:
+def forbidden_reason(request: web.Request) -> str:
     """Why this is none of ours: it came under another name than this machine's, or from another page."""
     if LOOPBACK.fullmatch(request.host) is None:
         return f"host {request.host!r} is not allowed; use 127.0.0.1"
@@ -221,12 +221,12 @@ def stranger(request: web.Request) -> str:
     return ""
 
 
-def refused(wrong: str, status: int) -> web.Response | None:
+def error_response(wrong: str, status: int) -> web.Response | None:
     """None: it is not."""
-    return sentence(status, wrong) if wrong else None
+    return message_response(status, wrong) if wrong else None
 
 
-def policy_for(html: str) -> str:
+def content_security_policy(html: str) -> str:
     """Nothing runs but what stands in the page itself, and it asks nobody but us."""
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for name, text in ELEMENT.findall(html):
@@ -247,7 +247,7 @@ def policy_for(html: str) -> str:
 
 
 @asynccontextmanager
-async def serving_page(page: Page, address: str) -> AsyncIterator[None]:
+async def serve_page(page: Page, address: str) -> AsyncIterator[None]:
     """It answers there until the end."""
     host, _, port = address.rpartition(":")
     # Whoever listens to events would hold it up.

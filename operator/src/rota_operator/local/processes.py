@@ -15,26 +15,26 @@ from pathlib import Path
 from rota_operator.local.drain_client import ask_to_drain
 from rota_operator.replicas.events import (
     Action,
-    Again,
+    DesiredReplicas,
     Drain,
     Drained,
+    DrainFailed,
     Event,
     Exited,
-    Gone,
-    Hurry,
+    ForceStop,
     Kill,
-    Part,
+    ProcessRole,
+    ReplicaStopped,
+    Restarting,
     Start,
     Started,
     Terminate,
     Tick,
-    Undrained,
-    Wanted,
 )
 from rota_operator.replicas.replica_set import ReplicaSet
 from rota_service.private_files import OTHERS
 
-LEASH = "rota_operator.local.supervisor"
+SUPERVISOR = "rota_operator.local.supervisor"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Command:
     umask: int = OTHERS
 
 
-Told = Again | Gone | Undrained
+ReplicaEvent = Restarting | ReplicaStopped | DrainFailed
 
 
 class Processes:
@@ -62,23 +62,23 @@ class Processes:
     def __init__(
         self,
         replicas: ReplicaSet,
-        command_for: Callable[[int, Part], Command],
-        tell: Callable[[Told], None],
+        command_for: Callable[[int, ProcessRole], Command],
+        on_event: Callable[[ReplicaEvent], None],
     ) -> None:
         self._replicas = replicas
         self._command_for = command_for
-        self._tell = tell
+        self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        self._began_s = self._loop.time()
+        self._started_s = self._loop.time()
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._commands: dict[int, Command] = {}
-        self._places: dict[int, tuple[int, Part]] = {}
+        self._roles: dict[int, tuple[int, ProcessRole]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # Asked to end before they had begun.
-        self._too_late: dict[int, signal.Signals] = {}
-        self._alarm: asyncio.TimerHandle | None = None
+        self._early_signals: dict[int, signal.Signals] = {}
+        self._tick_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
-        self._broken: asyncio.Future[None] = self._loop.create_future()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def replicas(self) -> ReplicaSet:
@@ -86,67 +86,67 @@ class Processes:
         return self._replicas
 
     @property
-    def broken(self) -> "asyncio.Future[None]":
+    def failed(self) -> "asyncio.Future[None]":
         """Raises what nobody expected."""
-        return self._broken
+        return self._failed
 
-    def want(self, count: int) -> None:
+    def scale(self, count: int) -> None:
         """There are to be so many replicas."""
-        self._hear(Wanted(count))
+        self._handle(DesiredReplicas(count))
 
     def kill(self, replica: int) -> None:
         """End all of a replica's processes at once, as a crash does; they are started again."""
-        for run, (number, _) in list(self._places.items()):
+        for run, (number, _) in list(self._roles.items()):
             if number == replica:
                 self._signal(run, signal.SIGQUIT)
 
-    def hurry(self) -> None:
+    def force_stop(self) -> None:
         """Those that end are given a moment, and no more."""
-        self._hear(Hurry())
+        self._handle(ForceStop())
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """None, in good order."""
-        self.want(0)
+        self.scale(0)
         while self._replicas.replicas:
             self._empty.clear()
             await self._empty.wait()
 
-    def _hear(self, event: Event) -> None:
-        now_ms = int((self._loop.time() - self._began_s) * 1000)
+    def _handle(self, event: Event) -> None:
+        now_ms = int((self._loop.time() - self._started_s) * 1000)
         for action in self._replicas.step(event, now_ms):
             self._perform(action)
         if not self._replicas.replicas:
             self._empty.set()
-        self._set_alarm()
+        self._schedule_tick()
 
     def _perform(self, action: Action) -> None:
         match action:
             case Start():
-                self._do(self._run(action))
+                self._spawn(self._run(action))
             case Drain(run):
-                self._do(self._drain(run, self._commands[run]))
+                self._spawn(self._drain(run, self._commands[run]))
             case Terminate(run):
                 self._signal(run, signal.SIGTERM)
             case Kill(run):
                 # Its leash hears that; SIGKILL would end the leash alone.
                 self._signal(run, signal.SIGQUIT)
-            case Again() | Gone() | Undrained():
-                self._tell(action)
+            case Restarting() | ReplicaStopped() | DrainFailed():
+                self._on_event(action)
 
-    def _do(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_done)
 
     async def _drain(self, run: int, command: Command) -> None:
         """Ends at the latest with the sidecar, which is not given more time than that."""
         assert command.drain_socket is not None, "only a sidecar drains"
-        self._hear(Drained(run, await ask_to_drain(command.drain_socket, command.grace_s)))
+        self._handle(Drained(run, await ask_to_drain(command.drain_socket, command.grace_s)))
 
     def _signal(self, run: int, number: signal.Signals) -> None:
         process = self._running.get(run)
         if process is None:
-            self._too_late[run] = number
+            self._early_signals[run] = number
         elif process.returncode is None:
             process.send_signal(number)
 
@@ -156,10 +156,17 @@ class Processes:
         self._commands[start.run] = command
         command.log.parent.mkdir(parents=True, exist_ok=True)
         pid_file = command.log.with_suffix(".pid").absolute()
-        leash = [sys.executable, "-m", LEASH, str(command.grace_s), str(pid_file), f"{command.umask:03o}"]
+        supervisor = [
+            sys.executable,
+            "-m",
+            SUPERVISOR,
+            str(command.grace_s),
+            str(pid_file),
+            f"{command.umask:03o}",
+        ]
         with command.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *leash,
+                *supervisor,
                 *command.argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
@@ -169,25 +176,25 @@ class Processes:
                 start_new_session=True,
             )
         self._running[start.run] = process
-        self._places[start.run] = start.replica, start.part
-        self._hear(Started(start.run))
-        if (number := self._too_late.pop(start.run, None)) is not None:
+        self._roles[start.run] = start.replica, start.part
+        self._handle(Started(start.run))
+        if (number := self._early_signals.pop(start.run, None)) is not None:
             self._signal(start.run, number)
         code = await process.wait()
-        del self._running[start.run], self._commands[start.run], self._places[start.run]
-        self._hear(Exited(start.run, code))
+        del self._running[start.run], self._commands[start.run], self._roles[start.run]
+        self._handle(Exited(start.run, code))
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._broken.done():
-            self._broken.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._failed.done():
+            self._failed.set_exception(error)
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        alarm_ms = self._replicas.alarm
-        self._alarm = (
+    def _schedule_tick(self) -> None:
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        alarm_ms = self._replicas.next_tick_ms
+        self._tick_timer = (
             None
             if alarm_ms is None
-            else self._loop.call_at(self._began_s + alarm_ms / 1000 + 0.001, self._hear, Tick())
+            else self._loop.call_at(self._started_s + alarm_ms / 1000 + 0.001, self._handle, Tick())
         )

@@ -21,10 +21,10 @@ from pathlib import Path
 NOT_FOUND, NOT_ALLOWED = 127, 126
 # PR_SET_PDEATHSIG.
 PARENT_DEATH_SIGNAL = 1
-HEARD = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
+HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
 
-class Leash:
+class Supervisor:
     """One process, and all that it starts."""
 
     def __init__(self, command: Sequence[str], grace_s: float, pid_file: Path, umask: int) -> None:
@@ -34,14 +34,14 @@ class Leash:
         self._grace_s = grace_s
         self._ended = threading.Event()
 
-    def hold(self) -> int:
+    def run(self) -> int:
         """To its end; the exit code."""
         # From a terminal it goes to everybody; the runner decides who ends when.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # It must not be ignored, to be waited for.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # They are waited for, not handled: one that came right before a call that waits would not end that.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+        original_mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             # A session of its own: signals go to all that it starts.
             child = subprocess.Popen(
@@ -49,59 +49,59 @@ class Leash:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 umask=self._umask,
-                preexec_fn=lambda: prepare(before),  # noqa: PLW1509  there is no thread yet
+                preexec_fn=lambda: prepare_child(original_mask),  # noqa: PLW1509  there is no thread yet
             )
         except OSError as error:
             said = f"cannot execute {self._command[0]} ({error.strerror}); check the container's command"
             sys.stderr.write(f"{said}\n")
             return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_ALLOWED
         self._pid_file.write_text(f"{child.pid}\n")
-        threading.Thread(target=self._end_with_input, args=(child.pid,), daemon=True).start()
-        code = listen(child)
+        threading.Thread(target=self._end_on_eof, args=(child.pid,), daemon=True).start()
+        code = forward_signals(child)
         self._ended.set()
         # It may be another one's soon.
         self._pid_file.unlink(missing_ok=True)
         # Of what it has started nothing stays.
-        tell(child.pid, signal.SIGKILL)
+        signal_group(child.pid, signal.SIGKILL)
         return code if code >= 0 else 128 - code
 
-    def _end_with_input(self, group: int) -> None:
+    def _end_on_eof(self, group: int) -> None:
         """Whoever wanted it is gone."""
         while os.read(sys.stdin.fileno(), 1024):
             pass
-        tell(group, signal.SIGTERM)
+        signal_group(group, signal.SIGTERM)
         if not self._ended.wait(self._grace_s):
-            tell(group, signal.SIGKILL)
+            signal_group(group, signal.SIGKILL)
 
 
-def listen(child: "subprocess.Popen[bytes]") -> int:
+def forward_signals(child: "subprocess.Popen[bytes]") -> int:
     """Pass on what is said until it ends; its exit code."""
     while (code := child.poll()) is None:
-        match signal.sigwait(HEARD):
+        match signal.sigwait(HANDLED_SIGNALS):
             case signal.SIGTERM:
-                tell(child.pid, signal.SIGTERM)
+                signal_group(child.pid, signal.SIGTERM)
             case signal.SIGQUIT:
                 # How the runner says that time is up: SIGKILL would end the leash, and not what is on it.
-                tell(child.pid, signal.SIGKILL)
+                signal_group(child.pid, signal.SIGKILL)
             case _:
                 # Perhaps it has ended.
                 continue
     return code
 
 
-def tell(group: int, number: signal.Signals) -> None:
+def signal_group(group: int, number: signal.Signals) -> None:
     """All of a session, if there is anybody."""
     with suppress(ProcessLookupError):
         os.killpg(group, number)
 
 
-def prepare(mask: Iterable[int]) -> None:
+def prepare_child(mask: Iterable[int]) -> None:
     """Called in the child: it hears what its leash would have heard without us, and ends with it."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    end_with_parent()
+    kill_with_parent()
 
 
-def end_with_parent() -> None:
+def kill_with_parent() -> None:
     """It is killed when its leash is, where the kernel knows how."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -110,7 +110,7 @@ def end_with_parent() -> None:
 def main() -> None:
     """Hold what the command line says."""
     grace_s, pid_file, umask, *command = sys.argv[1:]
-    sys.exit(Leash(command, float(grace_s), Path(pid_file), int(umask, 8)).hold())
+    sys.exit(Supervisor(command, float(grace_s), Path(pid_file), int(umask, 8)).run())
 
 
 if __name__ == "__main__":

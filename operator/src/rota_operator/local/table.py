@@ -10,18 +10,25 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rota_operator.local.dashboard_state import Board
-from rota_operator.overview.view import GroupView, Kind, MemberView, Moment, View, WorkloadView
+from rota_operator.local.dashboard_state import DashboardState
+from rota_operator.overview.view import EventKind, GroupView, HistoryEvent, MemberView, View, WorkloadView
 
 EVERY_S = 0.25
-LINES_SAID = 4
-MOMENTS_SHOWN = 6
+LINES_SHOWN = 4
+EVENTS_SHOWN = 6
 # What of the terminal's height is not for partitions: titles, heads, members, moments, lines.
-HEIGHT_OF_THE_REST = 22
+RESERVED_HEIGHT = 22
 PARTITIONS_SHOWN_MIN = 4
 UNKNOWN = "–"
 GOOD, BUSY, BAD, SOFT = "green", "yellow", "red", "dim"
-MOODS = {"Stable": GOOD, "Up": GOOD, "Other client": SOFT, "Unknown": BAD, "Stopped": BAD, "Dead": BAD}
+STATE_STYLES = {
+    "Stable": GOOD,
+    "Running": GOOD,
+    "Other client": SOFT,
+    "Unknown": BAD,
+    "Stopped": BAD,
+    "Dead": BAD,
+}
 
 
 class Terminal:
@@ -29,60 +36,62 @@ class Terminal:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._said: deque[str] = deque(maxlen=LINES_SAID)
+        self._lines: deque[str] = deque(maxlen=LINES_SHOWN)
         self._is_live = False
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """To whoever looks."""
         if self._is_live:
-            self._said.append(line)
+            self._lines.append(line)
         else:
             # Not broken at the edge: commands are copied from here.
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    async def show(self, board: Board) -> None:
+    async def show(self, dashboard: DashboardState) -> None:
         """Until it is cancelled."""
         self._is_live = True
         try:
             with Live(console=self._console, auto_refresh=False, transient=True) as live:
                 while True:
-                    live.update(shown(board.view(), list(self._said), self._console.height), refresh=True)
-                    await self._time_to_look(board)
+                    live.update(
+                        render(dashboard.view(), list(self._lines), self._console.height), refresh=True
+                    )
+                    await self._wait_for_change(dashboard)
         finally:
             self._is_live = False
-            for line in self._said:
-                self.say(line)
+            for line in self._lines:
+                self.print_line(line)
 
-    async def _time_to_look(self, board: Board) -> None:
-        change = asyncio.ensure_future(board.change())
+    async def _wait_for_change(self, dashboard: DashboardState) -> None:
+        wait_for_change = asyncio.ensure_future(dashboard.wait_for_change())
         try:
             await asyncio.sleep(EVERY_S)
-            await change
+            await wait_for_change
         finally:
-            change.cancel()
+            wait_for_change.cancel()
 
 
-def shown(view: View, said: Sequence[str], height: int) -> RenderableType:
+def render(view: View, said: Sequence[str], height: int) -> RenderableType:
     """One moment."""
     parts: list[RenderableType] = []
     for group in view.groups:
         own = [workload for workload in view.workloads if workload.group_id == group.group_id]
-        rows = max(PARTITIONS_SHOWN_MIN, height // len(view.groups) - HEIGHT_OF_THE_REST)
+        rows = max(PARTITIONS_SHOWN_MIN, height // len(view.groups) - RESERVED_HEIGHT)
         parts += [title(group, own), members(group, own), *problems(group)]
-        parts += [partitions(group, rows), moments(group.history), ""]
+        parts += [partitions(group, rows), events(group.history), ""]
     others = [workload for workload in view.workloads if workload.group_id is None]
     if others:
-        parts.append(Text(", ".join(f"{each.name}: {running(each)}" for each in others), style=SOFT))
-    parts += [named(line, SOFT) for line in said]
+        parts.append(Text(", ".join(f"{each.name}: {replicas_text(each)}" for each in others), style=SOFT))
+    parts += [plain_text(line, SOFT) for line in said]
     return Group(*parts)
 
 
 def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
     """How the group fares, in two lines."""
-    first = Text.assemble((group.group_id, "bold"), " ", (group.state, MOODS.get(group.state, BUSY)))
+    first = Text.assemble((group.group_id, "bold"), " ", (group.state, STATE_STYLES.get(group.state, BUSY)))
     first.append(f"  generation {count(group.generation)}")
     first.append(f", {group.strategy}" if group.strategy else "")
-    first.append("".join(f", {running(each)}" for each in workloads))
+    first.append("".join(f", {replicas_text(each)}" for each in workloads))
     sums = [
         f"lag {count(group.lag_records)} records, {seconds(group.lag_seconds)}",
         f"arrival rate {rate(group.arrival_rate)}",
@@ -95,13 +104,13 @@ def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
 def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
     """Who there is, and what each has."""
     restarts = {replica.name: replica.restarts for each in workloads for replica in each.replicas}
-    table = made("member", "state", "partitions", ">in flight", ">processed", ">rate", ">restarts")
+    table = new_table("member", "state", "partitions", ">in flight", ">processed", ">rate", ">restarts")
     for member in group.members:
-        state = shown_state(member)
+        state = display_state(member)
         table.add_row(
-            named(member.name),
-            Text(state, MOODS.get(state, BUSY)),
-            named(" ".join(held(member)) or "none"),
+            plain_text(member.name),
+            Text(state, STATE_STYLES.get(state, BUSY)),
+            plain_text(" ".join(partitions_by_topic(member)) or "none"),
             count(member.in_flight),
             count(member.records_done),
             rate(member.done_rate),
@@ -110,7 +119,7 @@ def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
     return table
 
 
-def shown_state(member: MemberView) -> str:
+def display_state(member: MemberView) -> str:
     """What it does with records, where that is not what its state says."""
     if member.draining:
         return "Draining"
@@ -121,10 +130,10 @@ def problems(group: GroupView) -> Iterator[Text]:
     """What keeps members from reading, a line each."""
     for member in group.members:
         for says in member.problems:
-            yield named(f"{member.name}: {says}", BAD)
+            yield plain_text(f"{member.name}: {says}", BAD)
 
 
-def held(member: MemberView) -> Iterator[str]:
+def partitions_by_topic(member: MemberView) -> Iterator[str]:
     """Its partitions, by topic."""
     topics: dict[str, list[str]] = defaultdict(list)
     for name in member.partitions:
@@ -136,7 +145,7 @@ def held(member: MemberView) -> Iterator[str]:
 
 def partitions(group: GroupView, rows: int) -> Table:
     """How far behind each is; those that are furthest behind come first, where there is no room for all."""
-    table = made(
+    table = new_table(
         "partition", "owner", ">committed offset", ">end offset", ">lag", ">lag time", ">arrival rate"
     )
     chosen = list(group.partitions)
@@ -146,8 +155,8 @@ def partitions(group: GroupView, rows: int) -> Table:
         chosen = worst[: rows - 1]
     for each in chosen:
         table.add_row(
-            named(f"{each.topic}-{each.partition}"),
-            Text("unowned", BAD) if each.owner is None else named(each.owner),
+            plain_text(f"{each.topic}-{each.partition}"),
+            Text("unowned", BAD) if each.owner is None else plain_text(each.owner),
             count(each.committed),
             count(each.end),
             count(each.lag_records),
@@ -160,35 +169,37 @@ def partitions(group: GroupView, rows: int) -> Table:
     return table
 
 
-def moments(history: Sequence[Moment]) -> Text:
+def events(history: Sequence[HistoryEvent]) -> Text:
     """The newest ones."""
     lines = Text()
-    for moment in history[:MOMENTS_SHOWN]:
+    for event in history[:EVENTS_SHOWN]:
         # The time of day as people here read it.
-        at = datetime.fromtimestamp(moment.at_ms / 1000)  # noqa: DTZ006
-        style = BUSY if moment.kind is Kind.REBALANCE else ""
-        lines.append(f"{at:%H:%M:%S} ", SOFT).append_text(named(spoken(moment), style)).append("\n")
+        at = datetime.fromtimestamp(event.at_ms / 1000)  # noqa: DTZ006
+        style = BUSY if event.kind is EventKind.REBALANCE else ""
+        lines.append(f"{at:%H:%M:%S} ", SOFT).append_text(plain_text(describe_event(event), style)).append(
+            "\n"
+        )
     lines.rstrip()
     return lines
 
 
-def spoken(moment: Moment) -> str:
+def describe_event(event: HistoryEvent) -> str:
     """In words."""
-    if moment.kind is not Kind.REBALANCE:
-        return moment.message
-    pause = "" if moment.pause_ms is None else f", paused {moment.pause_ms} ms"
-    moved = f"{moment.moved} partitions moved"
+    if event.kind is not EventKind.REBALANCE:
+        return event.message
+    pause = "" if event.pause_ms is None else f", paused {event.pause_ms} ms"
+    moved = f"{event.moved} partitions moved"
     # Kafka's brokers report no generation.
-    what = "rebalance" if moment.generation is None else f"generation {moment.generation}"
-    return f"{what}: {moment.message}{pause}, {moved}"
+    what = "rebalance" if event.generation is None else f"generation {event.generation}"
+    return f"{what}: {event.message}{pause}, {moved}"
 
 
-def named(text: str, style: str = "") -> Text:
+def plain_text(text: str, style: str = "") -> Text:
     """As it is, without what would move the cursor: members are called as they like."""
     return Text("".join(each if each.isprintable() else "?" for each in text), style)
 
 
-def made(*heads: str) -> Table:
+def new_table(*heads: str) -> Table:
     """Without a frame; what begins with > is a number."""
     table = Table(box=None, pad_edge=False, header_style=SOFT)
     for head in heads:
@@ -196,7 +207,7 @@ def made(*heads: str) -> Table:
     return table
 
 
-def running(workload: WorkloadView) -> str:
+def replicas_text(workload: WorkloadView) -> str:
     """How many there are."""
     return f"{workload.running} of {workload.wanted} replicas"
 

@@ -3,35 +3,35 @@
 from collections import Counter
 from collections.abc import Callable
 
-from rota_operator.local.commands import replica_name, rules_of
-from rota_operator.local.processes import Command, Processes, Told
-from rota_operator.manifests.resources import Group, Workload
+from rota_operator.local.commands import policy_of, replica_name
+from rota_operator.local.processes import Command, Processes, ReplicaEvent
+from rota_operator.manifests.resources import ConsumerGroup, Workload
 from rota_operator.overview.view import ReplicaView, WorkloadView
-from rota_operator.replicas.events import Again, Part
-from rota_operator.replicas.replica_set import Down, ReplicaSet, Up
+from rota_operator.replicas.events import ProcessRole, Restarting
+from rota_operator.replicas.replica_set import NotRunning, ReplicaSet, Running
 
 # Each is two processes on this machine.
 REPLICAS_MAX = 100
 
 
-class RunningWorkload:
+class LocalWorkload:
     """To be made and used on a running loop."""
 
     def __init__(
         self,
         workload: Workload,
-        group: Group | None,
-        command: Callable[[int, Part], Command],
-        tell: Callable[["RunningWorkload", Told], None],
+        group: ConsumerGroup | None,
+        command: Callable[[int, ProcessRole], Command],
+        on_event: Callable[["LocalWorkload", ReplicaEvent], None],
     ) -> None:
         self._workload = workload
         self._group = group
-        self._wanted = workload.spec.replicas
+        self._desired = workload.spec.replicas
         if group is not None and group.spec.replicas is not None:
-            self._wanted = group.spec.replicas
+            self._desired = group.spec.replicas
         self._restarts: Counter[int] = Counter()
-        self._tell = tell
-        self.processes = Processes(ReplicaSet(rules_of(workload, group)), command, self._told)
+        self._on_event = on_event
+        self.processes = Processes(ReplicaSet(policy_of(workload, group)), command, self._replica_event)
 
     @property
     def name(self) -> str:
@@ -51,16 +51,16 @@ class RunningWorkload:
     @property
     def wanted(self) -> int:
         """How many replicas there are to be."""
-        return self._wanted
+        return self._desired
 
     def start(self) -> None:
         """As many as its manifests say."""
-        self.processes.want(self._wanted)
+        self.processes.scale(self._desired)
 
     def scale(self, replicas: int) -> None:
         """So many from now on."""
-        self._wanted = replicas
-        self.processes.want(replicas)
+        self._desired = replicas
+        self.processes.scale(replicas)
 
     def kill(self, number: int) -> None:
         """A replica crashes, with its sidecar."""
@@ -80,8 +80,8 @@ class RunningWorkload:
         replicas = tuple(
             ReplicaView(
                 name=self.replica(number),
-                app=type(parts[Part.APP]).__name__,
-                sidecar=None if self._group is None else type(parts[Part.SIDECAR]).__name__,
+                app=type(parts[ProcessRole.APP]).__name__,
+                sidecar=None if self._group is None else type(parts[ProcessRole.SIDECAR]).__name__,
                 restarts=self._restarts[number],
             )
             for number, parts in found.items()
@@ -91,17 +91,17 @@ class RunningWorkload:
             name=self.short_name,
             kind=self._workload.kind,
             group_id=self.group_id,
-            wanted=self._wanted,
+            wanted=self._desired,
             running=sum(
-                all(isinstance(life, Up | Down) for life in parts.values())
-                and isinstance(parts[Part.APP], Up)
+                all(isinstance(life, Running | NotRunning) for life in parts.values())
+                and isinstance(parts[ProcessRole.APP], Running)
                 for parts in found.values()
             ),
             restarts=self._restarts.total(),
             replicas=replicas,
         )
 
-    def _told(self, told: Told) -> None:
-        if isinstance(told, Again):
-            self._restarts[told.replica] += 1
-        self._tell(self, told)
+    def _replica_event(self, event: ReplicaEvent) -> None:
+        if isinstance(event, Restarting):
+            self._restarts[event.replica] += 1
+        self._on_event(self, event)

@@ -21,7 +21,7 @@ TOO_DEEP = f"the document is nested more than {DEPTH_MAX} levels deep"
 TOO_MANY = f"the file has more than {VALUES_MAX} values, counting repetitions by aliases; split it"
 
 
-class Wrong(NamedTuple):
+class Diagnostic(NamedTuple):
     """One thing that is wrong, and where."""
 
     file: str
@@ -39,7 +39,7 @@ class Wrong(NamedTuple):
 class InvalidManifest(Exception):
     """Manifests that are refused whole."""
 
-    def __init__(self, wrong: Sequence[Wrong]) -> None:
+    def __init__(self, wrong: Sequence[Diagnostic]) -> None:
         super().__init__("\n".join(each.whole for each in wrong))
         self.wrong = wrong
 
@@ -58,33 +58,33 @@ class Document:
         """Empty where none is said."""
         return str(self.value.get("kind", ""))
 
-    def wrong(self, path: Path, sentence: str) -> Wrong:
+    def wrong(self, path: Path, sentence: str) -> Diagnostic:
         """Something is wrong there, or with what is missing there."""
         place = path
         while place not in self.lines:
             place = place[:-1]
-        return Wrong(self.file, self.lines[place], sentence)
+        return Diagnostic(self.file, self.lines[place], sentence)
 
 
-def decoded(file: str, data: bytes) -> str:
+def decode(file: str, data: bytes) -> str:
     """The text of a file, of which at most one byte more was read than it may have. Raises InvalidManifest."""
     if len(data) > BYTES_MAX:
-        raise InvalidManifest([Wrong(file, 1, f"the file is larger than {BYTES_MAX} bytes; split it")])
+        raise InvalidManifest([Diagnostic(file, 1, f"the file is larger than {BYTES_MAX} bytes; split it")])
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InvalidManifest(
-            [Wrong(file, line, "the file is not valid UTF-8; save it as UTF-8 text")]
+            [Diagnostic(file, line, "the file is not valid UTF-8; save it as UTF-8 text")]
         ) from None
 
 
-def documents(file: str, text: str) -> list[Document]:
+def parse_documents(file: str, text: str) -> list[Document]:
     """All in one file; empty ones are left out, and a List is what is in it. Raises InvalidManifest."""
     found: list[Document] = []
     try:
         # It looks at the beginning of the text already.
-        composer, reader = _Composer(file, text), _Reader(file)
+        composer, reader = _BoundedComposer(file, text), _NodeReader(file)
         while composer.check_node():
             node = composer.get_node()
             if node is not None and not _is_empty(node):
@@ -93,10 +93,10 @@ def documents(file: str, text: str) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         said = " ".join(part for part in (error.context, error.problem) if part)
         line = 1 if mark is None else mark.line + 1
-        raise InvalidManifest([Wrong(file, line, f"invalid YAML: {said}")]) from None
+        raise InvalidManifest([Diagnostic(file, line, f"invalid YAML: {said}")]) from None
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
-        raise InvalidManifest([Wrong(file, 1, f"invalid YAML: {said}")]) from None
+        raise InvalidManifest([Diagnostic(file, 1, f"invalid YAML: {said}")]) from None
     return found
 
 
@@ -119,7 +119,7 @@ def _items(document: Document) -> Iterator[Document]:
         yield Document(document.file, item, lines[number])
 
 
-class _Composer(yaml.SafeLoader):
+class _BoundedComposer(yaml.SafeLoader):
     """Nodes of a file. It stops at the limits, before the parser's own recursion ends at the stack's."""
 
     def __init__(self, file: str, text: str) -> None:
@@ -134,14 +134,14 @@ class _Composer(yaml.SafeLoader):
         self._depth += 1
         if self._depth > DEPTH_MAX or self._nodes > VALUES_MAX:
             raise InvalidManifest(
-                [Wrong(self._file, self.line + 1, TOO_DEEP if self._depth > DEPTH_MAX else TOO_MANY)]
+                [Diagnostic(self._file, self.line + 1, TOO_DEEP if self._depth > DEPTH_MAX else TOO_MANY)]
             )
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
 
-class _Reader:
+class _NodeReader:
     """Values of a file's nodes."""
 
     def __init__(self, file: str) -> None:
@@ -205,7 +205,7 @@ class _Reader:
             self._refuse(node, f"{_shown(node.value)} is not a valid {kind}; put it in quotes if it is text")
 
     def _refuse(self, node: yaml.Node, sentence: str) -> Never:
-        raise InvalidManifest([Wrong(self._file, _line(node), sentence)])
+        raise InvalidManifest([Diagnostic(self._file, _line(node), sentence)])
 
 
 def _shown(text: str) -> str:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rota_operator.manifests.documents import Document, InvalidManifest, Wrong
-from rota_operator.manifests.workloads import Container, Metadata, Texts, WorkloadSpec
+from rota_operator.manifests.documents import Diagnostic, Document, InvalidManifest
+from rota_operator.manifests.workloads import Container, KeyValueData, Metadata, WorkloadSpec
 from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
-from rota_operator.spec.validation import InvalidSpec, Path, dotted, read_part, read_spec
+from rota_operator.spec.validation import InvalidSpec, Path, dotted, parse_model, parse_spec
 
 WORKLOADS = ("Deployment", "StatefulSet")
 # Kinds whose names become values of labels; and of files and sockets, whose paths cannot be long.
-LABELLED = (KIND, *WORKLOADS)
+LABEL_KINDS = (KIND, *WORKLOADS)
 LABEL_LENGTH_MAX = 63
 API_VERSIONS = {
     KIND: f"{GROUP}/{VERSION}",
@@ -27,7 +27,7 @@ API_VERSIONS = {
 }
 
 
-class Name(NamedTuple):
+class NamespacedName(NamedTuple):
     """Of one resource, among those of its kind."""
 
     namespace: str
@@ -35,10 +35,10 @@ class Name(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class ConsumerGroup:
     """A ConsumerGroup."""
 
-    name: Name
+    name: NamespacedName
     spec: ConsumerGroupSpec
     document: Document
 
@@ -52,7 +52,7 @@ class Group:
 class Workload:
     """Replicas of one pod."""
 
-    name: Name
+    name: NamespacedName
     kind: str
     spec: WorkloadSpec
     document: Document
@@ -62,79 +62,81 @@ class Workload:
 class Manifests:
     """All resources, each under its name."""
 
-    groups: Mapping[Name, Group] = field(default_factory=dict)
-    workloads: Mapping[Name, Workload] = field(default_factory=dict)
-    secrets: Mapping[Name, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
-    config_maps: Mapping[Name, Mapping[str, str]] = field(default_factory=dict)
+    groups: Mapping[NamespacedName, ConsumerGroup] = field(default_factory=dict)
+    workloads: Mapping[NamespacedName, Workload] = field(default_factory=dict)
+    secrets: Mapping[NamespacedName, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+    config_maps: Mapping[NamespacedName, Mapping[str, str]] = field(default_factory=dict)
 
 
-def gather(documents: Sequence[Document]) -> Manifests:
+def collect_resources(documents: Sequence[Document]) -> Manifests:
     """Raises InvalidManifest with all that is wrong."""
-    gathering = _Gathering()
+    collector = _Collector()
     for document in documents:
-        gathering.add(document)
-    gathering.check()
-    if gathering.wrong:
-        raise InvalidManifest(gathering.wrong)
-    return Manifests(gathering.groups, gathering.workloads, gathering.secrets, gathering.config_maps)
+        collector.add(document)
+    collector.check()
+    if collector.problem:
+        raise InvalidManifest(collector.problem)
+    return Manifests(collector.groups, collector.workloads, collector.secrets, collector.config_maps)
 
 
-class _Gathering:
+class _Collector:
     """Manifests so far, and all that is wrong."""
 
     def __init__(self) -> None:
-        self.groups: dict[Name, Group] = {}
-        self.workloads: dict[Name, Workload] = {}
-        self.secrets: dict[Name, Mapping[str, bytes]] = {}
-        self.config_maps: dict[Name, Mapping[str, str]] = {}
-        self.wrong: list[Wrong] = []
-        self._seen: set[tuple[str, Name]] = set()
+        self.groups: dict[NamespacedName, ConsumerGroup] = {}
+        self.workloads: dict[NamespacedName, Workload] = {}
+        self.secrets: dict[NamespacedName, Mapping[str, bytes]] = {}
+        self.config_maps: dict[NamespacedName, Mapping[str, str]] = {}
+        self.problem: list[Diagnostic] = []
+        self._seen: set[tuple[str, NamespacedName]] = set()
 
     def add(self, document: Document) -> None:
         """One resource."""
         try:
             self._add(document)
         except InvalidSpec as invalid:
-            self.wrong += [document.wrong(problem.path, problem.sentence) for problem in invalid.problems]
+            self.problem += [document.wrong(error.path, error.full_message) for error in invalid.errors]
 
     def _add(self, document: Document) -> None:
         kind, value = document.kind, document.value
         wanted = API_VERSIONS.get(kind)
         if wanted is None:
             what = f'unsupported kind "{kind}"' if kind else "kind is required"
-            self._say(document, ("kind",), f"{what}; expected one of {', '.join(API_VERSIONS)}")
+            self._report(document, ("kind",), f"{what}; expected one of {', '.join(API_VERSIONS)}")
         elif value.get("apiVersion") != wanted:
-            self._say(document, ("apiVersion",), f"apiVersion of a {kind} must be {wanted}")
+            self._report(document, ("apiVersion",), f"apiVersion of a {kind} must be {wanted}")
         elif (name := self._name(document)) is not None:
             self._add_kind(document, kind, name)
 
-    def _name(self, document: Document) -> Name | None:
-        metadata = read_part(Metadata, document.value.get("metadata", {}), ("metadata",))
+    def _name(self, document: Document) -> NamespacedName | None:
+        metadata = parse_model(Metadata, document.value.get("metadata", {}), ("metadata",))
         if metadata.name is None:
-            self._say(document, ("metadata", "name"), "metadata.name is required")
+            self._report(document, ("metadata", "name"), "metadata.name is required")
             return None
-        if document.kind in LABELLED and len(metadata.name) > LABEL_LENGTH_MAX:
+        if document.kind in LABEL_KINDS and len(metadata.name) > LABEL_LENGTH_MAX:
             too_long = (
                 f"metadata.name must have at most {LABEL_LENGTH_MAX} characters, like every label value"
             )
-            self._say(document, ("metadata", "name"), too_long)
+            self._report(document, ("metadata", "name"), too_long)
             return None
-        name = Name(metadata.namespace, metadata.name)
+        name = NamespacedName(metadata.namespace, metadata.name)
         if (document.kind, name) in self._seen:
-            self._say(
-                document, ("metadata", "name"), f"{_called(document.kind, name)} is defined twice; remove one"
+            self._report(
+                document,
+                ("metadata", "name"),
+                f"{_describe(document.kind, name)} is defined twice; remove one",
             )
             return None
         self._seen.add((document.kind, name))
         return name
 
-    def _add_kind(self, document: Document, kind: str, name: Name) -> None:
+    def _add_kind(self, document: Document, kind: str, name: NamespacedName) -> None:
         if kind == KIND:
             self._check_fields(document, "spec", "status")
-            self.groups[name] = Group(name, read_spec(document.value.get("spec", {})), document)
+            self.groups[name] = ConsumerGroup(name, parse_spec(document.value.get("spec", {})), document)
         elif kind in WORKLOADS:
             self._check_fields(document, "spec", "status")
-            spec = read_part(WorkloadSpec, document.value.get("spec", {}), ("spec",))
+            spec = parse_model(WorkloadSpec, document.value.get("spec", {}), ("spec",))
             self._add_workload(Workload(name, kind, spec, document))
         else:
             held = {
@@ -142,7 +144,7 @@ class _Gathering:
                 for each, said in document.value.items()
                 if each not in ("apiVersion", "kind", "metadata")
             }
-            texts = read_part(Texts, held, ())
+            texts = parse_model(KeyValueData, held, ())
             if kind == "Secret":
                 self.secrets[name] = self._secret(document, texts)
             else:
@@ -154,18 +156,18 @@ class _Gathering:
         if other is None:
             self.workloads[workload.name] = workload
             return
-        taken = f"metadata.name is in use by {_called(other.kind, other.name)}, whose replicas have the same names"
+        taken = f"metadata.name is in use by {_describe(other.kind, other.name)}, whose replicas have the same names"
         remedy = "rename one, or run them separately, each with its own --home"
-        self._say(workload.document, ("metadata", "name"), f"{taken}; {remedy}")
+        self._report(workload.document, ("metadata", "name"), f"{taken}; {remedy}")
 
-    def _secret(self, document: Document, texts: Texts) -> Mapping[str, bytes]:
+    def _secret(self, document: Document, texts: KeyValueData) -> Mapping[str, bytes]:
         found = {key: text.encode() for key, text in texts.string_data.items()}
         for key, text in texts.data.items():
             try:
                 found.setdefault(key, base64.b64decode(text, validate=True))
             except ValueError:
                 # What it is must not be shown.
-                self._say(
+                self._report(
                     document,
                     ("data", key),
                     f"data.{key} must be base64; encode it, or use stringData",
@@ -174,13 +176,13 @@ class _Gathering:
 
     def _check_fields(self, document: Document, *known: str) -> None:
         for name in document.value.keys() - {"apiVersion", "kind", "metadata", *known}:
-            self._say(document, (name,), f"{name} is an unknown field; correct its name or remove it")
+            self._report(document, (name,), f"{name} is an unknown field; correct its name or remove it")
 
     # What belongs together
 
     def check(self) -> None:
         """What is named is there, and belongs to one alone."""
-        if self.wrong:
+        if self.problem:
             # What could not be read would be missed.
             return
         self._check_targets()
@@ -191,46 +193,46 @@ class _Gathering:
                 self._check_container(workload, container, path)
 
     def _check_targets(self) -> None:
-        taken: dict[tuple[str, Name], Name] = {}
+        taken: dict[tuple[str, NamespacedName], NamespacedName] = {}
         for name, group in self.groups.items():
             target = group.spec.scale_target_ref
             if target is None:
                 continue
-            place = Name(name.namespace, target.name)
+            place = NamespacedName(name.namespace, target.name)
             found = self.workloads.get(place)
             path = ("spec", "scaleTargetRef", "name")
             other = taken.setdefault((target.kind, place), name)
             if found is None or found.kind != target.kind:
-                self._say(
+                self._report(
                     group.document,
                     path,
-                    f"{dotted(path)}: {_called(target.kind, place)} not found",
+                    f"{dotted(path)}: {_describe(target.kind, place)} not found",
                 )
             elif other != name:
-                taken_by = f"{_called(target.kind, place)} already consumes for {_called(KIND, other)}"
-                self._say(group.document, path, f"{dotted(path)}: {taken_by}; use another workload")
+                taken_by = f"{_describe(target.kind, place)} already consumes for {_describe(KIND, other)}"
+                self._report(group.document, path, f"{dotted(path)}: {taken_by}; use another workload")
 
     def _check_group_ids(self) -> None:
-        taken: dict[tuple[tuple[str, ...], str], Name] = {}
+        taken: dict[tuple[tuple[str, ...], str], NamespacedName] = {}
         for name, group in self.groups.items():
             other = taken.setdefault((group.spec.bootstrap_servers, group.group_id), name)
             if other != name:
-                used = f"spec.groupId {group.group_id} is already used by {_called(KIND, other)}"
-                self._say(group.document, ("spec", "groupId"), f"{used}; choose another one")
+                used = f"spec.groupId {group.group_id} is already used by {_describe(KIND, other)}"
+                self._report(group.document, ("spec", "groupId"), f"{used}; choose another one")
 
     def _check_container(self, workload: Workload, container: Container, path: Path) -> None:
-        for asked in keys_of(container):
-            place = Name(workload.name.namespace, asked.name)
-            held = self.secrets.get(place) if asked.kind == "Secret" else self.config_maps.get(place)
-            if wrong := _wrong_with(asked, place, held):
-                at = (*path, *asked.path)
-                self._say(workload.document, at, f"{dotted(at)}: {wrong}")
+        for reference in references_of(container):
+            place = NamespacedName(workload.name.namespace, reference.name)
+            held = self.secrets.get(place) if reference.kind == "Secret" else self.config_maps.get(place)
+            if problem := _unresolved_reason(reference, place, held):
+                at = (*path, *reference.path)
+                self._report(workload.document, at, f"{dotted(at)}: {problem}")
 
-    def _say(self, document: Document, path: Path, sentence: str) -> None:
-        self.wrong.append(document.wrong(path, sentence))
+    def _report(self, document: Document, path: Path, sentence: str) -> None:
+        self.problem.append(document.wrong(path, sentence))
 
 
-class Asked(NamedTuple):
+class ObjectKeyRef(NamedTuple):
     """What a container wants of a Secret or a ConfigMap; no key: all of them."""
 
     kind: str
@@ -240,7 +242,7 @@ class Asked(NamedTuple):
     path: Path
 
 
-def keys_of(container: Container) -> Iterator[Asked]:
+def references_of(container: Container) -> Iterator[ObjectKeyRef]:
     """All that it wants."""
     for number, source in enumerate(container.env_from):
         for kind, word, whole in (
@@ -248,7 +250,7 @@ def keys_of(container: Container) -> Iterator[Asked]:
             ("ConfigMap", "configMapRef", source.config_map_ref),
         ):
             if whole is not None:
-                yield Asked(kind, whole.name, None, whole.optional, ("envFrom", number, word))
+                yield ObjectKeyRef(kind, whole.name, None, whole.optional, ("envFrom", number, word))
     for number, variable in enumerate(container.env):
         if (source_of := variable.value_from) is None:
             continue
@@ -257,22 +259,26 @@ def keys_of(container: Container) -> Iterator[Asked]:
             ("ConfigMap", "configMapKeyRef", source_of.config_map_key_ref),
         ):
             if part is not None:
-                yield Asked(kind, part.name, part.key, part.optional, ("env", number, "valueFrom", word))
+                yield ObjectKeyRef(
+                    kind, part.name, part.key, part.optional, ("env", number, "valueFrom", word)
+                )
 
 
-def _wrong_with(asked: Asked, place: Name, held: Mapping[str, str | bytes] | None) -> str:
+def _unresolved_reason(
+    reference: ObjectKeyRef, place: NamespacedName, held: Mapping[str, str | bytes] | None
+) -> str:
     """Why what is asked for cannot be had, in a sentence; empty: it can, or need not."""
-    called = _called(asked.kind, place)
+    called = _describe(reference.kind, place)
     if held is None:
-        return "" if asked.optional else f"{called} not found"
-    if asked.key is not None and asked.key not in held:
-        return "" if asked.optional else f"key {asked.key} not found in {called}"
-    keys = held if asked.key is None else [asked.key]
+        return "" if reference.optional else f"{called} not found"
+    if reference.key is not None and reference.key not in held:
+        return "" if reference.optional else f"key {reference.key} not found in {called}"
+    keys = held if reference.key is None else [reference.key]
     if with_nul := [key for key in keys if isinstance(value := held[key], bytes) and 0 in value]:
         listed = ", ".join(with_nul)
         return f"{called} has NUL in {listed}, which environment variables cannot hold; use other keys"
     return ""
 
 
-def _called(kind: str, name: Name) -> str:
+def _describe(kind: str, name: NamespacedName) -> str:
     return f"{kind} {name.name} in namespace {name.namespace}"

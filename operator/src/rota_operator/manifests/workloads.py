@@ -20,32 +20,32 @@ from rota_operator.spec.names import (
     VariableName,
     VariablePrefix,
 )
-from rota_operator.spec.scalars import Count
-from rota_operator.spec.schema import Part, Rule
+from rota_operator.spec.scalars import NonNegativeInt
+from rota_operator.spec.schema import SpecModel, ValidationRule
 
 Element = TypeVar("Element")
 # What passed a validator of ours is no JSON any more, whose lists would be taken.
-Many = Annotated[tuple[Element, ...], Strict(strict=False)]
+ListOf = Annotated[tuple[Element, ...], Strict(strict=False)]
 
 
-class KubernetesPart(Part):
+class KubernetesPart(SpecModel):
     """A part of which some fields are passed over, and some are refused."""
 
-    passed_over: ClassVar[frozenset[str]] = frozenset()
-    refused: ClassVar[frozenset[str]] = frozenset()
+    ignored_fields: ClassVar[frozenset[str]] = frozenset()
+    unsupported_fields: ClassVar[frozenset[str]] = frozenset()
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_is_not_for_processes(cls, written: object) -> object:
+    def _drop_ignored_fields(cls, written: object) -> object:
         if not isinstance(written, dict):
             return written
-        for name in sorted(cls.refused & written.keys()):
+        for name in sorted(cls.unsupported_fields & written.keys()):
             wrong = f"must not set {name}, which local processes do not support; remove it or run this in a cluster"
             raise PydanticCustomError("rule", "{wrong}", {"wrong": wrong})
-        return {name: value for name, value in written.items() if name not in cls.passed_over}
+        return {name: value for name, value in written.items() if name not in cls.ignored_fields}
 
 
-class KeyOf(Part):
+class KeySelector(SpecModel):
     """A key of a Secret or a ConfigMap."""
 
     name: ResourceName
@@ -53,7 +53,7 @@ class KeyOf(Part):
     optional: bool = Field(default=False)
 
 
-class FieldOf(Part):
+class FieldSelector(SpecModel):
     """Something of the pod itself."""
 
     api_version: Literal["v1"] = Field(default="v1")
@@ -62,15 +62,15 @@ class FieldOf(Part):
     ]
 
 
-class ValueFrom(Part):
+class EnvVarSource(SpecModel):
     """Where a variable's value is: one of these."""
 
-    secret_key_ref: KeyOf | None = Field(default=None)
-    config_map_key_ref: KeyOf | None = Field(default=None)
-    field_ref: FieldOf | None = Field(default=None)
+    secret_key_ref: KeySelector | None = Field(default=None)
+    config_map_key_ref: KeySelector | None = Field(default=None)
+    field_ref: FieldSelector | None = Field(default=None)
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "",
             "must set exactly one of secretKeyRef, configMapKeyRef, fieldRef",
             lambda part: len(part.model_fields_set) == 1,
@@ -78,33 +78,33 @@ class ValueFrom(Part):
     )
 
 
-class Variable(Part):
+class EnvVar(SpecModel):
     """One variable of the environment."""
 
     name: VariableName
     value: str = Field(default="")
-    value_from: ValueFrom | None = Field(default=None)
+    value_from: EnvVarSource | None = Field(default=None)
 
 
-class NameOf(Part):
+class ObjectRef(SpecModel):
     """A Secret or a ConfigMap."""
 
     name: ResourceName
     optional: bool = Field(default=False)
 
 
-class VariablesFrom(Part):
+class EnvFromSource(SpecModel):
     """All keys of a Secret or a ConfigMap."""
 
     prefix: VariablePrefix = Field(default="")
-    secret_ref: NameOf | None = Field(default=None)
-    config_map_ref: NameOf | None = Field(default=None)
+    secret_ref: ObjectRef | None = Field(default=None)
+    config_map_ref: ObjectRef | None = Field(default=None)
 
 
 class Container(KubernetesPart):
     """What a process runs."""
 
-    passed_over: ClassVar[frozenset[str]] = frozenset(
+    ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
             "image",
             "imagePullPolicy",
@@ -118,17 +118,17 @@ class Container(KubernetesPart):
             "terminationMessagePolicy",
         ]
     )
-    refused: ClassVar[frozenset[str]] = frozenset(["lifecycle", "volumeMounts"])
+    unsupported_fields: ClassVar[frozenset[str]] = frozenset(["lifecycle", "volumeMounts"])
 
     name: ContainerName
-    command: Many[str] = Field(default=())
-    args: Many[str] = Field(default=())
-    env: Many[Variable] = Field(default=())
-    env_from: Many[VariablesFrom] = Field(default=())
+    command: ListOf[str] = Field(default=())
+    args: ListOf[str] = Field(default=())
+    env: ListOf[EnvVar] = Field(default=())
+    env_from: ListOf[EnvFromSource] = Field(default=())
     working_dir: str = Field(default="")
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "",
             "must set command: local processes have no image to take it from",
             lambda part: bool(part.command),
@@ -139,7 +139,7 @@ class Container(KubernetesPart):
 class PodSpec(KubernetesPart):
     """What a replica is."""
 
-    passed_over: ClassVar[frozenset[str]] = frozenset(
+    ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
             "affinity",
             "automountServiceAccountToken",
@@ -155,20 +155,20 @@ class PodSpec(KubernetesPart):
             "topologySpreadConstraints",
         ]
     )
-    refused: ClassVar[frozenset[str]] = frozenset(["volumes"])
+    unsupported_fields: ClassVar[frozenset[str]] = frozenset(["volumes"])
 
-    containers: Many[Container]
-    termination_grace_period_seconds: Count = Field(default=30)
+    containers: ListOf[Container]
+    termination_grace_period_seconds: NonNegativeInt = Field(default=30)
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("", "must have at least one container", lambda part: bool(part.containers)),
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule("", "must have at least one container", lambda part: bool(part.containers)),
     )
 
 
 class Metadata(KubernetesPart):
     """Of whatever has a name."""
 
-    passed_over: ClassVar[frozenset[str]] = frozenset(
+    ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
             "creationTimestamp",
             "finalizers",
@@ -186,17 +186,17 @@ class Metadata(KubernetesPart):
     annotations: dict[LabelKey, str] = Field(default={})
 
 
-class PodTemplate(Part):
+class PodTemplate(SpecModel):
     """What all replicas are."""
 
     metadata: Metadata = Field(default=Metadata())
     spec: PodSpec
 
 
-class Texts(KubernetesPart):
+class KeyValueData(KubernetesPart):
     """What a Secret or a ConfigMap holds."""
 
-    passed_over: ClassVar[frozenset[str]] = frozenset(["immutable", "type"])
+    ignored_fields: ClassVar[frozenset[str]] = frozenset(["immutable", "type"])
 
     data: dict[DataKey, str] = Field(default={})
     string_data: dict[DataKey, str] = Field(default={})
@@ -205,7 +205,7 @@ class Texts(KubernetesPart):
 class WorkloadSpec(KubernetesPart):
     """Replicas of one pod."""
 
-    passed_over: ClassVar[frozenset[str]] = frozenset(
+    ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
             "minReadySeconds",
             "podManagementPolicy",
@@ -218,5 +218,5 @@ class WorkloadSpec(KubernetesPart):
         ]
     )
 
-    replicas: Count = Field(default=1)
+    replicas: NonNegativeInt = Field(default=1)
     template: PodTemplate

@@ -17,7 +17,7 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
-class Unreadable(Exception):
+class MalformedAssignment(Exception):
     """These bytes are no assignment."""
 
 
@@ -28,7 +28,7 @@ def partitions_of(assignment: bytes) -> frozenset[Partition]:
     try:
         return frozenset(_partitions(assignment))
     except (struct.error, UnicodeDecodeError) as error:
-        raise Unreadable(f"the assignment is cut short, or no text ({error})") from None
+        raise MalformedAssignment(f"the assignment is cut short, or no text ({error})") from None
 
 
 def _partitions(assignment: bytes) -> Iterator[Partition]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rota_operator.overview.assignment import Partition, Unreadable, partitions_of
+from rota_operator.overview.assignment import MalformedAssignment, Partition, partitions_of
 from rota_proto.coordinator.v1 import admin_pb2
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 
@@ -41,9 +41,9 @@ class Description:
     reason: str = ""
 
 
-def description_of(told: WatchGroupResponse) -> Description:
+def description_of(response: WatchGroupResponse) -> Description:
     """Translate an answer of Rota's coordinator."""
-    group = told.group
+    group = response.group
     return Description(
         group_id=group.group_id,
         state=STATES.get(group.state, UNKNOWN),
@@ -53,14 +53,14 @@ def description_of(told: WatchGroupResponse) -> Description:
             DescribedMember(each.member_id, each.client_id, _readable(each.assignment))
             for each in group.members
         ],
-        reason=told.reason,
+        reason=response.reason,
     )
 
 
 def _readable(assignment: bytes) -> frozenset[Partition]:
     try:
         return partitions_of(assignment)
-    except Unreadable:
+    except MalformedAssignment:
         # Another kind of client, with a format of its own.
         return frozenset()
 

@@ -20,8 +20,8 @@ from rota_operator.overview.description import (
 )
 from rota_operator.overview.history import History
 from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, PartitionOffsets
-from rota_operator.overview.reports import Reporter, key_of, problems_of
-from rota_operator.overview.view import GroupView, Holding, MemberView, PartitionView
+from rota_operator.overview.reports import SidecarReports, partition_of, problems_of
+from rota_operator.overview.view import GroupView, MemberView, OwnedPartitions, PartitionView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 Number = TypeVar("Number", int, float)
@@ -33,7 +33,7 @@ MEMBER_STATE = "MEMBER_STATE_"
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedGroup:
     """A group as its coordinator has described it last."""
 
     state: str = UNKNOWN
@@ -45,68 +45,70 @@ class Described:
     owners: Mapping[Partition, str] = field(default_factory=dict)
 
 
-class Group:
+class GroupState:
     """To be told what happens, in the order in which it does."""
 
     def __init__(self, group_id: str, name: str) -> None:
         self.group_id = group_id
         self.history = History()
         self._name = name
-        self._described = Described()
+        self._described = DescribedGroup()
         # The names of members by their ids, also of those that have gone since the last round was over.
-        self._called: dict[str, str] = {}
-        self._reporters: dict[str, Reporter] = {}
+        self._names_by_id: dict[str, str] = {}
+        self._reporters: dict[str, SidecarReports] = {}
         self._offsets = KnownOffsets()
-        self._seen: set[Partition] = set()
+        self._known_partitions: set[Partition] = set()
 
-    def hear_description(self, found: Description, at_ms: int) -> None:
+    def update_description(self, found: Description, at_ms: int) -> None:
         """Take over the engine's description."""
         names = names_of(found.members)
         member_ids = {name: member_id for member_id, name in names.items()}
         owners = self._described.owners
-        self._called |= names
-        reason = with_names(found.reason, self._called)
-        self.history.members(frozenset(member_ids), at_ms)
+        self._names_by_id |= names
+        reason = with_names(found.reason, self._names_by_id)
+        self.history.members_changed(frozenset(member_ids), at_ms)
         if found.state == STABLE:
             owners = owners_in(found.members, names)
-            self.history.stable(found.generation, owners, at_ms, reason)
-            self._called = dict(names)
+            self.history.group_stable(found.generation, owners, at_ms, reason)
+            self._names_by_id = dict(names)
         elif not member_ids:
             owners = {}
-            self.history.empty()
+            self.history.group_emptied()
         else:
-            self.history.rebalancing(at_ms, reason)
-        self._seen |= owners.keys()
-        self._described = Described(found.state, found.generation, found.strategy, member_ids, owners)
+            self.history.rebalance_started(at_ms, reason)
+        self._known_partitions |= owners.keys()
+        self._described = DescribedGroup(found.state, found.generation, found.strategy, member_ids, owners)
 
-    def hear_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+    def update_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
         """Take over the engine's offsets: all partitions that the group has to do with."""
-        self._offsets.hear(found, now_ms)
-        self._seen |= found.keys()
+        self._offsets.update(found, now_ms)
+        self._known_partitions |= found.keys()
 
     @property
     def owned(self) -> frozenset[Partition]:
         """Partitions with an owner, by the engine's description."""
         return frozenset(self._described.owners)
 
-    def coordinator_is_away(self) -> None:
+    def coordinator_lost(self) -> None:
         """Nothing that it has said need be true any more."""
-        self._described = Described()
+        self._described = DescribedGroup()
 
-    def hear_report(self, report: pb.SidecarReport, now_ms: int) -> None:
+    def add_report(self, report: pb.SidecarReport, now_ms: int) -> None:
         """One of its sidecars reports."""
-        self._reporters.setdefault(report.sidecar, Reporter()).hear(report, now_ms)
-        self._seen |= {key_of(each) for each in report.partitions}
+        self._reporters.setdefault(report.sidecar, SidecarReports()).update(report, now_ms)
+        self._known_partitions |= {partition_of(each) for each in report.partitions}
 
-    def forget(self, replica: str) -> None:
+    def remove_replica(self, replica: str) -> None:
         """It is gone."""
         self._reporters.pop(replica, None)
 
-    def holdings(self, now_ms: int) -> Mapping[str, Holding]:
+    def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """What each sidecar has, and in which generation, as far as it has said so lately."""
         reports = {name: reporter.known(now_ms) for name, reporter in self._reporters.items()}
         return {
-            name: Holding(report.member.generation_id, frozenset(map(key_of, report.partitions)))
+            name: OwnedPartitions(
+                report.member.generation_id, frozenset(map(partition_of, report.partitions))
+            )
             for name, report in reports.items()
             if report is not None
         }
@@ -129,12 +131,12 @@ class Group:
             partitions=tuple(partitions[:PARTITIONS_SHOWN]),
             partitions_left_out=max(0, len(partitions) - PARTITIONS_SHOWN),
             unowned=sum(each.owner is None for each in partitions),
-            lag_records=_if_all_known((each.lag_records for each in partitions), sum),
-            lag_seconds=_if_all_known((each.lag_seconds for each in partitions), max),
-            arrival_rate=_if_all_known((each.arrival_rate for each in partitions), sum),
-            done_rate=_if_all_known((each.done_rate for each in members if each.partitions), sum),
+            lag_records=_aggregate_known((each.lag_records for each in partitions), sum),
+            lag_seconds=_aggregate_known((each.lag_seconds for each in partitions), max),
+            arrival_rate=_aggregate_known((each.arrival_rate for each in partitions), sum),
+            done_rate=_aggregate_known((each.done_rate for each in members if each.partitions), sum),
             rebalances=self.history.rebalances,
-            history=tuple(self.history.moments),
+            history=tuple(self.history.events),
         )
 
     def _names(self, replicas: Sequence[str]) -> Sequence[str]:
@@ -154,7 +156,7 @@ class Group:
         if self._described.state != UNKNOWN:
             return self._described.owners
         found: dict[Partition, tuple[int, str]] = {}
-        for name, holding in self.holdings(now_ms).items():
+        for name, holding in self.owned_partitions(now_ms).items():
             for partition in holding.partitions:
                 # A member that a newer generation has replaced may not know it yet.
                 if partition not in found or found[partition][0] < holding.generation:
@@ -174,7 +176,7 @@ class Group:
         return MemberView(
             name=name,
             member_id=member_id or member.member_id,
-            state=_word(pb.MemberState.Name(member.state), MEMBER_STATE),
+            state=_state_name(pb.MemberState.Name(member.state), MEMBER_STATE),
             generation=member.generation_id,
             partitions=held,
             records_done=member.records_done,
@@ -189,7 +191,7 @@ class Group:
     def _partitions(self, owners: Mapping[Partition, str], now_ms: int) -> list[PartitionView]:
         offsets = self._offsets.known(now_ms)
         reports = {
-            (name, key_of(each)): each
+            (name, partition_of(each)): each
             for name, reporter in self._reporters.items()
             if (report := reporter.known(now_ms)) is not None
             for each in report.partitions
@@ -198,7 +200,7 @@ class Group:
             _partition_view(
                 each, owner, offsets.get(each, UNKNOWN_OFFSETS), reports.get((owner or "", each)), now_ms
             )
-            for each in sorted(self._seen)
+            for each in sorted(self._known_partitions)
             for owner in (owners.get(each),)
         ]
 
@@ -231,13 +233,13 @@ def _partition_view(
     )
 
 
-def _word(name: str, prefix: str) -> str:
+def _state_name(name: str, prefix: str) -> str:
     """A state, as it is shown."""
     said = name.removeprefix(prefix).replace("_", " ").capitalize()
     return UNKNOWN if said == "Unspecified" else said
 
 
-def _if_all_known(
+def _aggregate_known(
     values: Iterable[Number | None], together: Callable[[list[Number]], Number]
 ) -> Number | None:
     """A sum in which something is missing would say that there is less."""

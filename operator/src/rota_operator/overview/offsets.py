@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rota_operator.overview.assignment import Partition
 
 # Offsets are polled about once a second; older ones are unknown.
-KNOWN_MS = 5_000
+OFFSETS_VALID_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class KnownOffsets:
         self._found: Mapping[Partition, PartitionOffsets] = {}
         self._at_ms = 0
 
-    def hear(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+    def update(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
         """Replace all of them."""
         self._found, self._at_ms = found, now_ms
 
     def known(self, now_ms: int) -> Mapping[Partition, PartitionOffsets]:
         """By partition; empty when the engine has not answered lately."""
-        return self._found if now_ms - self._at_ms <= KNOWN_MS else {}
+        return self._found if now_ms - self._at_ms <= OFFSETS_VALID_MS else {}

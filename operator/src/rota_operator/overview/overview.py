@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description
-from rota_operator.overview.group import Group
+from rota_operator.overview.group import GroupState
 from rota_operator.overview.offsets import PartitionOffsets
-from rota_operator.overview.view import Holding, Kind, Moment, View, WorkloadView
+from rota_operator.overview.view import EventKind, HistoryEvent, OwnedPartitions, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 
@@ -16,47 +16,47 @@ class Overview:
 
     def __init__(self, coordinator: str, groups: Sequence[tuple[str, str]]) -> None:
         self._coordinator = coordinator
-        self._groups = {group_id: Group(group_id, name) for group_id, name in groups}
+        self._groups = {group_id: GroupState(group_id, name) for group_id, name in groups}
 
-    def hear_report(self, report: SidecarReport, now_ms: int) -> None:
+    def add_report(self, report: SidecarReport, now_ms: int) -> None:
         """A sidecar reports."""
         if (group := self._groups.get(report.group_id)) is not None:
-            group.hear_report(report, now_ms)
+            group.add_report(report, now_ms)
 
-    def hear_description(self, found: Description, now_ms: int) -> None:
+    def update_description(self, found: Description, now_ms: int) -> None:
         """Take over the description of a group by its coordinator or broker."""
         if (group := self._groups.get(found.group_id)) is not None:
-            group.hear_description(found, now_ms)
+            group.update_description(found, now_ms)
 
-    def hear_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+    def update_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
         """Take over committed offsets and log ends of a group's partitions, as its engine reports them."""
         if (group := self._groups.get(group_id)) is not None:
-            group.hear_offsets(found, now_ms)
+            group.update_offsets(found, now_ms)
 
     def owned(self, group_id: str) -> frozenset[Partition]:
         """Partitions of a group that have an owner."""
         group = self._groups.get(group_id)
         return frozenset() if group is None else group.owned
 
-    def coordinator_is_away(self, group_id: str) -> None:
+    def coordinator_lost(self, group_id: str) -> None:
         """Nobody describes this group for now."""
         if (group := self._groups.get(group_id)) is not None:
-            group.coordinator_is_away()
+            group.coordinator_lost()
 
-    def happened(self, group_id: str | None, kind: Kind, sentence: str, now_ms: int) -> None:
+    def record_event(self, group_id: str | None, kind: EventKind, message: str, now_ms: int) -> None:
         """Something to be remembered with the group; of no group: nowhere."""
         if group_id is not None and (group := self._groups.get(group_id)) is not None:
-            group.history.add(Moment(now_ms, kind, sentence))
+            group.history.add(HistoryEvent(now_ms, kind, message))
 
-    def gone(self, group_id: str | None, replica: str) -> None:
+    def remove_replica(self, group_id: str | None, replica: str) -> None:
         """Nothing of this replica runs any more."""
         if group_id is not None and (group := self._groups.get(group_id)) is not None:
-            group.forget(replica)
+            group.remove_replica(replica)
 
-    def holdings(self, group_id: str, now_ms: int) -> Mapping[str, Holding]:
+    def owned_partitions(self, group_id: str, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """What each sidecar of a group has, and in which generation, as far as it has said so lately."""
         group = self._groups.get(group_id)
-        return {} if group is None else group.holdings(now_ms)
+        return {} if group is None else group.owned_partitions(now_ms)
 
     def view(self, workloads: Sequence[WorkloadView], now_ms: int) -> View:
         """Now."""

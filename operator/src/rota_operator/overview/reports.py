@@ -7,10 +7,10 @@ from rota_operator.overview.assignment import Partition
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 # A sidecar reports each second. Who has said nothing for so long is not known any more.
-SILENT_AFTER_MS = 5_000
+REPORT_VALID_MS = 5_000
 # Over which its rate is taken.
-RATE_OVER_MS = 5_000
-RATE_OVER_MS_MIN = 900
+RATE_WINDOW_MS = 5_000
+RATE_WINDOW_MIN_MS = 900
 SAMPLES_MAX = 100
 # Partitions that one line names; the rest is counted.
 PROBLEM_PARTITIONS_SHOWN = 20
@@ -23,7 +23,7 @@ class Sample(NamedTuple):
     records_done: int
 
 
-class Reporter:
+class SidecarReports:
     """One sidecar, named as its replica."""
 
     def __init__(self) -> None:
@@ -31,20 +31,20 @@ class Reporter:
         self._at_ms = 0
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
-    def hear(self, report: pb.SidecarReport, now_ms: int) -> None:
+    def update(self, report: pb.SidecarReport, now_ms: int) -> None:
         """It reports."""
         done = report.member.records_done
         if self._samples and done < self._samples[-1].records_done:
             # It was started again, and counts anew.
             self._samples.clear()
         self._samples.append(Sample(now_ms, done))
-        while self._samples[0].at_ms < now_ms - RATE_OVER_MS:
+        while self._samples[0].at_ms < now_ms - RATE_WINDOW_MS:
             self._samples.popleft()
         self._last, self._at_ms = report, now_ms
 
     def known(self, now_ms: int) -> pb.SidecarReport | None:
         """What it has said, if that was lately."""
-        return self._last if now_ms - self._at_ms <= SILENT_AFTER_MS else None
+        return self._last if now_ms - self._at_ms <= REPORT_VALID_MS else None
 
     def done_rate(self, now_ms: int) -> float | None:
         """Records a second."""
@@ -52,12 +52,12 @@ class Reporter:
             return None
         first, last = self._samples[0], self._samples[-1]
         over_ms = last.at_ms - first.at_ms
-        if over_ms < RATE_OVER_MS_MIN:
+        if over_ms < RATE_WINDOW_MIN_MS:
             return None
         return (last.records_done - first.records_done) * 1000 / over_ms
 
 
-def key_of(report: pb.PartitionReport) -> Partition:
+def partition_of(report: pb.PartitionReport) -> Partition:
     """Its name."""
     return Partition(report.topic, report.partition)
 
@@ -67,7 +67,7 @@ def problems_of(report: pb.SidecarReport) -> tuple[str, ...]:
     named: dict[str, list[str]] = {}
     for each in report.partitions:
         if each.problem:
-            named.setdefault(each.problem, []).append(key_of(each).text)
+            named.setdefault(each.problem, []).append(partition_of(each).text)
     return (*report.member.problems, *(f"{_shown(names)}: {says}" for says, names in named.items()))
 
 

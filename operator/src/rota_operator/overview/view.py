@@ -6,7 +6,7 @@ from enum import Enum
 from rota_operator.overview.assignment import Partition
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """What a moment of a group's history is about."""
 
     REBALANCE = "rebalance"
@@ -18,11 +18,11 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HistoryEvent:
     """Something that has happened."""
 
     at_ms: int
-    kind: Kind
+    kind: EventKind
     message: str
     generation: int | None = None
     # Of a rebalance: from its beginning until everybody had what is theirs.
@@ -32,7 +32,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class OwnedPartitions:
     """What a sidecar says that it has, and since which generation."""
 
     generation: int
@@ -103,7 +103,7 @@ class GroupView:
     done_rate: float | None
     # Since this was started; the newest moment is the first one.
     rebalances: int
-    history: tuple[Moment, ...]
+    history: tuple[HistoryEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rota_operator.spec.model import ROTA, ConsumerGroupSpec
 
 ISOLATION = "isolation.level"
 # Of what is told as settings, what somebody else acts on.
-SETTINGS = {
+SETTINGS_FIELDS = {
     "topics": True,
     "topic_pattern": True,
     "suspend": True,
@@ -24,16 +24,16 @@ SETTINGS = {
 
 def settings_of(spec: ConsumerGroupSpec) -> bytes:
     """The settings file, whole."""
-    told = spec.model_dump(
+    settings = spec.model_dump(
         mode="json",
         by_alias=True,
         exclude_none=True,
-        include=set(SETTINGS),
-        exclude={name: left_out for name, left_out in SETTINGS.items() if isinstance(left_out, set)},
+        include=set(SETTINGS_FIELDS),
+        exclude={name: left_out for name, left_out in SETTINGS_FIELDS.items() if isinstance(left_out, set)},
     )
     # One of the two is given.
-    del told["topics" if spec.topic_pattern else "topicPattern"]
-    return json.dumps(told, indent=2).encode()
+    del settings["topics" if spec.topic_pattern else "topicPattern"]
+    return json.dumps(settings, indent=2).encode()
 
 
 def flags_of(

@@ -10,9 +10,9 @@ from typing import Any
 
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.validation import Path, Problem
+from rota_operator.spec.validation import FieldError, Path
 
-NOT_YET: Sequence[Path] = (
+UNSUPPORTED_FIELDS: Sequence[Path] = (
     ("auth",),
     ("offsets", "reset"),
     ("autoscaling",),
@@ -20,36 +20,37 @@ NOT_YET: Sequence[Path] = (
     ("monitoring",),
     ("deletionPolicy",),
 )
-NOT_OF_PROCESSES: Sequence[Path] = (
+IGNORED_FIELDS: Sequence[Path] = (
     ("membership", "rackTopologyKey"),
     ("podDisruptionBudget",),
     ("sidecar", "image"),
     ("sidecar", "resources"),
 )
 # Isolation may be asked for as Kafka calls it.
-PROPERTIES = (ISOLATION,)
+SUPPORTED_PROPERTIES = (ISOLATION,)
 
 
-def unsupported(spec: ConsumerGroupSpec) -> list[Problem]:
+def unsupported(spec: ConsumerGroupSpec) -> list[FieldError]:
     """All of it: what is given otherwise than it would be by itself."""
     given = spec.model_dump(mode="json", by_alias=True)
-    usual = _usual(spec)
+    defaults = _with_defaults(spec)
     found = [
-        Problem(("spec", *leaf), "is not supported yet; remove it")
-        for path in NOT_YET
-        for leaf in _differences(_at(given, path), _at(usual, path), path)
+        FieldError(("spec", *leaf), "is not supported yet; remove it")
+        for path in UNSUPPORTED_FIELDS
+        for leaf in _differences(_value_at(given, path), _value_at(defaults, path), path)
     ]
     found += [
-        Problem(
-            ("spec", "config", key), f"is not supported yet; remove it (supported: {', '.join(PROPERTIES)})"
+        FieldError(
+            ("spec", "config", key),
+            f"is not supported yet; remove it (supported: {', '.join(SUPPORTED_PROPERTIES)})",
         )
         for key in spec.config
-        if key not in PROPERTIES
+        if key not in SUPPORTED_PROPERTIES
     ]
     return found
 
 
-def _usual(spec: ConsumerGroupSpec) -> Mapping[str, Any]:
+def _with_defaults(spec: ConsumerGroupSpec) -> Mapping[str, Any]:
     """The same, with nothing in it that need not be given."""
     needed = {
         "bootstrap_servers",
@@ -59,21 +60,21 @@ def _usual(spec: ConsumerGroupSpec) -> Mapping[str, Any]:
         "coordination",
         "coordinator_address",
     }
-    told = {name: value for name, value in spec if name in needed}
-    return ConsumerGroupSpec.model_construct(**told).model_dump(mode="json", by_alias=True)
+    settings = {name: value for name, value in spec if name in needed}
+    return ConsumerGroupSpec.model_construct(**settings).model_dump(mode="json", by_alias=True)
 
 
-def _at(held: Mapping[str, Any], path: Path) -> Any:  # noqa: ANN401  whatever is there
+def _value_at(held: Mapping[str, Any], path: Path) -> Any:  # noqa: ANN401  whatever is there
     found: Any = held
     for name in path:
         found = found[name]
     return found
 
 
-def _differences(given: object, usual: object, path: Path) -> Iterator[Path]:
+def _differences(given: object, defaults: object, path: Path) -> Iterator[Path]:
     """The fields that differ, as far down as both have fields."""
-    if isinstance(given, dict) and isinstance(usual, dict):
+    if isinstance(given, dict) and isinstance(defaults, dict):
         for name, value in given.items():
-            yield from _differences(value, usual.get(name), (*path, name))
-    elif given != usual:
+            yield from _differences(value, defaults.get(name), (*path, name))
+    elif given != defaults:
         yield path

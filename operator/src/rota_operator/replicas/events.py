@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Part(Enum):
+class ProcessRole(Enum):
     """A process of a replica."""
 
     SIDECAR = "sidecar"
@@ -12,7 +12,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ReplicaPolicy:
     """How patient it is."""
 
     # Whether there is a sidecar beside the application.
@@ -22,18 +22,18 @@ class Rules:
     # Of that: how long its sidecar may take to let the application finish what it has in hand.
     drain_ms: int = 10_000
     # How long it may take once nobody wants to wait any more.
-    hurry_ms: int = 2_000
+    forced_grace_ms: int = 2_000
     backoff_ms: int = 500
     backoff_max_ms: int = 30_000
     # Who was up for so long begins anew with the shortest wait.
-    well_after_ms: int = 10_000
+    backoff_reset_ms: int = 10_000
 
 
 # ---------------------------------------------------------------------------------------------- heard
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredReplicas:
     """There are to be so many."""
 
     replicas: int
@@ -60,11 +60,11 @@ class Drained:
 
     run: int
     # Why not; empty: it is drained.
-    wrong: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
+class ForceStop:
     """Nobody wants to wait for those that end."""
 
 
@@ -73,7 +73,7 @@ class Tick:
     """The alarm has come."""
 
 
-Event = Wanted | Started | Exited | Drained | Hurry | Tick
+Event = DesiredReplicas | Started | Exited | Drained | ForceStop | Tick
 
 # ---------------------------------------------------------------------------------------------- done
 
@@ -84,7 +84,7 @@ class Start:
 
     run: int
     replica: int
-    part: Part
+    part: ProcessRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,28 +109,28 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Restarting:
     """To be told: it has ended by itself, and is started again then."""
 
     replica: int
-    part: Part
+    part: ProcessRole
     code: int
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class ReplicaStopped:
     """To be told: nothing of this replica runs any more."""
 
     replica: int
 
 
 @dataclass(frozen=True, slots=True)
-class Undrained:
+class DrainFailed:
     """To be told: it goes without having finished; what it had in hand comes again."""
 
     replica: int
-    wrong: str
+    reason: str
 
 
-Action = Start | Drain | Terminate | Kill | Again | Gone | Undrained
+Action = Start | Drain | Terminate | Kill | Restarting | ReplicaStopped | DrainFailed

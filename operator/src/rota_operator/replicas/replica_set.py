@@ -6,27 +6,27 @@ from typing import assert_never
 
 from rota_operator.replicas.events import (
     Action,
-    Again,
+    DesiredReplicas,
     Drain,
     Drained,
+    DrainFailed,
     Event,
     Exited,
-    Gone,
-    Hurry,
+    ForceStop,
     Kill,
-    Part,
-    Rules,
+    ProcessRole,
+    ReplicaPolicy,
+    ReplicaStopped,
+    Restarting,
     Start,
     Started,
     Terminate,
     Tick,
-    Undrained,
-    Wanted,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class NotRunning:
     """It does not run, and is not to."""
 
 
@@ -47,7 +47,7 @@ class Starting:
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class Running:
     """It runs."""
 
     run: int
@@ -56,14 +56,14 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Terminating:
     """It was asked to end; None: and was killed."""
 
     run: int
     kill_ms: int | None
 
 
-Life = Down | Waiting | Starting | Up | Ending
+ProcessState = NotRunning | Waiting | Starting | Running | Terminating
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Draining:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class DrainFinished:
     """Nothing is waited for any more before its processes end."""
 
 
@@ -84,36 +84,38 @@ class Replica:
     """One."""
 
     number: int
-    parts: dict[Part, Life] = field(default_factory=lambda: dict.fromkeys(Part, Down()))
+    parts: dict[ProcessRole, ProcessState] = field(
+        default_factory=lambda: dict.fromkeys(ProcessRole, NotRunning())
+    )
     # When the last of it is killed; None: it is to stay.
-    ends_ms: int | None = None
+    stop_deadline_ms: int | None = None
     # None: nobody was asked yet.
-    drain: Draining | Finished | None = None
+    drain: Draining | DrainFinished | None = None
 
 
 class ReplicaSet:
     """The replicas of one workload."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._wanted = 0
+    def __init__(self, policy: ReplicaPolicy) -> None:
+        self._policy = policy
+        self._desired = 0
         self._replicas: dict[int, Replica] = {}
         # Where each process belongs.
-        self._runs: dict[int, tuple[Replica, Part]] = {}
+        self._runs: dict[int, tuple[Replica, ProcessRole]] = {}
         self._last_run = 0
         self._now_ms = 0
         self._actions: list[Action] = []
 
     @property
-    def replicas(self) -> Mapping[int, Mapping[Part, Life]]:
+    def replicas(self) -> Mapping[int, Mapping[ProcessRole, ProcessState]]:
         """All that there are, by their numbers."""
         return {number: dict(replica.parts) for number, replica in sorted(self._replicas.items())}
 
     @property
-    def alarm(self) -> int | None:
+    def next_tick_ms(self) -> int | None:
         """When it wants a Tick; in the past: now."""
         replicas = self._replicas.values()
-        times = [_due_ms(life) for replica in replicas for life in replica.parts.values()]
+        times = [_due_ms(state) for replica in replicas for state in replica.parts.values()]
         times += [replica.drain.until_ms for replica in replicas if isinstance(replica.drain, Draining)]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
@@ -121,21 +123,21 @@ class ReplicaSet:
         """What is to be done. `now_ms` never falls."""
         self._now_ms, self._actions = now_ms, []
         match event:
-            case Wanted(count):
-                self._wanted = count
+            case DesiredReplicas(count):
+                self._desired = count
             case Started(run):
                 self._started(run)
             case Exited(run, code):
                 self._exited(run, code)
-            case Drained(run, wrong):
-                self._drained(run, wrong)
-            case Hurry():
-                self._hurry()
+            case Drained(run, reason):
+                self._drained(run, reason)
+            case ForceStop():
+                self._force_stop()
             case Tick():
                 self._tick()
             case _:
                 assert_never(event)
-        self._go_on()
+        self._reconcile()
         return self._actions
 
     # What happened
@@ -144,133 +146,135 @@ class ReplicaSet:
         replica, part = self._runs.get(run, (None, None))
         if replica is None or part is None:
             return
-        life = replica.parts[part]
-        if isinstance(life, Starting):
-            replica.parts[part] = Up(run, life.failures, self._now_ms)
+        state = replica.parts[part]
+        if isinstance(state, Starting):
+            replica.parts[part] = Running(run, state.failures, self._now_ms)
 
-    def _drained(self, run: int, wrong: str) -> None:
+    def _drained(self, run: int, reason: str) -> None:
         replica, _ = self._runs.get(run, (None, None))
         if replica is not None and isinstance(replica.drain, Draining) and replica.drain.run == run:
-            self._finish(replica, wrong)
+            self._finish_drain(replica, reason)
 
-    def _finish(self, replica: Replica, wrong: str) -> None:
-        replica.drain = Finished()
-        if wrong:
-            self._actions.append(Undrained(replica.number, wrong))
+    def _finish_drain(self, replica: Replica, reason: str) -> None:
+        replica.drain = DrainFinished()
+        if reason:
+            self._actions.append(DrainFailed(replica.number, reason))
 
     def _exited(self, run: int, code: int) -> None:
         replica, part = self._runs.pop(run, (None, None))
         if replica is None or part is None:
             return
         if isinstance(replica.drain, Draining):
-            self._finish(replica, f"{part.value} exited with code {code}")
+            self._finish_drain(replica, f"{part.value} exited with code {code}")
         match replica.parts[part]:
             case Starting(failures=failures):
-                replica.parts[part] = self._again(replica, part, code, failures)
-            case Up(failures=failures, since_ms=since_ms):
-                was_well = self._now_ms - since_ms >= self._rules.well_after_ms
-                replica.parts[part] = self._again(replica, part, code, 0 if was_well else failures)
+                replica.parts[part] = self._restart_later(replica, part, code, failures)
+            case Running(failures=failures, since_ms=since_ms):
+                was_well = self._now_ms - since_ms >= self._policy.backoff_reset_ms
+                replica.parts[part] = self._restart_later(replica, part, code, 0 if was_well else failures)
             case _:
-                replica.parts[part] = Down()
+                replica.parts[part] = NotRunning()
 
-    def _again(self, replica: Replica, part: Part, code: int, failures: int) -> Life:
-        if replica.ends_ms is not None:
-            return Down()
-        wait_ms = min(self._rules.backoff_ms << min(failures, 20), self._rules.backoff_max_ms)
+    def _restart_later(self, replica: Replica, part: ProcessRole, code: int, failures: int) -> ProcessState:
+        if replica.stop_deadline_ms is not None:
+            return NotRunning()
+        wait_ms = min(self._policy.backoff_ms << min(failures, 20), self._policy.backoff_max_ms)
         at_ms = self._now_ms + wait_ms
-        self._actions.append(Again(replica.number, part, code, at_ms))
+        self._actions.append(Restarting(replica.number, part, code, at_ms))
         return Waiting(at_ms, failures + 1)
 
-    def _hurry(self) -> None:
+    def _force_stop(self) -> None:
         for replica in self._replicas.values():
-            if replica.ends_ms is None:
+            if replica.stop_deadline_ms is None:
                 continue
             if isinstance(replica.drain, Draining):
-                self._finish(replica, "shutdown was forced")
-            replica.ends_ms = min(replica.ends_ms, self._now_ms + self._rules.hurry_ms)
-            for part, life in replica.parts.items():
-                if isinstance(life, Ending) and life.kill_ms is not None:
-                    replica.parts[part] = Ending(life.run, min(life.kill_ms, replica.ends_ms))
+                self._finish_drain(replica, "shutdown was forced")
+            replica.stop_deadline_ms = min(
+                replica.stop_deadline_ms, self._now_ms + self._policy.forced_grace_ms
+            )
+            for part, state in replica.parts.items():
+                if isinstance(state, Terminating) and state.kill_ms is not None:
+                    replica.parts[part] = Terminating(state.run, min(state.kill_ms, replica.stop_deadline_ms))
 
     def _tick(self) -> None:
         for replica in self._replicas.values():
             if isinstance(replica.drain, Draining) and replica.drain.until_ms <= self._now_ms:
-                self._finish(replica, f"records still in flight after {self._rules.drain_ms} ms")
-            for part, life in replica.parts.items():
-                due_ms = _due_ms(life)
+                self._finish_drain(replica, f"records still in flight after {self._policy.drain_ms} ms")
+            for part, state in replica.parts.items():
+                due_ms = _due_ms(state)
                 if due_ms is None or due_ms > self._now_ms:
                     continue
-                if isinstance(life, Waiting):
-                    self._start(replica, part, life.failures)
-                elif isinstance(life, Ending):
-                    self._actions.append(Kill(life.run))
-                    replica.parts[part] = Ending(life.run, None)
+                if isinstance(state, Waiting):
+                    self._start(replica, part, state.failures)
+                elif isinstance(state, Terminating):
+                    self._actions.append(Kill(state.run))
+                    replica.parts[part] = Terminating(state.run, None)
 
     # What follows
 
-    def _go_on(self) -> None:
+    def _reconcile(self) -> None:
         for number in sorted(self._replicas, reverse=True):
             replica = self._replicas[number]
-            if number >= self._wanted and replica.ends_ms is None:
-                replica.ends_ms = self._now_ms + self._rules.grace_ms
-            if replica.ends_ms is not None:
-                self._end(replica, replica.ends_ms)
-        for number in range(self._wanted):
+            if number >= self._desired and replica.stop_deadline_ms is None:
+                replica.stop_deadline_ms = self._now_ms + self._policy.grace_ms
+            if replica.stop_deadline_ms is not None:
+                self._stop_in_order(replica, replica.stop_deadline_ms)
+        for number in range(self._desired):
             if number not in self._replicas:
                 self._replicas[number] = Replica(number)
-            self._begin(self._replicas[number])
+            self._start_missing(self._replicas[number])
 
-    def _begin(self, replica: Replica) -> None:
+    def _start_missing(self, replica: Replica) -> None:
         """The application comes when its sidecar has come, once; later each is started again for itself."""
-        if replica.ends_ms is not None:
+        if replica.stop_deadline_ms is not None:
             return
-        sidecar, app = replica.parts[Part.SIDECAR], replica.parts[Part.APP]
-        if self._rules.has_sidecar and isinstance(sidecar, Down):
-            self._start(replica, Part.SIDECAR, 0)
-        elif isinstance(app, Down) and (isinstance(sidecar, Up) or not self._rules.has_sidecar):
-            self._start(replica, Part.APP, 0)
+        sidecar, app = replica.parts[ProcessRole.SIDECAR], replica.parts[ProcessRole.APP]
+        if self._policy.has_sidecar and isinstance(sidecar, NotRunning):
+            self._start(replica, ProcessRole.SIDECAR, 0)
+        elif isinstance(app, NotRunning) and (isinstance(sidecar, Running) or not self._policy.has_sidecar):
+            self._start(replica, ProcessRole.APP, 0)
 
-    def _end(self, replica: Replica, ends_ms: int) -> None:
+    def _stop_in_order(self, replica: Replica, stop_deadline_ms: int) -> None:
         """Nothing in hand, then no application, then no sidecar: each still has to say something to the next."""
-        if self._drains(replica):
+        if self._is_draining(replica):
             return
-        for part in (Part.APP, Part.SIDECAR):
+        for part in (ProcessRole.APP, ProcessRole.SIDECAR):
             match replica.parts[part]:
-                case Starting(run=run) | Up(run=run):
+                case Starting(run=run) | Running(run=run):
                     self._actions.append(Terminate(run))
-                    replica.parts[part] = Ending(run, ends_ms)
+                    replica.parts[part] = Terminating(run, stop_deadline_ms)
                 case Waiting():
-                    replica.parts[part] = Down()
-                case Down() | Ending():
+                    replica.parts[part] = NotRunning()
+                case NotRunning() | Terminating():
                     pass
-            if not isinstance(replica.parts[part], Down):
+            if not isinstance(replica.parts[part], NotRunning):
                 return
         del self._replicas[replica.number]
-        self._actions.append(Gone(replica.number))
+        self._actions.append(ReplicaStopped(replica.number))
 
-    def _drains(self, replica: Replica) -> bool:
+    def _is_draining(self, replica: Replica) -> bool:
         """Whether that is to be waited for; where one of the two does not run nothing is in hand."""
         if replica.drain is None:
-            app, sidecar = replica.parts[Part.APP], replica.parts[Part.SIDECAR]
-            if isinstance(sidecar, Up) and isinstance(app, Starting | Up):
-                replica.drain = Draining(sidecar.run, self._now_ms + self._rules.drain_ms)
+            app, sidecar = replica.parts[ProcessRole.APP], replica.parts[ProcessRole.SIDECAR]
+            if isinstance(sidecar, Running) and isinstance(app, Starting | Running):
+                replica.drain = Draining(sidecar.run, self._now_ms + self._policy.drain_ms)
                 self._actions.append(Drain(sidecar.run))
             else:
-                replica.drain = Finished()
+                replica.drain = DrainFinished()
         return isinstance(replica.drain, Draining)
 
-    def _start(self, replica: Replica, part: Part, failures: int) -> None:
+    def _start(self, replica: Replica, part: ProcessRole, failures: int) -> None:
         self._last_run += 1
         self._runs[self._last_run] = replica, part
         replica.parts[part] = Starting(self._last_run, failures)
         self._actions.append(Start(self._last_run, replica.number, part))
 
 
-def _due_ms(life: Life) -> int | None:
-    match life:
+def _due_ms(state: ProcessState) -> int | None:
+    match state:
         case Waiting(at_ms=at_ms):
             return at_ms
-        case Ending(kill_ms=kill_ms):
+        case Terminating(kill_ms=kill_ms):
             return kill_ms
-        case Down() | Starting() | Up():
+        case NotRunning() | Starting() | Running():
             return None

@@ -5,17 +5,17 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.names import DataKey, ResourceName
-from rota_operator.spec.schema import Part, Rule
+from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
-class SecretKey(Part):
+class SecretKey(SpecModel):
     """Reference to a key of a Secret in the ConsumerGroup's namespace."""
 
     name: ResourceName = Field(description="The name of the Secret.")
     key: DataKey = Field(description="The key within the Secret.")
 
 
-class Tls(Part):
+class Tls(SpecModel):
     """TLS to the servers, mutual if a client certificate is given."""
 
     ca_cert_secret: SecretKey | None = Field(
@@ -29,8 +29,8 @@ class Tls(Part):
         default=None, description="The private key (PEM) of the client certificate."
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.certSecret) == has(self.keySecret)",
             "must set both certSecret and keySecret, or neither",
             lambda part: (part.cert_secret is None) == (part.key_secret is None),
@@ -38,7 +38,7 @@ class Tls(Part):
     )
 
 
-class Sasl(Part):
+class Sasl(SpecModel):
     """SASL authentication with user name and password."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] = Field(
@@ -48,7 +48,7 @@ class Sasl(Part):
     password_secret: SecretKey = Field(description="The password.")
 
 
-class Auth(Part):
+class Auth(SpecModel):
     """Encryption and authentication of the connections to the servers."""
 
     tls: Tls | None = Field(default=None, description="Encrypts the connections with TLS.")

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
-from rota_operator.spec.scalars import INT_OR_TEXT
-from rota_operator.spec.schema import Part
+from rota_operator.spec.scalars import INT_OR_STRING
+from rota_operator.spec.schema import SpecModel
 from rota_operator.spec.status import ConsumerGroupStatus
 
 Schema = dict[str, Any]
 PLURAL = "consumergroups"
 # Of what a JSON schema says, these are words of a structural schema too; in the order in which they are written.
-KEPT = (
-    "description", "type", INT_OR_TEXT, "default", "enum", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum",
+SCHEMA_KEYWORDS = (
+    "description", "type", INT_OR_STRING, "default", "enum", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum",
     "maximum", "minItems", "maxItems", "maxProperties", "required", "items", "properties",
 )  # fmt: skip
-COLUMNS = (
+PRINTER_COLUMNS = (
     ("Phase", "string", ".status.phase", 0),
     ("Members", "integer", ".status.members", 0),
     ("Partitions", "integer", ".status.partitions", 0),
@@ -78,40 +78,42 @@ def _version() -> Schema:
         },
         "additionalPrinterColumns": [
             {"name": name, "type": kind, "jsonPath": path, **({"priority": priority} if priority else {})}
-            for name, kind, path, priority in COLUMNS
+            for name, kind, path, priority in PRINTER_COLUMNS
         ],
     }
 
 
-def schema_of(part: type[Part]) -> Schema:
+def schema_of(part: type[SpecModel]) -> Schema:
     """As the API server takes it: nothing referred to, no word that it does not know."""
     found = part.model_json_schema(by_alias=True)
-    return _Structural(found.get("$defs", {}), {each.__name__: each for each in _parts_in(part)}).of(found)
+    return _StructuralSchemas(
+        found.get("$defs", {}), {each.__name__: each for each in _nested_models(part)}
+    ).of(found)
 
 
-def _parts_in(part: type[Part]) -> list[type[Part]]:
+def _nested_models(part: type[SpecModel]) -> list[type[SpecModel]]:
     """Itself, and all parts of its parts."""
     found = [part]
     for field in part.model_fields.values():
         for each in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(each, type) and issubclass(each, Part):
-                found += _parts_in(each)
+            if isinstance(each, type) and issubclass(each, SpecModel):
+                found += _nested_models(each)
     return found
 
 
-class _Structural:
+class _StructuralSchemas:
     """Schemas in the API server's words."""
 
-    def __init__(self, defs: Mapping[str, Schema], parts: Mapping[str, type[Part]]) -> None:
+    def __init__(self, defs: Mapping[str, Schema], parts: Mapping[str, type[SpecModel]]) -> None:
         self._defs = defs
         self._parts = parts
 
     def of(self, schema: Mapping[str, Any]) -> Schema:
         """One schema, and all below it."""
         whole = self._whole(schema)
-        found = {word: whole[word] for word in KEPT if word in whole}
+        found = {word: whole[word] for word in SCHEMA_KEYWORDS if word in whole}
         if "default" in found:
-            found["default"] = _given(found["default"])
+            found["default"] = _without_nulls(found["default"])
         if found.get("default", ...) is None:
             del found["default"]
         if "const" in whole:
@@ -141,8 +143,8 @@ class _Structural:
         if "properties" in found:
             found["properties"] = {name: self.of(each) for name, each in found["properties"].items()}
             part = self._parts[whole["title"]]
-            rules = [{"rule": each.cel, "message": each.wrong} for each in part.rules]
-            rules += [{"rule": each.cel, "message": each.wrong} for each in part.changes]
+            rules = [{"rule": each.cel, "message": each.message} for each in part.rules]
+            rules += [{"rule": each.cel, "message": each.message} for each in part.transition_rules]
             if rules:
                 found["x-kubernetes-validations"] = rules
         elif isinstance(values, dict):
@@ -151,8 +153,8 @@ class _Structural:
             found["x-kubernetes-preserve-unknown-fields"] = True
 
 
-def _given(default: object) -> object:
+def _without_nulls(default: object) -> object:
     """An absent field is one that is not there, not null."""
     if isinstance(default, dict):
-        return {name: _given(value) for name, value in default.items() if value is not None}
+        return {name: _without_nulls(value) for name, value in default.items() if value is not None}
     return default

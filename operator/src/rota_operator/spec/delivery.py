@@ -4,11 +4,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from rota_operator.spec.scalars import Count, Duration, OptionalTopic
-from rota_operator.spec.schema import Part, Rule
+from rota_operator.spec.scalars import Duration, NonNegativeInt, OptionalTopic
+from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
-class Http(Part):
+class Http(SpecModel):
     """Where records are posted in mode http."""
 
     url: str = Field(
@@ -18,15 +18,15 @@ class Http(Part):
     )
 
 
-class RateLimit(Part):
+class RateLimit(SpecModel):
     """Limit of each member's delivery rate."""
 
-    max: Count = Field(
+    max: NonNegativeInt = Field(
         default=0, description="The maximum number of records per second and member. 0 means no limit."
     )
 
 
-class Delivery(Part):
+class Delivery(SpecModel):
     """Delivery of records to the application, with retries and dead letters."""
 
     mode: Literal["pull", "http"] = Field(
@@ -79,8 +79,8 @@ class Delivery(Part):
         "listed have priority 0.",
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "(self.mode == 'http') == (self.http.url != '')",
             "must set http.url if and only if mode is http",
             lambda part: (part.mode == "http") == bool(part.http.url),

@@ -5,14 +5,14 @@ from typing import ClassVar
 from pydantic import Field
 
 from rota_operator.spec.names import OptionalLabelKey
-from rota_operator.spec.scalars import Name, Seconds
-from rota_operator.spec.schema import Part, Rule
+from rota_operator.spec.scalars import PositiveInt, ShortText
+from rota_operator.spec.schema import SpecModel, ValidationRule
 
 # As the brokers' own limits are: group.min.session.timeout.ms and group.max.session.timeout.ms.
 SESSION_MIN_S, SESSION_MAX_S = 6, 1800
 
 
-class Membership(Part):
+class Membership(SpecModel):
     """Timeouts and identity of the group's members."""
 
     session_timeout_seconds: int = Field(
@@ -21,16 +21,16 @@ class Membership(Part):
         le=SESSION_MAX_S,
         description="A member that sends no heartbeat for this long is removed from the group and its partitions are reassigned.",
     )
-    heartbeat_interval_seconds: Seconds = Field(
+    heartbeat_interval_seconds: PositiveInt = Field(
         default=3,
         description="The interval between a sidecar's heartbeats. At most one third of sessionTimeoutSeconds.",
     )
-    rebalance_timeout_seconds: Seconds = Field(
+    rebalance_timeout_seconds: PositiveInt = Field(
         default=300,
         description="The maximum time for members to rejoin once a rebalance has begun, including the time to finish records of "
         "revoked partitions. A member that exceeds it is removed from the group.",
     )
-    processing_timeout_seconds: Seconds = Field(
+    processing_timeout_seconds: PositiveInt = Field(
         default=120,
         description="An application that returns no verdict on the records it holds for this long loses its partitions; the "
         "sidecar stays in the group.",
@@ -45,8 +45,8 @@ class Membership(Part):
         description="The node label whose value is passed to rack-aware strategies as client.rack.",
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.heartbeatIntervalSeconds * 3 <= self.sessionTimeoutSeconds",
             "must have a sessionTimeoutSeconds of at least three times heartbeatIntervalSeconds",
             lambda part: part.heartbeat_interval_seconds * 3 <= part.session_timeout_seconds,
@@ -54,10 +54,10 @@ class Membership(Part):
     )
 
 
-class Assignment(Part):
+class Assignment(SpecModel):
     """How partitions are assigned to members."""
 
-    strategy: Name = Field(
+    strategy: ShortText = Field(
         default="cooperative-sticky",
         description="The partition assignment strategy: range, roundrobin, sticky, cooperative-sticky, load-aware-sticky, or the "
         "name of a rota.assignors entry point.",

@@ -12,8 +12,8 @@ from rota_operator.spec.delivery import Delivery
 from rota_operator.spec.membership import Assignment, Membership
 from rota_operator.spec.names import GroupId
 from rota_operator.spec.offsets import Offsets
-from rota_operator.spec.scalars import Address, Count, Seconds, Topic
-from rota_operator.spec.schema import Change, Part, Rule
+from rota_operator.spec.scalars import Address, NonNegativeInt, PositiveInt, Topic
+from rota_operator.spec.schema import SpecModel, TransitionRule, ValidationRule
 from rota_operator.spec.workload import Autoscaling, PodDisruptionBudget, ScaleTargetRef, Sidecar, Spark
 
 GROUP = "rota.dev"
@@ -28,19 +28,19 @@ OWNED_KEYS = (
 )  # fmt: skip
 
 
-class Alerts(Part):
+class Alerts(SpecModel):
     """Thresholds of the group's alerts, in seconds."""
 
-    lag_seconds: Seconds = Field(
+    lag_seconds: PositiveInt = Field(
         default=300, description="The age of the oldest uncommitted record above which an alert fires."
     )
-    stuck_seconds: Seconds = Field(
+    stuck_seconds: PositiveInt = Field(
         default=120,
         description="The time without progress on uncommitted records after which an alert fires.",
     )
 
 
-class Monitoring(Part):
+class Monitoring(SpecModel):
     """Metrics and alerts of the group."""
 
     granularity: Literal["partition", "topic", "group"] = Field(
@@ -50,7 +50,7 @@ class Monitoring(Part):
     alerts: Alerts = Field(default=Alerts(), description="The thresholds of the group's alerts.")
 
 
-class ConsumerGroupSpec(Part):
+class ConsumerGroupSpec(SpecModel):
     """The desired state of a ConsumerGroup."""
 
     bootstrap_servers: tuple[Address, ...] = Field(
@@ -91,7 +91,7 @@ class ConsumerGroupSpec(Part):
         max_length=100,
         description="Kafka consumer properties, such as isolation.level. Properties that Rota manages are rejected.",
     )
-    replicas: Count | None = Field(
+    replicas: NonNegativeInt | None = Field(
         default=None,
         description="The desired number of replicas. Defaults to the workload's own. If autoscaling is enabled, the initial "
         "number of replicas.",
@@ -134,29 +134,29 @@ class ConsumerGroupSpec(Part):
         "DeleteGroup: the group is deleted with its offsets.",
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "(has(self.topics) && self.topics.size() > 0) != (has(self.topicPattern) && self.topicPattern != '')",
             "must set exactly one of topics and topicPattern",
             lambda spec: bool(spec.topics) != bool(spec.topic_pattern),
         ),
-        Rule(
+        ValidationRule(
             "has(self.scaleTargetRef) != (has(self.spark) && self.spark.enabled)",
             "must set exactly one of scaleTargetRef and spark.enabled",
             lambda spec: (spec.scale_target_ref is not None) != spec.spark.enabled,
         ),
-        Rule(
+        ValidationRule(
             "self.bootstrapServers.all(each, each.startsWith('rota://')) || "
             "!self.bootstrapServers.exists(each, each.startsWith('rota://'))",
             "must not mix rota:// addresses and Kafka brokers in bootstrapServers",
             lambda spec: len({each.startswith(ROTA) for each in spec.bootstrap_servers}) == 1,
         ),
-        Rule(
+        ValidationRule(
             "!self.bootstrapServers[0].startsWith('rota://') || self.coordination != 'Kafka'",
             "must have coordination Auto or Rota if bootstrapServers are rota:// addresses",
             lambda spec: not spec.speaks_rota or spec.coordination != "Kafka",
         ),
-        Rule(
+        ValidationRule(
             "(has(self.coordinatorAddress) && self.coordinatorAddress != '') == "
             "(self.coordination == 'Rota' && !self.bootstrapServers[0].startsWith('rota://'))",
             "must set coordinatorAddress if and only if coordination is Rota and bootstrapServers are Kafka brokers",
@@ -164,20 +164,20 @@ class ConsumerGroupSpec(Part):
                 bool(spec.coordinator_address) == (spec.coordination == "Rota" and not spec.speaks_rota)
             ),
         ),
-        Rule(
+        ValidationRule(
             f"!has(self.config) || !self.config.exists(key, key in {list(OWNED_KEYS)})",
             "must not set config properties that Rota manages; use the corresponding fields instead of "
             + ", ".join(OWNED_KEYS),
             lambda spec: not set(spec.config) & set(OWNED_KEYS),
         ),
     )
-    changes: ClassVar[tuple[Change, ...]] = (
-        Change(
+    transition_rules: ClassVar[tuple[TransitionRule, ...]] = (
+        TransitionRule(
             "has(self.groupId) == has(oldSelf.groupId) && (!has(self.groupId) || self.groupId == oldSelf.groupId)",
             "must not change groupId, which is immutable; create another ConsumerGroup",
             lambda was, spec: was.group_id == spec.group_id,
         ),
-        Change(
+        TransitionRule(
             "self.coordination == oldSelf.coordination",
             "must not change coordination, which is immutable; create another ConsumerGroup",
             lambda was, spec: was.coordination == spec.coordination,

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.names import ResourceName
-from rota_operator.spec.scalars import Duration, Instant, Name, Seconds, Topic
-from rota_operator.spec.schema import Part, Rule
+from rota_operator.spec.scalars import Duration, PositiveInt, ShortText, Timestamp, Topic
+from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
-class Commit(Part):
+class Commit(SpecModel):
     """Who commits offsets, and how often."""
 
     mode: Literal["periodic", "sync", "transactional", "external"] = Field(
@@ -17,13 +17,15 @@ class Commit(Part):
         description="Who commits offsets. periodic: the sidecar, every intervalSeconds. sync: the sidecar, as soon as it has verdicts. "
         "transactional: the application's producer, in its transactions. external: the application's store, with its results.",
     )
-    interval_seconds: Seconds = Field(default=5, description="The interval between commits in mode periodic.")
+    interval_seconds: PositiveInt = Field(
+        default=5, description="The interval between commits in mode periodic."
+    )
 
 
-class ResetTo(Part):
+class ResetTo(SpecModel):
     """The target position of a reset; exactly one field is set."""
 
-    datetime: Instant | None = Field(
+    datetime: Timestamp | None = Field(
         default=None, description="The first record with a timestamp at or after this time (RFC 3339)."
     )
     earliest: Literal[True] | None = Field(default=None, description="The start of each partition.")
@@ -43,8 +45,8 @@ class ResetTo(Part):
         default=None, description="The name of a ConfigMap with the plan that a dry run has written."
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "[has(self.datetime), has(self.earliest), has(self.latest), has(self.offset), has(self.shiftBy), "
             "has(self.byDuration), has(self.fromConfigMap)].filter(given, given).size() == 1",
             "must set exactly one of datetime, earliest, latest, offset, shiftBy, byDuration, fromConfigMap",
@@ -53,10 +55,10 @@ class ResetTo(Part):
     )
 
 
-class Reset(Part):
+class Reset(SpecModel):
     """A reset of committed offsets, executed once for each requestId: first as a dry run, then for real."""
 
-    request_id: Name = Field(
+    request_id: ShortText = Field(
         description="Identifies the reset. Each requestId is executed once; set a new one to reset again."
     )
     dry_run: bool = Field(
@@ -71,7 +73,7 @@ class Reset(Part):
     to: ResetTo = Field(description="The target position.")
 
 
-class Offsets(Part):
+class Offsets(SpecModel):
     """Start positions, commits and resets of the group's offsets."""
 
     initial_offset: Literal["earliest", "latest", "none"] = Field(

@@ -7,17 +7,17 @@ from pydantic_core import PydanticCustomError
 
 INT32_MAX = 2**31 - 1
 # The API server's own word for a field that takes both.
-INT_OR_TEXT = "x-kubernetes-int-or-string"
+INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
-def int_or_text(value: object) -> int | str:
+def int_or_string(value: object) -> int | str:
     """For a field that takes both."""
     if isinstance(value, int | str) and not isinstance(value, bool):
         return value
     raise PydanticCustomError("rule", "{wrong}", {"wrong": "must be an integer or a string"})
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
 OptionalTopic = Annotated[str, StringConstraints(max_length=249, pattern=r"^[a-zA-Z0-9._-]*$")]
 Address = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
@@ -25,10 +25,10 @@ Address = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Duration = Annotated[
     str, StringConstraints(pattern=r"^PT([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{1,3})?S)?$", max_length=32)
 ]
-Instant = Annotated[
+Timestamp = Annotated[
     str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}(Z|[+-][0-9]{2}:[0-9]{2})$")
 ]
-Seconds = Annotated[int, Field(ge=1, le=INT32_MAX)]
-Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
-IntOrText = Annotated[int | str, PlainValidator(int_or_text), WithJsonSchema({INT_OR_TEXT: True})]
-Share = Annotated[float, Field(gt=0, le=1)]
+PositiveInt = Annotated[int, Field(ge=1, le=INT32_MAX)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=INT32_MAX)]
+IntOrString = Annotated[int | str, PlainValidator(int_or_string), WithJsonSchema({INT_OR_STRING: True})]
+Fraction = Annotated[float, Field(gt=0, le=1)]

@@ -12,38 +12,38 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 
-class Rule(NamedTuple):
+class ValidationRule(NamedTuple):
     """What must hold between the fields of a part."""
 
     # For the API server; `self` is the part. Empty for what has rules of its own there.
     cel: str
     # Ends the sentence that begins with the part's path.
-    wrong: str
+    message: str
     holds: Callable[[Any], bool]
 
 
-class Change(NamedTuple):
+class TransitionRule(NamedTuple):
     """What must hold between a part and what it was before."""
 
     # `self` is the part, `oldSelf` what it was.
     cel: str
-    wrong: str
+    message: str
     # Of the part as it was, and as it is.
     holds: Callable[[Any, Any], bool]
 
 
-class Part(BaseModel):
+class SpecModel(BaseModel):
     """A part of a ConsumerGroup. Nothing is converted: what has another type is refused."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, validate_default=True
     )
-    rules: ClassVar[tuple[Rule, ...]] = ()
-    changes: ClassVar[tuple[Change, ...]] = ()
+    rules: ClassVar[tuple[ValidationRule, ...]] = ()
+    transition_rules: ClassVar[tuple[TransitionRule, ...]] = ()
 
     @model_validator(mode="after")
-    def _obeys_its_rules(self) -> Self:
+    def _check_rules(self) -> Self:
         for rule in self.rules:
             if not rule.holds(self):
-                raise PydanticCustomError("rule", "{wrong}", {"wrong": rule.wrong})
+                raise PydanticCustomError("rule", "{wrong}", {"wrong": rule.message})
         return self

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from rota_operator.spec.schema import Part
+from rota_operator.spec.schema import SpecModel
 
 
-class Condition(Part):
+class Condition(SpecModel):
     """One aspect of the group's current state, as `metav1.Condition`."""
 
     type: str = Field(description="The type of the condition, in CamelCase.", max_length=316)
@@ -29,7 +29,7 @@ class Condition(Part):
     )
 
 
-class Lag(Part):
+class Lag(SpecModel):
     """Uncommitted records of the group; values that are unknown are absent."""
 
     total: int | None = Field(
@@ -43,7 +43,7 @@ class Lag(Part):
     )
 
 
-class LastRebalance(Part):
+class LastRebalance(SpecModel):
     """The most recent rebalance."""
 
     reason: str = Field(default="", description="The reason for the rebalance.")
@@ -53,7 +53,7 @@ class LastRebalance(Part):
     )
 
 
-class Scaling(Part):
+class Scaling(SpecModel):
     """The autoscaler's last decision."""
 
     recommendation: int | None = Field(default=None, description="The recommended number of replicas.")
@@ -63,7 +63,7 @@ class Scaling(Part):
     )
 
 
-class OffsetReset(Part):
+class OffsetReset(SpecModel):
     """The state of the reset in `spec.offsets.reset`."""
 
     request_id: str = Field(description="The requestId of the reset.")
@@ -74,7 +74,7 @@ class OffsetReset(Part):
     )
 
 
-class Placement(Part):
+class Placement(SpecModel):
     """One member of the group."""
 
     pod_name: str = Field(description="The name of the member's pod.")
@@ -85,7 +85,7 @@ class Placement(Part):
     )
 
 
-class ConsumerGroupStatus(Part):
+class ConsumerGroupStatus(SpecModel):
     """The observed state of a ConsumerGroup."""
 
     observed_generation: int = Field(

@@ -13,9 +13,9 @@ from pydantic_core import ErrorDetails
 
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.names import EXPECTED
-from rota_operator.spec.schema import Part
+from rota_operator.spec.schema import SpecModel
 
-Some = TypeVar("Some", bound=Part)
+ModelT = TypeVar("ModelT", bound=SpecModel)
 Path = tuple[str | int, ...]
 # By pydantic's error types: the end of a sentence that begins with the field's path. Other types keep pydantic's message.
 MESSAGES = {
@@ -47,64 +47,68 @@ UNUSABLE = (
 )
 
 
-class Problem(NamedTuple):
+class FieldError(NamedTuple):
     """What is wrong with one field."""
 
     path: Path
-    wrong: str
+    message: str
 
     @property
-    def sentence(self) -> str:
+    def full_message(self) -> str:
         """Beginning with the field."""
-        return f"{dotted(self.path)} {self.wrong}"
+        return f"{dotted(self.path)} {self.message}"
 
 
 class InvalidSpec(Exception):
     """What was written is refused whole."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("; ".join(problem.sentence for problem in problems))
-        self.problems = problems
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(field_error.full_message for field_error in errors))
+        self.errors = errors
 
 
-def read_part(kind: type[Some], written: object, at: Path) -> Some:
+def parse_model(kind: type[ModelT], value: object, path: Path) -> ModelT:
     """What stands at that path of a manifest. Raises InvalidSpec."""
-    if unusable := [Problem(path, UNUSABLE) for path in _unusable(written, at)]:
+    if unusable := [FieldError(path, UNUSABLE) for path in _unusable(value, path)]:
         raise InvalidSpec(unusable)
     try:
-        return kind.model_validate_json(json.dumps(written))
+        return kind.model_validate_json(json.dumps(value))
     except ValidationError as error:
         found = error.errors(include_url=False)
-        raise InvalidSpec([_problem(each, at) for each in found if not _follows(each, found)]) from None
+        raise InvalidSpec(
+            [_field_error(each, path) for each in found if not _is_consequence(each, found)]
+        ) from None
 
 
-def read_spec(spec: Mapping[str, Any]) -> ConsumerGroupSpec:
+def parse_spec(spec: Mapping[str, Any]) -> ConsumerGroupSpec:
     """Raises InvalidSpec."""
-    return read_part(ConsumerGroupSpec, spec, ("spec",))
+    return parse_model(ConsumerGroupSpec, spec, ("spec",))
 
 
-def check_change(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
+def check_update(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
     """Raises InvalidSpec where something changed that cannot be."""
-    wrong = [Problem(("spec",), each.wrong) for each in spec.changes if not each.holds(was, spec)]
-    if wrong:
-        raise InvalidSpec(wrong)
+    errors = [
+        FieldError(("spec",), each.message) for each in spec.transition_rules if not each.holds(was, spec)
+    ]
+    if errors:
+        raise InvalidSpec(errors)
 
 
-def _unusable(written: object, at: Path) -> Iterator[Path]:
+def _unusable(value: object, path: Path) -> Iterator[Path]:
     """Paths of texts, and of fields whose name is one, that no process or request can be given."""
-    if isinstance(written, str):
-        if NUL in written or (not written.isascii() and written != written.encode(errors="replace").decode()):
-            yield at
-    elif isinstance(written, dict):
-        for name, value in written.items():
-            yield from _unusable(name, (*at, name))
-            yield from _unusable(value, (*at, name))
-    elif isinstance(written, list):
-        for number, value in enumerate(written):
-            yield from _unusable(value, (*at, number))
+    if isinstance(value, str):
+        if NUL in value or (not value.isascii() and value != value.encode(errors="replace").decode()):
+            yield path
+    elif isinstance(value, dict):
+        for name, element in value.items():
+            yield from _unusable(name, (*path, name))
+            yield from _unusable(element, (*path, name))
+    elif isinstance(value, list):
+        for number, element in enumerate(value):
+            yield from _unusable(element, (*path, number))
 
 
-def _follows(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
+def _is_consequence(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
     """A list whose elements are wrong has too few of them only because of that."""
     place = error["loc"]
     return error["type"] == "too_short" and any(
@@ -112,17 +116,17 @@ def _follows(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
     )
 
 
-def _problem(error: ErrorDetails, at: Path) -> Problem:
-    facts = {"input": _shown(error["input"]), **error.get("ctx", {})}
+def _field_error(error: ErrorDetails, path: Path) -> FieldError:
+    facts = {"input": _abbreviated(error["input"]), **error.get("ctx", {})}
     # Of the name of a field that is wrong pydantic adds that it is one.
-    path = (*at, *(each for each in error["loc"] if each != "[key]"))
+    path = (*path, *(each for each in error["loc"] if each != "[key]"))
     if (expected := EXPECTED.get(facts.get("pattern", ""))) is not None:
-        return Problem(path, f"must be {expected}; got {facts['input']}")
+        return FieldError(path, f"must be {expected}; got {facts['input']}")
     message = MESSAGES.get(error["type"])
-    return Problem(path, error["msg"] if message is None else message.format(**facts))
+    return FieldError(path, error["msg"] if message is None else message.format(**facts))
 
 
-def _shown(value: object) -> str:
+def _abbreviated(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= INPUT_LENGTH_MAX else f"{text[:INPUT_LENGTH_MAX]}…"
 

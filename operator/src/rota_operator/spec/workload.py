@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.names import OptionalContainerName, ResourceName
-from rota_operator.spec.scalars import Count, IntOrText, Seconds, Share
-from rota_operator.spec.schema import Part, Rule
+from rota_operator.spec.scalars import Fraction, IntOrString, NonNegativeInt, PositiveInt
+from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
-class ScaleTargetRef(Part):
+class ScaleTargetRef(SpecModel):
     """Reference to the workload that consumes, in the ConsumerGroup's namespace."""
 
     api_version: Literal["apps/v1"] = Field(default="apps/v1", description="The API version of the workload.")
@@ -20,7 +20,7 @@ class ScaleTargetRef(Part):
     name: ResourceName = Field(description="The name of the workload, in the ConsumerGroup's namespace.")
 
 
-class Resources(Part):
+class Resources(SpecModel):
     """Compute resources of the sidecar container, as in a pod's `resources`."""
 
     requests: dict[str, str] = Field(
@@ -31,7 +31,7 @@ class Resources(Part):
     )
 
 
-class Sidecar(Part):
+class Sidecar(SpecModel):
     """The sidecar container of each pod."""
 
     image: str = Field(
@@ -42,7 +42,7 @@ class Sidecar(Part):
         default="",
         description="The name of the container that consumes. Defaults to the first container of the pod.",
     )
-    termination_drain_seconds: Seconds = Field(
+    termination_drain_seconds: PositiveInt = Field(
         default=45,
         description="The maximum time for a terminating pod to finish and commit its in-flight records.",
     )
@@ -52,41 +52,43 @@ class Sidecar(Part):
     )
 
 
-class Fallback(Part):
+class Fallback(SpecModel):
     """The number of replicas while metrics are missing."""
 
-    failure_threshold: Seconds = Field(
+    failure_threshold: PositiveInt = Field(
         default=3, description="The number of consecutive failed samples after which the fallback applies."
     )
-    replicas: Count | None = Field(
+    replicas: NonNegativeInt | None = Field(
         default=None,
         description="The number of replicas while the fallback applies. Defaults to the current number.",
     )
 
 
-class Autoscaling(Part):
+class Autoscaling(SpecModel):
     """Automatic scaling of the workload by arrival rate and backlog."""
 
     enabled: bool = Field(
         default=False,
         description="Enables autoscaling. spec.replicas is then the initial number of replicas only.",
     )
-    min_replica_count: Count = Field(default=1, description="The minimum number of replicas.")
-    max_replica_count: Seconds = Field(
+    min_replica_count: NonNegativeInt = Field(default=1, description="The minimum number of replicas.")
+    max_replica_count: PositiveInt = Field(
         default=24,
         description="The maximum number of replicas. The number of partitions is an upper bound as well.",
     )
-    polling_interval: Seconds = Field(default=10, description="The interval between two samples, in seconds.")
-    min_change_interval_seconds: Count = Field(
+    polling_interval: PositiveInt = Field(
+        default=10, description="The interval between two samples, in seconds."
+    )
+    min_change_interval_seconds: NonNegativeInt = Field(
         default=300, description="The minimum time between two changes of the number of replicas."
     )
-    lag_seconds_target: Seconds = Field(
+    lag_seconds_target: PositiveInt = Field(
         default=60, description="The target for the age of the oldest uncommitted record, in seconds."
     )
-    catch_up_seconds: Seconds = Field(
+    catch_up_seconds: PositiveInt = Field(
         default=600, description="The time within which a backlog is to be processed."
     )
-    target_utilization: Share = Field(
+    target_utilization: Fraction = Field(
         default=0.7, description="The target share of time in which a replica is busy, above 0 and up to 1."
     )
     partition_alignment: Literal["off", "balanced", "even"] = Field(
@@ -101,8 +103,8 @@ class Autoscaling(Part):
         default=Fallback(), description="The number of replicas while metrics are missing."
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.minReplicaCount <= self.maxReplicaCount",
             "must have a minReplicaCount less than or equal to maxReplicaCount",
             lambda part: part.min_replica_count <= part.max_replica_count,
@@ -110,13 +112,13 @@ class Autoscaling(Part):
     )
 
 
-class SparkTemplate(Part):
+class SparkTemplate(SpecModel):
     """Template of the SparkApplications."""
 
     spec: dict[str, Any] = Field(description="The spec of each SparkApplication, passed on unchanged.")
 
 
-class Spark(Part):
+class Spark(SpecModel):
     """SparkApplications as members of the group, instead of a workload's pods."""
 
     enabled: bool = Field(
@@ -125,7 +127,7 @@ class Spark(Part):
     api_version: Literal["sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"] = Field(
         default="sparkoperator.k8s.io/v1beta2", description="The API version of the SparkApplications."
     )
-    partitions_per_application: Seconds = Field(
+    partitions_per_application: PositiveInt = Field(
         default=12,
         description="The number of partitions per SparkApplication; their number is rounded up.",
     )
@@ -133,8 +135,8 @@ class Spark(Part):
         default=None, description="The template of the SparkApplications. Required if enabled."
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "!self.enabled || has(self.template)",
             "must set template.spec if enabled is true",
             lambda part: not part.enabled or part.template is not None,
@@ -142,25 +144,25 @@ class Spark(Part):
     )
 
 
-def _is_some(number_or_share: int | str) -> bool:
+def _is_count_or_percentage(number_or_share: int | str) -> bool:
     if isinstance(number_or_share, int):
         return number_or_share >= 0
     return re.fullmatch("[0-9]{1,3}%", number_or_share) is not None
 
 
-class PodDisruptionBudget(Part):
+class PodDisruptionBudget(SpecModel):
     """Limit of voluntary disruptions, as in a Kubernetes PodDisruptionBudget."""
 
-    max_unavailable: IntOrText = Field(
+    max_unavailable: IntOrString = Field(
         default=1,
         description="The maximum number of pods that may be unavailable at once, as a number or a percentage such as 25%.",
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : "
             "self.maxUnavailable.matches('^[0-9]{1,3}%$')",
             "must have a maxUnavailable that is a non-negative integer or a percentage such as 25%",
-            lambda part: _is_some(part.max_unavailable),
+            lambda part: _is_count_or_percentage(part.max_unavailable),
         ),
     )

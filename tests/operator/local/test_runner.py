@@ -105,7 +105,9 @@ def test_a_member_that_dies_comes_again(laptop: Laptop) -> None:
     laptop.fill(process, RECORDS)
     process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
     app = next(
-        pid for pid, command in laptop.processes().items() if str(APP) in command and "leash" not in command
+        pid
+        for pid, command in laptop.processes().items()
+        if str(APP) in command and "supervisor" not in command
     )
     Path(f"/proc/{app}").stat()
     subprocess.run(["kill", "-9", str(app)], check=True)

@@ -1,4 +1,4 @@
-"""What is on a leash ends when it is told to, when whoever holds it is gone, and with all that it has started."""
+"""A supervised process ends when it is told to, when whoever holds it is gone, and with all that it has started."""
 
 import os
 import signal
@@ -23,8 +23,8 @@ Supervisor = subprocess.Popen[bytes]
 
 
 @contextmanager
-def leash(code: str, folder: Path, *, grace_s: float = 60) -> Iterator[tuple[Supervisor, int]]:
-    """A process on a leash, and its id, once it runs."""
+def supervised(code: str, folder: Path, *, grace_s: float = 60) -> Iterator[tuple[Supervisor, int]]:
+    """Run a process under a supervisor; yields the supervisor and the process id once it runs."""
     ready = folder / "ready"
     command = [
         sys.executable,
@@ -58,14 +58,14 @@ def is_gone(pid: int) -> Callable[[], bool]:
 
 
 def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
-    with leash(IDLE, tmp_path) as (held, pid):
+    with supervised(IDLE, tmp_path) as (held, pid):
         held.send_signal(signal.SIGTERM)
         assert held.wait(WITHIN_S) == 128 + signal.SIGTERM
         assert is_gone(pid)()
 
 
 def test_its_id_is_in_a_file_while_it_runs(tmp_path: Path) -> None:
-    with leash(IDLE, tmp_path) as (held, pid):
+    with supervised(IDLE, tmp_path) as (held, pid):
         file = tmp_path / "pid"
         wait_for("its id", lambda: file.exists() and file.read_text() == f"{pid}\n", within_s=WITHIN_S)
         held.send_signal(signal.SIGTERM)
@@ -74,12 +74,12 @@ def test_its_id_is_in_a_file_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_its_exit_code_is_its_own(tmp_path: Path) -> None:
-    with leash(READY + "sys.exit(7)", tmp_path) as (held, _):
+    with supervised(READY + "sys.exit(7)", tmp_path) as (held, _):
         assert held.wait(WITHIN_S) == 7
 
 
 def test_who_does_not_listen_is_killed_when_time_is_up(tmp_path: Path) -> None:
-    with leash(STUBBORN, tmp_path) as (held, pid):
+    with supervised(STUBBORN, tmp_path) as (held, pid):
         held.send_signal(signal.SIGTERM)
         held.send_signal(signal.SIGQUIT)
         assert held.wait(WITHIN_S) == 128 + signal.SIGKILL
@@ -88,22 +88,22 @@ def test_who_does_not_listen_is_killed_when_time_is_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("code", "grace_s"), [(IDLE, 60), (STUBBORN, 0.1)], ids=["willing", "stubborn"])
 def test_it_ends_when_its_holder_is_gone(tmp_path: Path, code: str, grace_s: float) -> None:
-    with leash(code, tmp_path, grace_s=grace_s) as (held, pid):
+    with supervised(code, tmp_path, grace_s=grace_s) as (held, pid):
         assert held.stdin is not None
         held.stdin.close()
         held.wait(WITHIN_S)
         assert is_gone(pid)()
 
 
-def test_it_ends_when_its_leash_is_killed(tmp_path: Path) -> None:
-    with leash(STUBBORN, tmp_path) as (held, pid):
+def test_it_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
+    with supervised(STUBBORN, tmp_path) as (held, pid):
         held.kill()
         held.wait(WITHIN_S)
         wait_for("its end", is_gone(pid), within_s=WITHIN_S)
 
 
 def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
-    with leash(PARENT, tmp_path) as (held, pid):
+    with supervised(PARENT, tmp_path) as (held, pid):
         os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
         held.wait(WITHIN_S)
         wait_for("its end", is_gone(pid), within_s=WITHIN_S)

@@ -20,7 +20,7 @@ def rota(kafka: Kafka, tmp_path: Path) -> Rota:
 
 def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, unique_name: str) -> None:
     made = rota("topics", "create", unique_name, "-p", "3", "--retention", "7d")
-    assert made.lines == [f"made topic {unique_name}: 3 partitions"]
+    assert made.lines == [f"created topic {unique_name} with 3 partitions"]
     assert rota("topics", "create", unique_name).code == 1
     assert {"topic": unique_name, "partitions": 3, "retention_ms": None, "retention_bytes": None} in rota(
         "topics", "list", "-o", "json"
@@ -40,12 +40,12 @@ def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, uni
     rota("topics", "create", unique_name, "-p", "2")
     rota("produce", unique_name, "--partition", "1", stdin="a\nb\nc\n")
     before = ("topics", "delete-records", unique_name, "--partition", "1", "--before")
-    assert f"offsets 0 to 1 of {unique_name}[1] would be gone" in rota(*before, "2").error
+    assert f"offsets 0 to 1 of {unique_name}[1] would be deleted" in rota(*before, "2").error
     assert f"{unique_name}[1] ends at offset 3" in rota(*before, "4", "--yes").error
     missing = rota("topics", "delete-records", unique_name, "--partition", "2", "--before", "1", "--yes")
-    assert "has 2 partitions, and no partition 2" in missing.error
+    assert "has no partition 2 (it has 2)" in missing.error
     for _ in range(2):
-        assert rota(*before, "2", "--yes").lines == [f"{unique_name}[1] begins at offset 2"]
+        assert rota(*before, "2", "--yes").lines == [f"{unique_name}[1] starts at offset 2"]
     assert rota("consume", unique_name, "--from-beginning", "--value-only").lines == ["c"]
 
 
@@ -79,7 +79,7 @@ def test_a_transaction_at_the_end_is_no_reason_to_wait(rota: Rota, kafka: Kafka,
 
 def test_a_broker_that_is_not_there_is_code_3_at_once(rota: Rota) -> None:
     done = rota("topics", "list", "-b", f"127.0.0.1:{free_port()}")
-    assert (done.code, "cannot be reached: see whether it runs" in done.error) == (3, True)
+    assert (done.code, "check the address and that Kafka is running" in done.error) == (3, True)
 
 
 def test_a_doctor_finds_nothing_wrong_with_a_broker(rota: Rota) -> None:

@@ -38,6 +38,6 @@ def test_a_login_is_shown_and_a_wrong_one_is_refused_in_a_sentence(
     assert shown.lines == ["x"]
 
     refused = rota("topics", "list", "--timeout", "5", *login, "--sasl-password-file", str(wrong))
-    assert (refused.code, "refuses the login" in refused.error) == (1, True)
+    assert (refused.code, "rejected the SASL login" in refused.error) == (1, True)
     in_the_open = rota("topics", "list", "--timeout", "5")
-    assert (in_the_open.code, "wants TLS (--tls-ca)" in in_the_open.error) == (3, True)
+    assert (in_the_open.code, "requires TLS (--tls-ca)" in in_the_open.error) == (3, True)

@@ -105,7 +105,7 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(tmp_path:
             assert REMEDY in refused.stderr
 
             assert "add --yes" in rota(*REMEDY.split()[1:]).error
-            assert rota(*REMEDY.split()[1:], "--yes").lines == ["events[1] begins at offset 4"]
+            assert rota(*REMEDY.split()[1:], "--yes").lines == ["events[1] starts at offset 4"]
             app.wait_until(lambda: offsets_done(app, BAD) == [0, 1, 4, 5, 6, 7])
             sidecar.wait_until(lambda: sidecar.is_ready)
             assert not [line for line in rota("doctor").lines if "cannot be read" in line]

@@ -19,12 +19,12 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "done",
-    ExitCode.FAILED: "refused, or failed; nothing else fits",
-    ExitCode.WRONG_USAGE: "wrong usage: an option or an argument that cannot be, or one that is missing",
-    ExitCode.NOT_REACHABLE: "the server cannot be reached, did not answer in time, or is not ready yet",
-    ExitCode.NOT_FOUND: "there is no topic, group or file of that name",
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C, before it was done",
+    ExitCode.DONE: "success",
+    ExitCode.FAILED: "the request was rejected or failed, without a more specific code",
+    ExitCode.WRONG_USAGE: "wrong usage: an invalid or missing option or argument",
+    ExitCode.NOT_REACHABLE: "the server is unreachable, timed out, or is not ready yet",
+    ExitCode.NOT_FOUND: "no such topic, group or file",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
 
 
@@ -76,9 +76,9 @@ def exit_code_for(error: errors.RotaError) -> ExitCode:
 
 def unknown_topic(names: Sequence[str], servers: str) -> NotFound:
     """None of these names."""
-    named = "no topic" if len(names) == 1 else "no topics"
+    noun = "topic" if len(names) == 1 else "topics"
     return NotFound(
-        f"there is {named} {', '.join(names)} at {servers}: see `rota topics list`, or make it with "
+        f"{noun} {', '.join(names)} not found at {servers}: see `rota topics list`, or create it with "
         "`rota topics create`"
     )
 
@@ -88,21 +88,20 @@ NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
 
 def unknown_group(group_id: str, servers: str) -> NotFound:
     """There is none of that name."""
-    return NotFound(f"there is no group {group_id} at {servers}: see `rota groups list`")
+    return NotFound(f"group {group_id} not found at {servers}: see `rota groups list`")
 
 
 def group_not_empty(group_id: str) -> Failure:
     """Members would not notice, and commit over what was changed."""
     return Failure(
-        f"group {group_id} has members: stop its consumers first, or do it in the folder where `rota up` runs them"
+        f"group {group_id} has members: stop its consumers first, or run the reset in the folder where `rota up` runs them"
     )
 
 
 def foreign_members(group_id: str, client_ids: Collection[str]) -> Failure:
     """Refuse a reset by `rota up` of a group with members of other clients, which take no orders from it."""
     return Failure(
-        f"group {group_id} has members that `rota up` does not run here (client id {', '.join(sorted(client_ids))}): stop "
-        "them, and reset it then"
+        f"group {group_id} has members that `rota up` does not run here (client id {', '.join(sorted(client_ids))}): stop them, then retry the reset"
     )
 
 

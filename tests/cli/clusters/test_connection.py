@@ -45,14 +45,20 @@ def test_any_of_the_files_of_tls_means_tls(file: Path) -> None:
     [
         ({"tls_cert": "file"}, "--tls-key is missing"),
         ({"tls_key": "file"}, "--tls-cert is missing"),
-        ({"token_file": "file"}, "127.0.0.2.example:7070 is another machine"),
-        ({"bootstrap_servers": "kafka:9092", "token_file": "file"}, "--token-file is for Rota's servers"),
-        ({"coordinator_address": "rota://x"}, "--coordinator-address is for records in Kafka"),
-        ({"bootstrap_servers": "kafka:9092", "coordinator_address": "x:1"}, "x:1: give rota://HOST:PORT"),
-        ({"sasl_mechanism": "PLAIN"}, "--sasl-mechanism is for Kafka"),
+        ({"token_file": "file"}, "refusing to send the token to 127.0.0.2.example:7070 in plain text"),
+        (
+            {"bootstrap_servers": "kafka:9092", "token_file": "file"},
+            "--token-file applies to Rota's servers only",
+        ),
+        ({"coordinator_address": "rota://x"}, "--coordinator-address applies to records in Kafka only"),
+        ({"bootstrap_servers": "kafka:9092", "coordinator_address": "x:1"}, "x:1: expected rota://HOST:PORT"),
+        ({"sasl_mechanism": "PLAIN"}, "--sasl-mechanism applies to Kafka only"),
         ({"bootstrap_servers": "k:1", "sasl_username_file": "file"}, "--sasl-mechanism is missing"),
-        ({"bootstrap_servers": "k:1", "sasl_mechanism": "GSSAPI"}, "--sasl-mechanism GSSAPI: known are"),
-        ({"bootstrap_servers": "k:1", "sasl_mechanism": "PLAIN"}, "the login needs a name"),
+        (
+            {"bootstrap_servers": "k:1", "sasl_mechanism": "GSSAPI"},
+            "--sasl-mechanism GSSAPI: expected one of",
+        ),
+        ({"bootstrap_servers": "k:1", "sasl_mechanism": "PLAIN"}, "the SASL username is missing"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], says: str, file: Path) -> None:
@@ -66,7 +72,7 @@ def test_a_password_goes_in_the_open_to_this_machine_only(file: Path) -> None:
     found = access(bootstrap_servers="127.0.0.1:9092", **login).login
     assert found is not None
     assert (found.username, found.password) == ("content", "content")
-    with pytest.raises(WrongUsage, match=r"far:9092 is another machine, and .* could read the password"):
+    with pytest.raises(WrongUsage, match="refusing to send the password to far:9092 in plain text"):
         access(bootstrap_servers="localhost:9092,far:9092", **login)
     assert access(bootstrap_servers="far:9092", insecure=True, **login).login
     scram: dict[str, Any] = {**login, "sasl_mechanism": "SCRAM-SHA-512"}
@@ -74,7 +80,7 @@ def test_a_password_goes_in_the_open_to_this_machine_only(file: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"ca\.crt is not there"):
+    with pytest.raises(NotFound, match=r"ca\.crt does not exist"):
         access(tls_ca=tmp_path / "ca.crt")
-    with pytest.raises(Failure, match="password cannot be read"):
+    with pytest.raises(Failure, match=r"cannot read .*password"):
         access(bootstrap_servers="k", sasl_mechanism="PLAIN", sasl_password_file=tmp_path / "password")

@@ -129,8 +129,8 @@ def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
             b'{"error": "group shop is being reset: wait for the end of that"}',
             "group shop is being reset: wait",
         ),
-        (b"<html>", "`rota up` has refused the reset, and does not say why"),
-        (b"[]", "`rota up` has refused the reset, and does not say why"),
+        (b"<html>", "`rota up` rejected the reset without a reason"),
+        (b"[]", "`rota up` rejected the reset without a reason"),
     ],
 )
 def test_why_it_is_refused_is_said(

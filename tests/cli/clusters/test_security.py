@@ -61,9 +61,9 @@ def test_who_is_not_known_or_not_trusted_is_told_in_a_sentence(secured: Secured,
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong-token")
     unknown = rota("groups", "list", "--tls-ca", str(secured.authority), "--token-file", str(wrong))
-    assert (unknown.code, "does not know you" in unknown.error) == (1, True)
+    assert (unknown.code, "rejected the credentials" in unknown.error) == (1, True)
     foreign = Authority(tmp_path / "foreign").certificate
     distrusted = rota("groups", "list", "--tls-ca", str(foreign))
     assert (distrusted.code, "is not trusted: check" in distrusted.error) == (1, True)
     in_the_open = rota("groups", "list")
-    assert (in_the_open.code, "whether it wants TLS (--tls-ca)" in in_the_open.error) == (3, True)
+    assert (in_the_open.code, "whether it requires TLS (--tls-ca)" in in_the_open.error) == (3, True)

@@ -47,4 +47,4 @@ def test_groups_of_all_coordinators_are_listed_and_found_by_any(tmp_path: Path, 
         assert rota("groups", "delete", elsewhere, "--yes").code == 0
 
         without_a_log = rota("topics", "list")
-        assert (without_a_log.code, "keeps no log" in without_a_log.error) == (1, True)
+        assert (without_a_log.code, "start the coordinator with --log" in without_a_log.error) == (1, True)

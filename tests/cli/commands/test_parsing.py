@@ -24,16 +24,16 @@ def test_durations(text: str, expected_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1", "h", "-1h", "PT1H ", "1h30m"])
 def test_what_is_no_duration_is_refused_by_the_name_of_its_flag(text: str) -> None:
-    with pytest.raises(WrongUsage, match=r"--for .*: give a duration as PT1H30M"):
+    with pytest.raises(WrongUsage, match=r"--for .*: expected a duration such as PT1H30M"):
         parsing.duration_ms("--for", text)
 
 
 def test_a_time_has_a_zone() -> None:
     assert parsing.timestamp_ms("--at", "2026-09-20T02:00:00+02:00") == 1_789_862_400_000
     assert parsing.timestamp_ms("--at", "2026-09-20T00:00:00.250Z") == 1_789_862_400_250
-    with pytest.raises(WrongUsage, match=r"--at 2026-09-20: say in which zone, as 2026-09-20Z for UTC"):
+    with pytest.raises(WrongUsage, match=r"--at 2026-09-20: add a time zone, such as 2026-09-20Z for UTC"):
         parsing.timestamp_ms("--at", "2026-09-20")
-    with pytest.raises(WrongUsage, match="--at yesterday: give a time as"):
+    with pytest.raises(WrongUsage, match="--at yesterday: expected a time such as"):
         parsing.timestamp_ms("--at", "yesterday")
 
 
@@ -45,5 +45,5 @@ def test_limits_of_a_topic() -> None:
     )
     assert (parsing.retention_bytes(""), parsing.retention_bytes("unlimited")) == (None, -1)
     assert (parsing.retention_bytes("100"), parsing.retention_bytes("2GiB")) == (100, 2 << 30)
-    with pytest.raises(WrongUsage, match="--retention-bytes 1GB: give a size"):
+    with pytest.raises(WrongUsage, match="--retention-bytes 1GB: expected a size"):
         parsing.retention_bytes("1GB")

@@ -49,15 +49,15 @@ def test_a_line_without_a_key_ends_it_and_says_how_much_was_written(rota: Rota, 
     done = rota("produce", topic, "--key-separator", "=", stdin="a=1\nb\nc=3\n")
     assert done.code == 1
     assert done.error == (
-        "line 2 has no '=' between key and value: mend the line, or leave --key-separator away; before that 1 record "
-        f"went to {topic}"
+        "line 2 has no key separator '=': fix the line or omit --key-separator; 1 record written "
+        f"to {topic} before"
     )
     assert len(rota("consume", topic, "--from-beginning", "--value-only").lines) == 1
 
 
 def test_a_place_that_is_not_there_is_refused_before_anything_is_read(rota: Rota, topic: str) -> None:
     assert rota("produce", "not-there", stdin="x\n").code == 4
-    assert "has no partition 2, for it has 2" in rota("produce", topic, "--partition", "2", stdin="x\n").error
+    assert "has no partition 2 (it has 2)" in rota("produce", topic, "--partition", "2", stdin="x\n").error
     assert rota("consume", "not-there", "--from-beginning").code == 4
 
 
@@ -84,7 +84,7 @@ def test_it_ends_at_the_end_or_after_so_many_records(rota: Rota, topic: str) -> 
     assert len(rota("consume", topic, "--from-beginning", "--value-only").lines) == 500
     assert len(rota("consume", topic, "--from-beginning", "--value-only", "--max-records", "7").lines) == 7
     nothing = rota("consume", topic)
-    assert (nothing.code, "add --from-beginning for what is there" in nothing.error) == (2, True)
+    assert (nothing.code, "add --from-beginning for existing records" in nothing.error) == (2, True)
 
 
 def test_records_of_an_open_transaction_are_left_out_when_asked(rota: Rota, topic: str) -> None:

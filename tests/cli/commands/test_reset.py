@@ -32,7 +32,7 @@ def test_a_dry_run_shows_old_and_new_and_changes_nothing(rota: Rota, group: str)
         [group, "0", "4", "0", "-4", "-"],
         [group, "1", "5", "0", "-5", "-"],
     ]
-    assert done.stderr == "nothing was changed: give --execute instead of --dry-run to do it\n"
+    assert done.stderr == "dry run, nothing changed; use --execute to apply\n"
     assert committed(rota, group) == [4, 5]
 
 
@@ -82,11 +82,11 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
         done = rota("groups", "reset", group, "--to-earliest", "--execute")
         assert done.code == 1
         assert done.error == (
-            f"group {group} has members: stop its consumers first, or do it in the folder where `rota up` runs them"
+            f"group {group} has members: stop its consumers first, or run the reset in the folder where `rota up` runs them"
         )
         dry = rota("groups", "reset", group, "--to-earliest", "--dry-run")
         assert len(dry.lines) == 3
-        assert dry.stderr == f"nothing was changed, and --execute would be refused: {done.error}\n"
+        assert dry.stderr == f"dry run, nothing changed; --execute would be rejected: {done.error}\n"
         data = rota("groups", "reset", group, "--to-earliest", "--dry-run", "-o", "json").data
         assert (data["executed"], data["refusal"]) == (False, done.error)
         assert committed(rota, group) == [4, 5]
@@ -95,12 +95,12 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--to-earliest"], "add --dry-run to see what would change, or --execute to change it"),
-        (["--dry-run"], "say where to, once: --to-earliest, "),
-        (["--to-earliest", "--to-latest", "--dry-run"], "say where to, once: --to-earliest, "),
-        (["--to-datetime", "noon", "--dry-run"], "--to-datetime noon: give a time as"),
+        (["--to-earliest"], "add --dry-run to print the plan, or --execute to apply it"),
+        (["--dry-run"], "expected exactly one of --to-earliest, "),
+        (["--to-earliest", "--to-latest", "--dry-run"], "expected exactly one of --to-earliest, "),
+        (["--to-datetime", "noon", "--dry-run"], "--to-datetime noon: expected a time such as"),
         (["--to-offset", "-1", "--dry-run"], "'--to-offset': Input should be greater than or equal to 0"),
-        (["--to-latest", "--dry-run", "--topic", "a:b"], "--topic a:b: give TOPIC, or TOPIC:0,2"),
+        (["--to-latest", "--dry-run", "--topic", "a:b"], "--topic a:b: expected TOPIC, or TOPIC:0,2"),
     ],
 )
 def test_a_wish_that_is_not_clear_is_refused(rota: Rota, flags: list[str], says: str) -> None:

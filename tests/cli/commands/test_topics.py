@@ -16,7 +16,7 @@ def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, name: str) -> 
     made = rota(
         "topics", "create", name, "--partitions", "3", "--retention", "P7D", "--retention-bytes", "64MiB"
     )
-    assert made.lines == [f"made topic {name}: 3 partitions"]
+    assert made.lines == [f"created topic {name} with 3 partitions"]
 
     listed = {each["topic"]: each for each in rota("topics", "list", "-o", "json").data}
     expected = {"topic": name, "partitions": 3, "retention_ms": 604_800_000, "retention_bytes": 67_108_864}
@@ -50,7 +50,7 @@ def test_a_topic_that_is_there_is_refused_or_left_as_it_is(rota: Rota, name: str
     again = rota("topics", "create", name, "-p", "9")
     assert (again.code, "the topic already exists" in again.error) == (1, True)
     same = rota("topics", "create", name, "-p", "9", "--if-not-exists")
-    assert same.lines == [f"topic {name} is there already"]
+    assert same.lines == [f"topic {name} already exists"]
     assert len(rota("topics", "describe", name, "-o", "json").data) == 1
 
 
@@ -58,9 +58,9 @@ def test_deleting_is_to_be_meant_and_deletes_all_or_nothing(rota: Rota, name: st
     rota("topics", "create", name)
     with Producer(rota.servers) as producer:
         producer.send(name, b"x").result(10)
-    assert "add --yes if you mean it" in rota("topics", "delete", name).error
+    assert "add --yes to confirm" in rota("topics", "delete", name).error
     other = rota("topics", "delete", name, "not-there", "--yes")
-    assert (other.code, other.error.split(":")[0]) == (4, "there is no topic not-there at rota")
+    assert (other.code, other.error.split(":")[0]) == (4, "topic not-there not found at rota")
     with LogReader(rota.servers) as reader:
         assert [batch.values for batch in reader.read(name, 0)] == [[b"x"]]
 
@@ -69,12 +69,12 @@ def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, nam
     rota("topics", "create", name, "-p", "2")
     rota("produce", name, "--partition", "1", stdin="a\nb\nc\n")
     before = ("topics", "delete-records", name, "--partition", "1", "--before")
-    assert f"offsets 0 to 1 of {name}[1] would be gone" in rota(*before, "2").error
+    assert f"offsets 0 to 1 of {name}[1] would be deleted" in rota(*before, "2").error
     assert f"{name}[1] ends at offset 3" in rota(*before, "4", "--yes").error
     missing = rota("topics", "delete-records", name, "--partition", "2", "--before", "1", "--yes")
-    assert "has 2 partitions, and no partition 2" in missing.error
+    assert "has no partition 2 (it has 2)" in missing.error
     for _ in range(2):
-        assert rota(*before, "2", "--yes").lines == [f"{name}[1] begins at offset 2"]
+        assert rota(*before, "2", "--yes").lines == [f"{name}[1] starts at offset 2"]
     assert rota("consume", name, "--from-beginning", "--value-only").lines == ["c"]
 
 
@@ -82,8 +82,14 @@ def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, nam
     ("arguments", "says"),
     [
         (["create", "x", "-p", "0"], "'--partitions' / '-p': Input should be greater than or equal to 1"),
-        (["create", "x", "--retention", "a while"], "--retention a while: give a duration as PT1H30M or P7D"),
-        (["create", "x", "--retention-bytes", "64MB"], "--retention-bytes 64MB: give a size as 512MiB"),
+        (
+            ["create", "x", "--retention", "a while"],
+            "--retention a while: expected a duration such as PT1H30M",
+        ),
+        (
+            ["create", "x", "--retention-bytes", "64MB"],
+            "--retention-bytes 64MB: expected a size such as 512MiB",
+        ),
         (["create"], "Missing argument 'TOPIC': see `rota topics create --help`"),
         (["lst"], "No such command 'lst'. Did you mean 'list'? See `rota topics --help`"),
         (["list", "-o", "xml"], "'xml' is not one of 'table', 'json', 'yaml'"),
@@ -103,7 +109,7 @@ def test_a_server_that_is_not_there_is_code_3_at_once(rota: Rota) -> None:
     address = f"127.0.0.1:{free_port()}"
     done = rota("topics", "list", "-b", f"rota://{address}")
     assert done.code == 3
-    assert done.error.startswith(f"{address} cannot be reached: see whether it runs")
+    assert done.error.startswith(f"cannot connect to {address}: check that it is running")
 
 
 def test_the_address_that_rota_up_left_in_this_folder_is_used(rota: Rota, name: str, tmp_path: Path) -> None:

@@ -22,15 +22,15 @@ def test_a_watch_tells_who_comes_and_what_moves_until_ctrl_c(rota: Rota, name: s
     command = [sys.executable, "-m", "rota_cli", "groups", "watch", name, "-o", "json"]
     watching = Process.start("rota groups watch", command, log=log, env=rota.environment())
     try:
-        watching.wait_until(lambda: "there is no such group" in log.read_text(), within_s=WITHIN_S)
+        watching.wait_until(lambda: "group does not exist" in log.read_text(), within_s=WITHIN_S)
         with two_members(tmp_path, rota.servers, name, name):
             watching.wait_until(lambda: "→ second" in log.read_text(), within_s=WITHIN_S)
-        watching.wait_until(lambda: "second is gone" in log.read_text(), within_s=WITHIN_S)
+        watching.wait_until(lambda: "second left" in log.read_text(), within_s=WITHIN_S)
     finally:
         watching.stop(first=signal.SIGINT)
     assert watching.exit_code == 0
     told = [json.loads(line) for line in log.read_text().splitlines()]
-    assert "second came" in {change for each in told for change in each["changes"]}
+    assert "second joined" in {change for each in told for change in each["changes"]}
     # A cooperative group is stable once in between, while a partition changes hands.
     given_out = [
         sorted(number for member in each["members"] for number in member["assigned"].get(name, []))
@@ -50,14 +50,14 @@ def test_an_explanation_tells_who_has_what_and_what_nobody_tells(
         lines = rota("groups", "explain", name).lines
         shares = [sorted(number for _, number in sidecar.partitions) for sidecar in (first, second)]
     assert lines[0].startswith("state:       stable in generation")
-    assert "2 members share 3 partitions, given out by cooperative-sticky" in lines[0]
+    assert "2 members share 3 partitions, assigned by cooperative-sticky" in lines[0]
     says = [each["says"] for each in found if each["about"] == "assignment"]
     for share in shares:
         spoken = "[0-1]" if share == [0, 1] else "[1-2]" if share == [1, 2] else str(share).replace(" ", "")
-        assert any(f" has {name}{spoken}" in sentence for sentence in says), (share, says)
-    (why,) = [each for each in found if "what started the last round" in each["says"]]
+        assert any(f" owns {name}{spoken}" in sentence for sentence in says), (share, says)
+    (why,) = [each for each in found if "the last rebalance was triggered by" in each["says"]]
     assert why["known"]
-    assert "as the coordinator says: member " in why["says"]
+    assert "triggered by: member " in why["says"]
     assert " joined" in why["says"]
     assert rota("groups", "explain", "nobody").code == 4
 

@@ -20,7 +20,7 @@ def says(committed: int | None, there: OffsetRange | None, owner: str | None = "
         (5, OffsetRange(6, 9), "the committed offset is no longer in the log"),
         (5, OffsetRange(6, 6), "the committed offset is no longer in the log"),
         (10, OffsetRange(6, 9), "the committed offset is beyond the end of the log"),
-        (None, OffsetRange(6, 9), "there are records, and nothing is committed"),
+        (None, OffsetRange(6, 9), "there are records but no committed offset"),
     ],
 )
 def test_a_partition_that_may_stand_still_is_named_with_the_remedy(

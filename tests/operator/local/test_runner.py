@@ -188,7 +188,7 @@ def test_a_reset_is_refused_before_it_touches_anything_when_other_clients_are_me
     assert done.error == (
         "group shop.orders has members that `rota up` does not run here (client id stranger): stop them, and reset it then"
     )
-    assert dry.stderr == f"nothing was changed, and --execute would be refused: {done.error}\n"
+    assert dry.stderr == f"dry run, nothing changed; --execute would be rejected: {done.error}\n"
     assert not any(each["suspended"] for each in group["members"])
     assert not any(event["kind"] == "reset" for event in group["history"])
     process.stop()

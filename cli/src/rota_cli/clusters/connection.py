@@ -57,7 +57,7 @@ class Connection:
             return self.ca_file
         system = ssl.get_default_verify_paths().cafile
         if system is None:
-            raise WrongUsage("this system has no file of authorities that it trusts: name one with --tls-ca")
+            raise WrongUsage("this system has no default CA bundle: pass one with --tls-ca")
         return Path(system)
 
 
@@ -80,14 +80,14 @@ def is_same_address(written: str, servers: str) -> bool:
 def resolve_servers(given: str) -> tuple[str, str]:
     """The servers, and where they were named: what was given, else what `rota up` has written here, else the default."""
     if given:
-        return given, "--bootstrap-servers, or ROTA_BOOTSTRAP_SERVERS"
+        return given, "--bootstrap-servers or ROTA_BOOTSTRAP_SERVERS"
     try:
         return ADDRESS_FILE.read_text().strip() or DEFAULT_SERVERS, str(ADDRESS_FILE)
     except FileNotFoundError:
         return DEFAULT_SERVERS, "the default"
     except OSError as error:
         raise WrongUsage(
-            f"{ADDRESS_FILE} cannot be read ({error.strerror}): mend it, or give --bootstrap-servers"
+            f"cannot read {ADDRESS_FILE} ({error.strerror}): fix its permissions or pass --bootstrap-servers"
         ) from None
 
 
@@ -102,40 +102,38 @@ def validate(connection: Connection) -> None:
         raise WrongUsage(wrong)
     for file in (connection.ca_file, connection.certificate_file, connection.key_file, connection.token_file):
         if file is not None and not file.is_file():
-            raise NotFound(f"{file} is not there: give the path of a file, or leave the flag away")
+            raise NotFound(f"file {file} does not exist: pass an existing file or omit the flag")
 
 
 def _coordinator_problem(connection: Connection) -> str:
     if not connection.coordinator:
         return ""
     if connection.is_rota:
-        return "--coordinator-address is for records in Kafka: a rota:// server coordinates groups itself"
+        return "--coordinator-address applies to records in Kafka only: a rota:// server coordinates its own groups"
     if not is_rota(connection.coordinator):
-        return f"--coordinator-address {connection.coordinator}: give rota://HOST:PORT, Rota's coordinator"
+        return f"invalid --coordinator-address {connection.coordinator}: expected rota://HOST:PORT"
     return ""
 
 
 def _identity_problem(connection: Connection) -> str:
     if (connection.certificate_file is None) != (connection.key_file is None):
         missing = "--tls-cert" if connection.certificate_file is None else "--tls-key"
-        return f"{missing} is missing: a certificate and its key go together"
+        return f"{missing} is missing: --tls-cert and --tls-key must be given together"
     speaks_rota = connection.is_rota or bool(connection.coordinator)
     if connection.token_file is not None and not speaks_rota:
-        return "--token-file is for Rota's servers: Kafka asks for a login (--sasl-mechanism)"
+        return "--token-file applies to Rota's servers only: for Kafka, use --sasl-mechanism"
     if connection.login is None:
         return ""
     if connection.is_rota:
-        return (
-            "--sasl-mechanism is for Kafka: Rota's servers are shown a token (--token-file) or a certificate"
-        )
+        return "--sasl-mechanism applies to Kafka only: for Rota's servers, use --token-file or --tls-cert"
     if connection.login.mechanism not in MECHANISMS:
-        return f"--sasl-mechanism {connection.login.mechanism}: known are {', '.join(MECHANISMS)}"
+        return f"unsupported --sasl-mechanism {connection.login.mechanism}: expected one of {', '.join(MECHANISMS)}"
     for what, value, flag, variable in (
-        ("a name", connection.login.username, "--sasl-username-file", SASL_USERNAME),
-        ("a password", connection.login.password, "--sasl-password-file", SASL_PASSWORD),
+        ("username", connection.login.username, "--sasl-username-file", SASL_USERNAME),
+        ("password", connection.login.password, "--sasl-password-file", SASL_PASSWORD),
     ):
         if not value:
-            return f"the login needs {what}: give {flag}, or the variable {variable}"
+            return f"the SASL {what} is missing: pass {flag} or set {variable}"
     return ""
 
 
@@ -154,17 +152,14 @@ def _exposed_secret_problem(connection: Connection) -> str:
     ]
     if not far:
         return ""
-    return (
-        f"{far[0]} is another machine, and everybody between could read {secret}: "
-        "add --tls or --tls-ca, or --insecure if you mean it"
-    )
+    return f"refusing to send {secret} to {far[0]} in plain text: add --tls or --tls-ca, or --insecure to allow it"
 
 
 def sasl_login(mechanism: str, username_file: Path | None, password_file: Path | None) -> SaslLogin | None:
     """The login that flags and variables describe; none without a mechanism."""
     if not mechanism:
         if username_file or password_file:
-            raise WrongUsage(f"--sasl-mechanism is missing: a login needs one of {', '.join(MECHANISMS)}")
+            raise WrongUsage(f"--sasl-mechanism is missing: expected one of {', '.join(MECHANISMS)}")
         return None
     return SaslLogin(
         mechanism, _read_secret(username_file, SASL_USERNAME), _read_secret(password_file, SASL_PASSWORD)
@@ -178,5 +173,5 @@ def _read_secret(file: Path | None, variable: str) -> str:
         return file.read_text().strip()
     except OSError as error:
         raise NotFound(
-            f"{file} cannot be read ({error.strerror}): see that it is there, and readable"
+            f"cannot read {file} ({error.strerror}): check that it exists and is readable"
         ) from None

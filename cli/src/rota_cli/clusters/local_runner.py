@@ -74,7 +74,7 @@ class LocalRunner:
 
     def timeout_error(self, error: Exception) -> Failure:
         return Failure(
-            f"`rota up` does not answer at {self.page} ({error}): see whether it runs, or stop the group's consumers"
+            f"`rota up` does not answer at {self.page} ({error}): check that it is running, or stop the group's consumers"
         )
 
 
@@ -91,4 +91,4 @@ def _error_of(answer: bytes) -> str:
     try:
         return str(json.loads(answer)["error"])
     except (ValueError, KeyError, TypeError):
-        return "`rota up` has refused the reset, and does not say why: see what it prints"
+        return "`rota up` rejected the reset without a reason: see its output"

@@ -45,41 +45,41 @@ class ConnectionFlags:
         str,
         _flag(
             "bootstrap-servers",
-            "rota://HOST:PORT for Rota, HOST:PORT or kafka://HOST:PORT for Kafka; several brokers with commas.",
+            "rota://HOST:PORT for Rota, HOST:PORT or kafka://HOST:PORT for Kafka; separate brokers with commas.",
             "-b",
-            show_default=f"what {ADDRESS_FILE} says, else {DEFAULT_SERVERS}",
+            show_default=f"the address in {ADDRESS_FILE}, else {DEFAULT_SERVERS}",
         ),
     ] = ""
     coordinator_address: Annotated[
         str,
-        _flag(
-            "coordinator-address", "Where Rota's coordinator is, if it has the groups of records in Kafka."
-        ),
+        _flag("coordinator-address", "Rota coordinator of groups whose records are in Kafka."),
     ] = ""
-    tls: Annotated[
-        bool, _flag("tls", "Connect with TLS; so it is as well when one of the next three is given.")
-    ] = False
+    tls: Annotated[bool, _flag("tls", "Connect with TLS; implied by --tls-ca, --tls-cert and --tls-key.")] = (
+        False
+    )
     tls_ca: Annotated[
-        Path | None, _flag("tls-ca", "Whom to trust (PEM); without it those that the system trusts.")
+        Path | None, _flag("tls-ca", "CA certificates to trust (PEM); defaults to those of the system.")
     ] = None
-    tls_cert: Annotated[Path | None, _flag("tls-cert", "The certificate to show (PEM).")] = None
-    tls_key: Annotated[Path | None, _flag("tls-key", "The key of that certificate (PEM).")] = None
-    token_file: Annotated[Path | None, _flag("token-file", "The token to show to Rota's servers.")] = None
+    tls_cert: Annotated[Path | None, _flag("tls-cert", "Client certificate (PEM).")] = None
+    tls_key: Annotated[Path | None, _flag("tls-key", "Private key of the client certificate (PEM).")] = None
+    token_file: Annotated[
+        Path | None, _flag("token-file", "File with the bearer token for Rota's servers.")
+    ] = None
     sasl_mechanism: Annotated[
-        str, _flag("sasl-mechanism", f"How to log in to Kafka: {', '.join(MECHANISMS)}.")
+        str, _flag("sasl-mechanism", f"SASL mechanism for Kafka: {', '.join(MECHANISMS)}.")
     ] = ""
     sasl_username_file: Annotated[
         Path | None,
-        _flag("sasl-username-file", f"The name to log in with; or the variable {SASL_USERNAME}."),
+        _flag("sasl-username-file", f"File with the SASL username; or set {SASL_USERNAME}."),
     ] = None
     sasl_password_file: Annotated[
         Path | None,
-        _flag("sasl-password-file", f"The password to log in with; or the variable {SASL_PASSWORD}."),
+        _flag("sasl-password-file", f"File with the SASL password; or set {SASL_PASSWORD}."),
     ] = None
     insecure: Annotated[
-        bool, _flag("insecure", "Send tokens and passwords beyond this machine without TLS.")
+        bool, _flag("insecure", "Allow tokens and passwords to be sent to other machines without TLS.")
     ] = False
-    timeout: Annotated[float, _flag("timeout", "Seconds to wait for an answer.", min=0.1, max=3600)] = 10.0
+    timeout: Annotated[float, _flag("timeout", "Seconds to wait for a response.", min=0.1, max=3600)] = 10.0
 
     def connection(self) -> Connection:
         """What that means. Raises WrongUsage, NotFound."""

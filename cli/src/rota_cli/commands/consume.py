@@ -29,36 +29,31 @@ class ConsumeFlags:
 
     from_beginning: Annotated[
         bool,
-        typer.Option(
-            "--from-beginning", help="Begin with the first record that is still there, not at the end."
-        ),
+        typer.Option("--from-beginning", help="Start at the earliest offset instead of the end."),
     ] = False
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = (
-        False
-    )
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep waiting for new records until Ctrl-C.")
+    ] = False
     max_records: Annotated[
-        int | None, typer.Option(min=1, help="End after so many records.", show_default="all")
+        int | None, typer.Option(min=1, help="Exit after this many records.", show_default="all")
     ] = None
     read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="Leave out records of open and of aborted transactions.")
+        bool, typer.Option("--read-committed", help="Skip records of open and aborted transactions.")
     ] = False
-    value_only: Annotated[
-        bool, typer.Option("--value-only", help="Show nothing but the values, a line for each.")
-    ] = False
+    value_only: Annotated[bool, typer.Option("--value-only", help="Print values only, one per line.")] = False
 
 
 @with_flags
 def consume(
     flags: ConnectionFlags,
     reading: ConsumeFlags,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.")],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show the records of a topic, without a group."""
+    """Print the records of a topic, without joining a group."""
     if not reading.from_beginning and not reading.follow:
         raise WrongUsage(
-            "there is nothing to show behind the end: add --from-beginning for what is there, --follow for what comes, "
-            "or both"
+            "nothing to read: add --from-beginning for existing records, --follow for new ones, or both"
         )
     # Following has no other end than Ctrl-C.
     with suppress(KeyboardInterrupt) if reading.follow else nullcontext(), flags.open() as cluster:

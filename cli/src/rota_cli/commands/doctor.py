@@ -30,7 +30,7 @@ OTHERS_MAY_READ = 0o077
 
 @with_flags
 def doctor(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) -> None:
-    """See what is reachable, what is misconfigured, and what to do."""
+    """Check the connection, the coordinator, topics and groups, and print how to fix what is wrong."""
     found: list[Check] = []
     for check in run_checks(flags.connection(), open_cluster):
         found.append(check)
@@ -39,7 +39,7 @@ def doctor(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) ->
     if output is not OutputFormat.TABLE:
         print_data([_row(check) for check in found], output)
     elif all(check.status is CheckStatus.OK for check in found):
-        print_out("nothing is wrong that can be seen from here")
+        print_out("no problems found")
     raise typer.Exit(exit_code_of(found))
 
 
@@ -78,12 +78,12 @@ def _parts() -> Check:
         return Check(
             "parts",
             CheckStatus.WARNING,
-            f"parts of several versions are installed: {listed}; install one version",
+            f"installed parts differ in version: {listed}; install one version",
         )
     return Check(
         "parts",
         CheckStatus.OK,
-        f"{len(found)} of {len(PARTS)} parts are installed, version {found['rota-cli']}",
+        f"{len(found)} of {len(PARTS)} parts installed, version {found['rota-cli']}",
     )
 
 
@@ -95,7 +95,7 @@ def _address(connection: Connection) -> Check:
         return Check(
             "address",
             CheckStatus.WARNING,
-            f"{says}; {ADDRESS_FILE} names another server, which is not asked because of that",
+            f"{says}; {ADDRESS_FILE} names another server, which is ignored",
         )
     return Check("address", CheckStatus.OK, says)
 
@@ -106,7 +106,7 @@ def _secrets(connection: Connection) -> Iterator[Check]:
             yield Check(
                 "secrets",
                 CheckStatus.WARNING,
-                f"others on this machine may read {file}: run chmod 600 {file}",
+                f"{file} is readable by other users: run chmod 600 {file}",
             )
 
 
@@ -115,18 +115,18 @@ def _dial(server: str, within_s: float) -> Check:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=within_s).close()
     except socket.gaierror as error:
-        return _unreachable(server, f"has a name that nobody knows ({error.strerror}): check how it is spelt")
+        return _unreachable(server, f"cannot be resolved ({error.strerror}): check the host name")
     except TimeoutError:
         return _unreachable(
-            server, f"did not answer within {within_s:g} s: check the address, and what is between"
+            server, f"did not answer within {within_s:g} s: check the address and the network"
         )
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         return _unreachable(
             server,
-            f"cannot be reached ({reason}): see whether it runs; `rota coordinator` or `rota up` start one here",
+            f"cannot be reached ({reason}): check that it is running; `rota coordinator` or `rota up` start one here",
         )
-    return Check("reachable", CheckStatus.OK, f"somebody listens on {server}")
+    return Check("reachable", CheckStatus.OK, f"{server} accepts connections")
 
 
 def _unreachable(server: str, says: str) -> Check:
@@ -164,7 +164,7 @@ def _groups(cluster: Cluster) -> Iterator[Check]:
         if each.state != EMPTY:
             yield from _group(cluster, cluster.groups.describe(each.group), counts)
     if len(listed) > GROUPS_MAX:
-        yield Check("groups", CheckStatus.WARNING, f"only the first {GROUPS_MAX} groups were looked at")
+        yield Check("groups", CheckStatus.WARNING, f"only the first {GROUPS_MAX} groups were checked")
 
 
 def _group(cluster: Cluster, group: Group, counts: dict[str, int]) -> Iterator[Check]:
@@ -172,8 +172,7 @@ def _group(cluster: Cluster, group: Group, counts: dict[str, int]) -> Iterator[C
         yield Check(
             "groups",
             CheckStatus.WARNING,
-            f"group {group.group} is {group.state}: look again in a moment; if it stays so, a member does not come to "
-            f"the round, see `rota groups members {group.group}`",
+            f"group {group.group} is {group.state}: check again in a moment; if this persists, a member does not rejoin, see `rota groups members {group.group}`",
         )
         return
     for says in (*assignment_problems(group, counts), *find_stalled(cluster, group, counts)):

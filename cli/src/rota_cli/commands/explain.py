@@ -17,7 +17,7 @@ from rota_cli.output.render import OutputFormat, OutputOption, print_data
 def explain_command(
     flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE
 ) -> None:
-    """Why a group stands as it does: its last rebalance and its assignment, as far as anybody tells."""
+    """Explain the state of a group: its last rebalance, its assignment, and partitions that are not consumed."""
     with flags.open() as cluster:
         require_group(cluster, group)
         snapshot = next(iter(cluster.groups.watch(group, every_s=EVERY_S)))

@@ -23,9 +23,9 @@ from rota_cli.output.render import (
 )
 from rota_cli.output.units import by_topic, format_partitions
 
-groups = typer.Typer(help="Groups: look at them, reset offsets, delete.", no_args_is_help=True)
+groups = typer.Typer(help="Inspect, watch, reset and delete groups.", no_args_is_help=True)
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group ID.")]
 FACTS = ("group", "state", "protocol", "strategy", "generation", "incarnation", "leader", "coordinator")
 MEMBER_COLUMNS = ("member_id", "instance_id", "client_id", "host", "leader", "partitions", "assigned")
 LAG_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag_records", "lag_seconds", "owner")
@@ -34,7 +34,7 @@ LAG_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag_records",
 @groups.command("list")
 @with_flags
 def list_groups(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) -> None:
-    """All groups, and the state of each."""
+    """List groups and their states."""
     with flags.open() as cluster:
         found = cluster.groups.list_all()
     rows: list[Row] = [
@@ -44,14 +44,14 @@ def list_groups(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABL
         rows,
         output,
         ("group", "state", "protocol"),
-        none="there are no groups yet: the first member of one makes it",
+        none="no groups found: a group is created when its first member joins",
     )
 
 
 @groups.command()
 @with_flags
 def describe(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
-    """What is known of a group, with its members."""
+    """Describe a group and its members."""
     with flags.open() as cluster:
         found = require_group(cluster, group)
     if output is not OutputFormat.TABLE:
@@ -67,7 +67,7 @@ def describe(flags: ConnectionFlags, group: GroupName, output: OutputOption = Ou
 @groups.command()
 @with_flags
 def members(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Who is in a group, and who has which partitions."""
+    """List the members of a group and their partitions."""
     with flags.open() as cluster:
         found = require_group(cluster, group)
     if output is not OutputFormat.TABLE:
@@ -75,13 +75,13 @@ def members(flags: ConnectionFlags, group: GroupName, output: OutputOption = Out
     elif found.members:
         print_out(_members_table(found))
     else:
-        print_err(f"group {group} has no members: its offsets are kept, and nobody reads")
+        print_err(f"group {group} has no active members; its committed offsets are kept")
 
 
 @groups.command()
 @with_flags
 def offsets(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
-    """What a group has committed: the next offset to read, by partition."""
+    """List the committed offsets of a group by partition; each is the next offset to read."""
     with flags.open() as cluster:
         require_group(cluster, group)
         committed = cluster.groups.offsets(group)
@@ -98,7 +98,7 @@ def offsets(flags: ConnectionFlags, group: GroupName, output: OutputOption = Out
         rows,
         output,
         ("topic", "partition", "offset", "metadata"),
-        none=f"group {group} has committed nothing yet",
+        none=f"group {group} has no committed offsets",
     )
 
 
@@ -109,11 +109,14 @@ def lag(
     group: GroupName,
     read_committed: Annotated[
         bool,
-        typer.Option("--read-committed", help="Count up to the last stable offset, for groups that read so."),
+        typer.Option(
+            "--read-committed",
+            help="Count up to the last stable offset, as consumers with isolation.level=read_committed do.",
+        ),
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Uncommitted records of a group, by partition: how many there are, and the age of the first of them."""
+    """Show the lag of a group by partition: the number of uncommitted records, and the age of the first in seconds."""
     with flags.open() as cluster:
         found = measure_lag(cluster, require_group(cluster, group), read_committed=read_committed)
         firsts = {
@@ -129,7 +132,7 @@ def lag(
     oldest = max(ages.values(), default=None)
     rows = [_lag_row(each, ages.get(each.partition)) for each in found]
     if output is OutputFormat.TABLE:
-        print_list(rows, output, LAG_COLUMNS, none=f"group {group} has neither commits nor topics")
+        print_list(rows, output, LAG_COLUMNS, none=f"group {group} has no committed offsets and no topics")
         print_err(summarize(group, found, oldest))
         return
     whole: Row = {
@@ -146,16 +149,20 @@ def lag(
 @with_flags
 def delete(
     flags: ConnectionFlags,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Their ids.", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", help="Mean it: what they have committed is gone.")] = False,
+    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group IDs.", show_default=False)],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Confirm: the committed offsets are deleted permanently.")
+    ] = False,
 ) -> None:
-    """Delete groups without members, with all their offsets."""
+    """Delete groups without members, and their committed offsets."""
     with flags.open() as cluster:
         # All are looked at before one is deleted.
         for name in names:
             require_group(cluster, name)
         if not yes:
-            raise Failure(f"{', '.join(names)} would be gone with all offsets: add --yes if you mean it")
+            raise Failure(
+                f"{', '.join(names)} and all committed offsets would be deleted: add --yes to confirm"
+            )
         for name in names:
             cluster.groups.delete(name)
             print_out(f"deleted {name}")

@@ -25,7 +25,7 @@ def duration_ms(flag: str, text: str) -> int:
         return int(float(short["number"]) * UNITS_MS[short["unit"]])
     if (parts := DURATION.fullmatch(text)) is not None:
         return int(sum(float(value or 0) * PARTS_MS[name] for name, value in parts.groupdict().items()))
-    raise WrongUsage(f"{flag} {text}: give a duration as PT1H30M or P7D, or as 90m, 2h, 7d")
+    raise WrongUsage(f"{flag} {text}: expected a duration such as PT1H30M, P7D, 90m or 7d")
 
 
 def timestamp_ms(flag: str, text: str) -> int:
@@ -38,9 +38,9 @@ def timestamp_ms(flag: str, text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise WrongUsage(f"{flag} {text}: give a time as 2026-09-20T12:00:00Z") from None
+        raise WrongUsage(f"{flag} {text}: expected a time such as 2026-09-20T12:00:00Z") from None
     if found.tzinfo is None:
-        raise WrongUsage(f"{flag} {text}: say in which zone, as {text}Z for UTC or {text}+02:00")
+        raise WrongUsage(f"{flag} {text}: add a time zone, such as {text}Z for UTC or {text}+02:00")
     return int(found.timestamp() * 1000)
 
 
@@ -59,5 +59,5 @@ def retention_bytes(text: str) -> int | None:
         return UNLIMITED
     size = SIZE.fullmatch(text)
     if size is None:
-        raise WrongUsage(f"--retention-bytes {text}: give a size as 512MiB or 10GiB, or 'unlimited'")
+        raise WrongUsage(f"--retention-bytes {text}: expected a size such as 512MiB or 10GiB, or 'unlimited'")
     return int(size["number"]) * UNITS_BYTES[size["unit"]]

@@ -58,7 +58,7 @@ PASSED_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 def exec_part(part: PartCommand, arguments: list[str]) -> None:
     """Replace this process: signals, exit code and output are the part's own."""
     if find_spec(part.module) is None:
-        raise NotFound(f"{part.distribution} is not installed here: pip install {part.distribution}")
+        raise NotFound(f"{part.distribution} is not installed: run pip install {part.distribution}")
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", part.module, *part.leading_arguments, *arguments])
 
@@ -69,7 +69,7 @@ def command_for(part: PartCommand) -> Callable[[typer.Context], None]:
     def run(context: typer.Context) -> None:
         exec_part(part, context.args)
 
-    run.__doc__ = f"{part.summary} Its own flags: rota {part.command} --help."
+    run.__doc__ = f"{part.summary} For its flags, see rota {part.command} --help."
     return run
 
 
@@ -90,7 +90,7 @@ def installed_version(name: str) -> str | None:
 
 
 def version(output: OutputOption = OutputFormat.TABLE) -> None:
-    """The parts that are installed here, and their versions."""
+    """List the installed parts and their versions."""
     if output is not OutputFormat.TABLE:
         print_data(
             [{"part": name, "version": installed_version(name), "is": PARTS[name]} for name in PARTS], output

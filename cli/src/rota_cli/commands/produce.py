@@ -37,26 +37,26 @@ class DeliveryCounter:
 @with_flags
 def produce(
     flags: ConnectionFlags,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write to.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")],
     key_separator: Annotated[
         str,
         typer.Option(
-            help="What stands between key and value; without it there are no keys.", show_default=False
+            help="Separator between key and value; without it, records have no key.", show_default=False
         ),
     ] = "",
     partition: Annotated[
         int | None,
-        typer.Option(min=0, help="Write to this partition, whatever the key.", show_default="by key"),
+        typer.Option(min=0, help="Write to this partition, regardless of the key.", show_default="by key"),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Write a record for each line of standard input."""
+    """Write one record per line of standard input."""
     deliveries = DeliveryCounter()
     with flags.open() as cluster:
         (found,) = cluster.records.topics([topic])
         if partition is not None and partition >= found.partitions:
             raise Failure(
-                f"topic {topic} has no partition {partition}, for it has {found.partitions}: see --partition"
+                f"topic {topic} has no partition {partition} (it has {found.partitions}): check --partition"
             )
         try:
             _send_all(cluster, topic, _lines(key_separator), deliveries, partition)
@@ -94,7 +94,7 @@ def _send_all(
 
 def _with_progress(error: Failure | RotaError, written: int, topic: str) -> Failure:
     """The same failure, and how much was done before it: whoever goes on has to know."""
-    failure = Failure(f"{error}; before that {pluralize(written, 'record')} went to {topic}")
+    failure = Failure(f"{error}; {pluralize(written, 'record')} written to {topic} before")
     failure.exit_code = error.exit_code if isinstance(error, Failure) else exit_code_for(error)
     return failure
 
@@ -109,7 +109,6 @@ def _lines(key_separator: str) -> Iterable[tuple[bytes | None, bytes]]:
         key, found, value = value.partition(separator)
         if not found:
             raise Failure(
-                f"line {number} has no {key_separator!r} between key and value: mend the line, or leave --key-separator "
-                "away"
+                f"line {number} has no key separator {key_separator!r}: fix the line or omit --key-separator"
             )
         yield key, value

@@ -56,6 +56,5 @@ def describe_unreadable(cluster: Cluster, found: Iterable[PartitionLag]) -> Iter
     }
     for (topic, number), behind in sorted(cluster.records.unreadable(firsts).items()):
         yield (
-            f"{topic}[{number}]: the batch at the committed offset cannot be read, and its partition stands still there: get "
-            f"past it with `rota topics delete-records {topic} --partition {number} --before {behind}`"
+            f"{topic}[{number}]: the batch at the committed offset cannot be read, and the partition is stuck there: skip it with `rota topics delete-records {topic} --partition {number} --before {behind}`"
         )

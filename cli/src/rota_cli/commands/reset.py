@@ -44,17 +44,24 @@ def _flag(name: str, help_text: str, **options: Any) -> Any:  # noqa: ANN401  ty
 class TargetFlags:
     """Where to; one of them is given."""
 
-    to_earliest: Annotated[bool, _flag("to-earliest", "To the first record that is still there.")] = False
-    to_latest: Annotated[bool, _flag("to-latest", "Behind the last record.")] = False
-    to_offset: Annotated[int | None, _flag("to-offset", "To this offset, in each partition.", min=0)] = None
+    to_earliest: Annotated[bool, _flag("to-earliest", "Reset to the earliest offset.")] = False
+    to_latest: Annotated[bool, _flag("to-latest", "Reset to the latest offset.")] = False
+    to_offset: Annotated[int | None, _flag("to-offset", "Reset every partition to this offset.", min=0)] = (
+        None
+    )
     to_datetime: Annotated[
-        str, _flag("to-datetime", "To the first record at or after a time, as 2026-09-20T12:00:00Z.")
+        str,
+        _flag(
+            "to-datetime", "Reset to the first offset at or after this time, such as 2026-09-20T12:00:00Z."
+        ),
     ] = ""
     shift_by: Annotated[
-        int | None, _flag("shift-by", "So many records on, or back if negative, from what is committed.")
+        int | None,
+        _flag("shift-by", "Shift the committed offsets by this many records; a negative number shifts back."),
     ] = None
     by_duration: Annotated[
-        str, _flag("by-duration", "To the first record that is at most so old, as PT1H30M or 7d.")
+        str,
+        _flag("by-duration", "Reset to the first offset at or after this long ago, such as PT1H30M or 7d."),
     ] = ""
 
     def target(self, now_ms: int) -> Target:
@@ -74,7 +81,7 @@ class TargetFlags:
             targets.append(ToTimestamp(max(now_ms - duration_ms("--by-duration", self.by_duration), 0)))
         if len(targets) != 1:
             raise WrongUsage(
-                "say where to, once: --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by or --by-duration"
+                "expected exactly one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by or --by-duration"
             )
         return targets[0]
 
@@ -87,26 +94,26 @@ def reset(
     topic: Annotated[
         list[str],
         typer.Option(
-            help="Only this topic, or TOPIC:0,2 for some of its partitions; may be given several times.",
-            show_default="all in which something is committed",
+            help="Reset only this topic, or TOPIC:0,2 for some of its partitions; can be repeated.",
+            show_default="all topics of the group",
         ),
     ] = [],  # noqa: B006  typer copies it
     execution: Annotated[
         bool | None,
         typer.Option(
             "--execute/--dry-run",
-            help="Do it, or only show what would change; one of them is needed.",
+            help="Apply the reset, or only print the plan; one of them is required.",
             show_default=False,
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """
-    Set the offsets of a group, or show what that would change. Nobody may be in the group, unless `rota up` runs it in this
-    folder, and runs all of them: then its members set what they have, and go on from there.
+    Reset the offsets of a group, or print the plan. The group must have no members, unless `rota up` in this folder runs
+    all of them: then each member sets the offsets of its partitions and continues from there.
     """
     if execution is None:
-        raise WrongUsage("add --dry-run to see what would change, or --execute to change it")
+        raise WrongUsage("add --dry-run to print the plan, or --execute to apply it")
     target = target_flags.target(system_clocks().now_ms())
     selections = [parse_selection(text) for text in topic]
     with flags.open() as cluster:
@@ -120,7 +127,7 @@ def reset(
         changes = _make_plan(cluster, found, target, selections)
         if execution and runner is not None:
             print_err(
-                f"the {pluralize(len(found.members), 'member')} of group {group} stop reading, and set their offsets"
+                f"{pluralize(len(found.members), 'member')} of group {group}: pausing, then setting offsets"
             )
             runner.reset(group, {change.partition: change.new for change in changes})
         elif execution:
@@ -151,8 +158,7 @@ def _make_plan(
     partitions = select_partitions(selections, topics, committed, shifts=isinstance(target, ShiftBy))
     if not partitions:
         raise Failure(
-            f"group {group.group} has nothing that could be reset so: name topics with --topic, and shift only what has "
-            "a commit"
+            f"group {group.group} has no partitions to reset: name topics with --topic; --shift-by needs committed offsets"
         )
     at_time = (
         cluster.records.offsets_at(partitions, target.timestamp_ms) if isinstance(target, ToTimestamp) else {}
@@ -170,8 +176,8 @@ def _execute(cluster: Cluster, group: str, changes: list[OffsetChange]) -> None:
     ]
     if other:
         raise Failure(
-            f"{other[0].topic}[{other[0].partition}] was set, and is something else already: somebody commits for group "
-            f"{group}; stop them, and reset it again"
+            f"{other[0].topic}[{other[0].partition}] changed again after the reset: another client commits for group {group}; "
+            "stop it and retry"
         )
 
 
@@ -195,8 +201,8 @@ def _show(
         return
     print_list(rows, output, COLUMNS, none="")
     if executed:
-        print_err(f"set {pluralize(len(rows), 'offset')} of group {group}")
+        print_err(f"reset {pluralize(len(rows), 'offset')} of group {group}")
     elif refusal is not None:
-        print_err(f"nothing was changed, and --execute would be refused: {refusal}")
+        print_err(f"dry run, nothing changed; --execute would be rejected: {refusal}")
     else:
-        print_err("nothing was changed: give --execute instead of --dry-run to do it")
+        print_err("dry run, nothing changed; use --execute to apply")

@@ -89,14 +89,16 @@ def _change(target: Target, partition: TopicPartition, facts: KnownOffsets) -> O
         case ToTimestamp():
             found = facts.at_time[partition]
             if found == NO_OFFSET:
-                return OffsetChange(partition, old, log_range.end, "no record is that late: the end")
+                return OffsetChange(
+                    partition, old, log_range.end, "no record at or after this time; using the log end"
+                )
             return OffsetChange(partition, old, log_range.clamp(found))
         case ToOffset(wanted):
             return _clamped(partition, old, wanted, log_range)
         case ShiftBy(by):
             if old is None:
                 raise Failure(
-                    f"{format_partitions([partition])} has no commit to shift: leave it out, or use --to-earliest, "
+                    f"{format_partitions([partition])} has no committed offset to shift: exclude it, or use --to-earliest, "
                     "--to-latest or --to-offset"
                 )
             return _clamped(partition, old, old + by, log_range)
@@ -104,7 +106,10 @@ def _change(target: Target, partition: TopicPartition, facts: KnownOffsets) -> O
 
 def _clamped(partition: TopicPartition, old: int | None, wanted: int, log_range: OffsetRange) -> OffsetChange:
     new = log_range.clamp(wanted)
-    return OffsetChange(partition, old, new, "" if new == wanted else f"there is no {wanted}: the nearest")
+    if new == wanted:
+        return OffsetChange(partition, old, new)
+    bound = "end" if wanted > log_range.end else "start"
+    return OffsetChange(partition, old, new, f"{wanted} is out of range; using the log {bound}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def parse_selection(text: str) -> TopicSelection:
     """
     topic, colon, numbers = text.partition(":")
     if not topic or (colon and not all(number.isdecimal() for number in numbers.split(","))):
-        raise WrongUsage(f"--topic {text}: give TOPIC, or TOPIC:0,2 for some of its partitions")
+        raise WrongUsage(f"--topic {text}: expected TOPIC, or TOPIC:0,2 for some of its partitions")
     return TopicSelection(topic, tuple(int(number) for number in numbers.split(",")) if colon else ())
 
 
@@ -147,7 +152,7 @@ def select_partitions(
         beyond = [number for number in choice.numbers if number >= count]
         if beyond:
             raise NotFound(
-                f"topic {choice.topic} has no partition {beyond[0]}, for it has {count}: see `rota topics describe`"
+                f"topic {choice.topic} has no partition {beyond[0]} (it has {count}): see `rota topics describe`"
             )
         every = [TopicPartition(choice.topic, number) for number in choice.numbers or range(count)]
         found += [each for each in every if choice.numbers or not shifts or each in committed]

@@ -15,50 +15,47 @@ from rota_cli.output.console import print_out
 from rota_cli.output.render import OutputFormat, OutputOption, Row, print_list
 from rota_cli.output.units import humanize_retention, humanize_size, pluralize
 
-topics = typer.Typer(help="Topics: make, look at, delete.", no_args_is_help=True)
+topics = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Their names.", show_default=False)]
-DEFAULT_LIMIT = "the server's"
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.", show_default=False)]
+DEFAULT_LIMIT = "server default"
 
 
 @topics.command()
 @with_flags
 def create(
     flags: ConnectionFlags,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
-    partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="How many partitions it has.")
-    ] = 1,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Number of partitions.")] = 1,
     retention: Annotated[
         str,
-        typer.Option(
-            help="How long records are kept: as PT12H or 7d, or 'forever'.", show_default=DEFAULT_LIMIT
-        ),
+        typer.Option(help="Retention time, such as PT12H or 7d, or 'forever'.", show_default=DEFAULT_LIMIT),
     ] = "",
     retention_bytes: Annotated[
         str,
         typer.Option(
-            help="How much of a partition is kept: as 512MiB, or 'unlimited'.", show_default=DEFAULT_LIMIT
+            help="Retention size of each partition, such as 512MiB, or 'unlimited'.",
+            show_default=DEFAULT_LIMIT,
         ),
     ] = "",
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave one that is there already as it is.")
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     wanted = Topic(topic, partitions, retention_ms(retention), bytes_to_keep(retention_bytes))
     with flags.open() as cluster:
         if if_not_exists and any(each.name == topic for each in cluster.records.topics()):
-            print_out(f"topic {topic} is there already")
+            print_out(f"topic {topic} already exists")
             return
         cluster.records.create(wanted)
-    print_out(f"made topic {topic}: {pluralize(partitions, 'partition')}")
+    print_out(f"created topic {topic} with {pluralize(partitions, 'partition')}")
 
 
 @topics.command("list")
 @with_flags
 def list_topics(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) -> None:
-    """All topics."""
+    """List topics."""
     with flags.open() as cluster:
         found = cluster.records.topics()
     columns = ("topic", "partitions", "retention", "retention_bytes")
@@ -66,14 +63,14 @@ def list_topics(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABL
         [_row(topic, output) for topic in found],
         output,
         columns,
-        none="there are no topics yet: make one with `rota topics create`",
+        none="no topics found: create one with `rota topics create`",
     )
 
 
 @topics.command()
 @with_flags
 def describe(flags: ConnectionFlags, names: Names, output: OutputOption = OutputFormat.TABLE) -> None:
-    """The partitions of topics: where each begins and ends."""
+    """Describe topics: the start and end offset of each partition."""
     with flags.open() as cluster:
         found = cluster.records.topics(names)
         partitions = [
@@ -98,14 +95,14 @@ def describe(flags: ConnectionFlags, names: Names, output: OutputOption = Output
 def delete(
     flags: ConnectionFlags,
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", help="Mean it: the records are gone for good.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: the records are deleted permanently.")] = False,
 ) -> None:
-    """Delete topics with all their records."""
+    """Delete topics and all their records."""
     with flags.open() as cluster:
         found = cluster.records.topics(names)
         if not yes:
             raise Failure(
-                f"{', '.join(topic.name for topic in found)} would be gone with all records: add --yes if you mean it"
+                f"{', '.join(topic.name for topic in found)} and all records would be deleted: add --yes to confirm"
             )
         cluster.records.delete(names)
     print_out(f"deleted {', '.join(names)}")
@@ -115,33 +112,30 @@ def delete(
 @with_flags
 def delete_records(
     flags: ConnectionFlags,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
-    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="The number of the partition.")],
-    before: Annotated[
-        int, typer.Option("--before", min=0, help="The offset of the first record that is kept.")
-    ],
-    yes: Annotated[bool, typer.Option("--yes", help="Mean it: the records are gone for good.")] = False,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")],
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition number.")],
+    before: Annotated[int, typer.Option("--before", min=0, help="First offset to keep.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: the records are deleted permanently.")] = False,
 ) -> None:
-    """Delete the records of a partition before an offset, for every group: gets past a batch that cannot be read."""
+    """Delete the records of a partition before an offset, for all groups; also skips a batch that cannot be read."""
     here = TopicPartition(topic, partition)
     with flags.open() as cluster:
         (found,) = cluster.records.topics([topic])
         if partition >= found.partitions:
             raise Failure(
-                f"topic {topic} has {pluralize(found.partitions, 'partition')}, and no partition {partition}: see "
+                f"topic {topic} has no partition {partition} (it has {found.partitions}): see "
                 f"`rota topics describe {topic}`"
             )
         there = cluster.records.ranges([here])[here]
         if before > there.end:
-            raise Failure(f"{topic}[{partition}] ends at offset {there.end}: give an offset up to that one")
+            raise Failure(f"{topic}[{partition}] ends at offset {there.end}: --before must not exceed it")
         doomed = max(before - there.start, 0)
         if doomed and not yes:
             raise Failure(
-                f"offsets {there.start} to {before - 1} of {topic}[{partition}] would be gone for all groups: add --yes "
-                "if you mean it"
+                f"offsets {there.start} to {before - 1} of {topic}[{partition}] would be deleted for all groups: add --yes to confirm"
             )
         start = cluster.records.delete_records(here, before) if doomed else there.start
-    print_out(f"{topic}[{partition}] begins at offset {start}")
+    print_out(f"{topic}[{partition}] starts at offset {start}")
 
 
 def _row(topic: Topic, output: OutputFormat) -> Row:

@@ -26,12 +26,12 @@ def watch(
     interval: Annotated[
         float,
         typer.Option(
-            min=0.1, max=3600, help="On Kafka: how many seconds lie between two looks; Rota tells at once."
+            min=0.1, max=3600, help="Seconds between two polls of Kafka; Rota reports changes at once."
         ),
     ] = EVERY_S,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show each change of a group as it comes, until Ctrl-C: states, members, partitions that move."""
+    """Print each change of a group until Ctrl-C: its state, members, and partitions that move."""
     before: Group | None = None
     with flags.open() as cluster, suppress(KeyboardInterrupt):
         for snapshot in cluster.groups.watch(group, every_s=interval):

@@ -15,8 +15,8 @@ def describe_changes(before: Group | None, now: Group) -> list[str]:
     said = []
     if (before.state, before.generation) != (now.state, now.generation):
         said.append(_describe_state(now))
-    said += [f"{member_name(member)} came" for member in _members_only_in(now.members, before.members)]
-    said += [f"{member_name(member)} is gone" for member in _members_only_in(before.members, now.members)]
+    said += [f"{member_name(member)} joined" for member in _members_only_in(now.members, before.members)]
+    said += [f"{member_name(member)} left" for member in _members_only_in(before.members, now.members)]
     if now.is_settled:
         said += _describe_moves(owners_by_partition(before), owners_by_partition(now))
     return said
@@ -24,7 +24,7 @@ def describe_changes(before: Group | None, now: Group) -> list[str]:
 
 def _describe_state(group: Group) -> str:
     if group.state == DEAD:
-        return "there is no such group"
+        return "group does not exist"
     generation = "" if group.generation is None else f" in generation {group.generation}"
     return f"{group.state}{generation}"
 
@@ -42,7 +42,7 @@ def _describe_moves(before: Mapping[TopicPartition, str], now: Mapping[TopicPart
         if pair[0] != pair[1]:
             moved.setdefault(pair, []).append(partition)
     return [
-        f"{format_partitions(partitions)}: {giver or 'nobody'} → {taker or 'nobody'}"
+        f"{format_partitions(partitions)}: {giver or 'unassigned'} → {taker or 'unassigned'}"
         for (giver, taker), partitions in moved.items()
     ]
 

@@ -33,7 +33,7 @@ def explain(
     All that can be said. `partitions` counts those of each topic that is there, `reason` is what the coordinator gave.
 
     >>> [remark.message for remark in explain(Group("shop", "Empty", "", "", []), {}, "", "")][0]
-    'nobody is in the group: its offsets are kept, and the first member begins from them'
+    'no active members: the committed offsets are kept, and the next member starts from them'
     """
     return [
         Remark("state", _state(group)),
@@ -41,7 +41,7 @@ def explain(
         *_assignment(group, partitions),
         Remark(
             "scaling",
-            "why there are so many members only those know who start them: where a ConsumerGroup does, its status says so",
+            "the coordinator cannot say why there are this many members; see the ConsumerGroup's status",
             known=False,
         ),
     ]
@@ -52,34 +52,31 @@ def _state(group: Group) -> str:
     count = len(group.members)
     match group.state:
         case "Empty":
-            return "nobody is in the group: its offsets are kept, and the first member begins from them"
+            return "no active members: the committed offsets are kept, and the next member starts from them"
         case "Stable":
             shared = sum(len(member.partitions) for member in group.members)
             where = "" if group.generation is None else f" in {generation}"
-            return (
-                f"stable{where}: {pluralize(count, 'member')} share{'s' * (count == 1)} {pluralize(shared, 'partition')}, given "
-                f"out by {group.strategy or 'an unknown strategy'}"
-            )
+            return f"stable{where}: {pluralize(count, 'member')} share{'s' * (count == 1)} {pluralize(shared, 'partition')}, assigned by {group.strategy or 'an unknown strategy'}"
         case "PreparingRebalance":
             return (
-                "a rebalance is open: the coordinator waits until all members have joined it, or their rebalance timeout "
-                "is over; those that let go of nothing go on meanwhile"
+                "rebalance in progress: the coordinator waits until all members have rejoined or the rebalance timeout expires; "
+                "members that revoke nothing keep consuming"
             )
         case "CompletingRebalance":
-            return f"all members have joined {generation}, and wait for the leader to say who gets what"
+            return f"all members have joined {generation} and wait for the leader's assignment"
         case other:
-            return f"{other}: the group is on its way to another state; look again in a moment"
+            return f"{other}: the group is changing state; check again in a moment"
 
 
 def _rebalance(group: Group, reason: str, rebalance_reason_hint: str) -> Iterator[Remark]:
     if group.state == EMPTY:
         return
     if reason:
-        yield Remark("rebalance", f"what started the last round, as the coordinator says: {reason}")
+        yield Remark("rebalance", f"the last rebalance was triggered by: {reason}")
     else:
         yield Remark(
             "rebalance",
-            f"what started the last round nobody tells here: {rebalance_reason_hint}",
+            rebalance_reason_hint,
             known=False,
         )
     reporting = [member for member in group.members if member.subscription is not None]
@@ -91,12 +88,13 @@ def _rebalance(group: Group, reason: str, rebalance_reason_hint: str) -> Iterato
     if len(new_members) < len(reporting):
         for member in new_members:
             yield Remark(
-                "rebalance", f"{member_name(member)} came new into the last round, or had lost what it held"
+                "rebalance",
+                f"{member_name(member)} joined in the last rebalance, or had lost its partitions before it",
             )
     else:
         yield Remark(
             "rebalance",
-            "no member says what it held before: all are new, or the strategy has everything given up in each round",
+            "no member reports what it owned before: all are new, or the strategy revokes all partitions in each rebalance",
             known=False,
         )
 
@@ -108,7 +106,7 @@ def _assignment(group: Group, partitions: Mapping[str, int]) -> Iterator[Remark]
         leader = next(
             (member_name(each) for each in group.members if each.member_id == group.leader), group.leader
         )
-        yield Remark("assignment", f"{leader} leads, and has decided with {group.strategy}")
+        yield Remark("assignment", f"{leader} is the leader and assigned with {group.strategy}")
     owners = owners_by_partition(group)
     for member in group.members:
         yield Remark("assignment", _describe_member(member, owners))
@@ -120,7 +118,9 @@ def _describe_member(member: Member, owners: Mapping[TopicPartition, str]) -> st
     """What a member has, and how that came in the last round."""
     now = set(member.partitions)
     said = (
-        f"{member_name(member)} has {format_partitions(now)}" if now else f"{member_name(member)} has nothing"
+        f"{member_name(member)} owns {format_partitions(now)}"
+        if now
+        else f"{member_name(member)} owns no partitions"
     )
     if member.subscription is None or member.subscription.generation == NO_GENERATION:
         return said
@@ -129,12 +129,13 @@ def _describe_member(member: Member, owners: Mapping[TopicPartition, str]) -> st
     if before & now and before != now:
         parts.append(f"kept {format_partitions(before & now)}")
     if now - before:
-        parts.append(f"got {format_partitions(now - before)}")
+        parts.append(f"gained {format_partitions(now - before)}")
     for partition in sorted(before - now):
-        parts.append(f"gave {format_partitions([partition])} to {owners.get(partition, 'nobody yet')}")
+        taker = f"to {owners[partition]}" if partition in owners else "and it is not yet reassigned"
+        parts.append(f"lost {format_partitions([partition])} {taker}")
     if not parts:
-        return f"{said}, as before"
-    return f"{said}: in the last round it {', '.join(parts)}"
+        return f"{said}, unchanged"
+    return f"{said}: in the last rebalance it {', '.join(parts)}"
 
 
 def assignment_problems(group: Group, partitions: Mapping[str, int]) -> Iterator[str]:
@@ -143,7 +144,7 @@ def assignment_problems(group: Group, partitions: Mapping[str, int]) -> Iterator
         topic for member in group.members if member.subscription for topic in member.subscription.topics
     }
     for topic in sorted(subscribed - set(partitions)):
-        yield f"topic {topic} is subscribed to and is not there: make it with `rota topics create`, and it is given out"
+        yield f"subscribed topic {topic} does not exist: create it with `rota topics create`"
     owners = owners_by_partition(group)
     every = [
         TopicPartition(topic, number) for topic in subscribed for number in range(partitions.get(topic, 0))
@@ -151,12 +152,12 @@ def assignment_problems(group: Group, partitions: Mapping[str, int]) -> Iterator
     unowned = [each for each in every if each not in owners]
     if unowned:
         yield (
-            f"{format_partitions(unowned)} has no owner: it is younger than the last round, or was given up in it and "
-            "waits for the next; if it stays so, look at the leader's log"
+            f"{format_partitions(unowned)} has no owner: it was added after the last rebalance, or is moving between members; "
+            "if this persists, see the leader's log"
         )
     idle = sum(not member.partitions for member in group.members)
     if idle and every and not unowned:
         yield (
-            f"{idle} of {len(group.members)} members ha{'s' if idle == 1 else 've'} nothing, with "
-            f"{pluralize(len(every), 'partition')}: give the topics more, or run fewer members"
+            f"{idle} of {len(group.members)} members {'is' if idle == 1 else 'are'} idle, with "
+            f"{pluralize(len(every), 'partition')}: add partitions or run fewer members"
         )

@@ -76,12 +76,12 @@ def summarize(group_id: str, found: Sequence[PartitionLag], oldest_s: float | No
     """The whole group in a sentence."""
     known = [lag.records for lag in found if lag.records is not None]
     if found and not known:
-        return f"how far group {group_id} is behind is not known: it has committed nothing in its topics yet"
-    said = f"group {group_id} is {pluralize(sum(known), 'record')} behind"
+        return f"the lag of group {group_id} is unknown: it has no committed offsets in its topics"
+    said = f"group {group_id} has a lag of {pluralize(sum(known), 'record')}"
     if oldest_s is not None:
-        said += f", the first of them is {oldest_s:.1f} s old"
+        said += f", the oldest is {oldest_s:.1f} s old"
     unknown = len(found) - len(known)
     if unknown:
         verb = "s are" if unknown > 1 else " is"
-        said += f"; {unknown} partition{verb} not counted: without a commit, or without a topic"
+        said += f"; {unknown} partition{verb} not counted (no committed offset, or no topic)"
     return said

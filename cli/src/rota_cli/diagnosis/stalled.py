@@ -24,7 +24,7 @@ def describe_stalled(group_id: str, found: Iterable[PartitionLag]) -> Iterator[s
     owned = [each for each in found if each.owner is not None and each.log_range is not None]
     for holds, reason in REASONS:
         if named := [each.partition for each in owned if holds(each)]:
-            yield f"{format_partitions(named)}: {reason}, or until `rota groups reset {group_id}` sets one"
+            yield f"{format_partitions(named)}: {reason}, or until `rota groups reset {group_id}` sets an offset"
 
 
 def _is_expired(lag: PartitionLag) -> bool:
@@ -39,13 +39,11 @@ def _has_no_offset(lag: PartitionLag) -> bool:
     return lag.committed is None and lag.log_range is not None and lag.log_range.start < lag.log_range.end
 
 
-NOWHERE_ELSE = (
-    "a member that is set to begin nowhere else (--on-offset-expired=none) stands still until it seeks"
-)
-EXPIRED = f"the committed offset is no longer in the log, its records are deleted: {NOWHERE_ELSE}"
+NOWHERE_ELSE = "a member with --on-offset-expired=none waits until the application seeks"
+EXPIRED = f"the committed offset is no longer in the log, its records were deleted: {NOWHERE_ELSE}"
 BEYOND = f"the committed offset is beyond the end of the log: {NOWHERE_ELSE}"
 NO_OFFSET = (
-    "there are records, and nothing is committed: a member that keeps its offsets elsewhere goes on, one that is set to begin "
-    "nowhere (auto_offset_reset=none) stands still until it seeks"
+    "there are records but no committed offset: a member with its own offset store continues, one with "
+    "auto_offset_reset=none waits until the application seeks"
 )
 REASONS = ((_is_expired, EXPIRED), (_is_beyond, BEYOND), (_has_no_offset, NO_OFFSET))

@@ -28,7 +28,8 @@ class OutputFormat(StrEnum):
 
 
 OutputOption = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="How to show it: for people, or for programs.")
+    OutputFormat,
+    typer.Option("--output", "-o", help="Output format: table for people, json or yaml for programs."),
 ]
 
 

@@ -91,7 +91,7 @@ class Brokers:
                 continue
             return
         raise NotReachable(
-            f"{self.connection.servers} cannot be reached: see whether it runs (`rota doctor` looks), and how it is spelt"
+            f"cannot connect to {self.connection.servers}: check the address and that Kafka is running (see `rota doctor`)"
         )
 
     def result(self, ask: Callable[[], "Future[Answer]"], group_id: str = "") -> Answer:
@@ -121,7 +121,7 @@ class Brokers:
             return self.timeout_error(error.str())
         return error_in(exception, self.connection.servers)
 
-    def timeout_error(self, said: str) -> Failure:
+    def timeout_error(self, reason: str) -> Failure:
         """Nobody answered in time; why, as far as librdkafka has told."""
         servers = self.connection.servers
         if self._client is not None:
@@ -129,14 +129,14 @@ class Brokers:
         for error in self._client_errors:
             if error.code() == KafkaError._AUTHENTICATION:
                 return Failure(
-                    f"{servers} refuses the login ({error.str()}): check --sasl-mechanism, --sasl-username-file and "
+                    f"{servers} rejected the SASL login ({error.str()}): check --sasl-mechanism, --sasl-username-file and "
                     "--sasl-password-file"
                 )
             if error.code() == KafkaError._SSL:
                 return Failure(
-                    f"there is no TLS with {servers} ({error.str()}): check --tls-ca, --tls-cert and --tls-key"
+                    f"the TLS handshake with {servers} failed ({error.str()}): check --tls-ca, --tls-cert and --tls-key"
                 )
         return NotReachable(
-            f"{servers} did not answer within {self.connection.timeout_s:g} s ({said}): see whether it is Kafka, whether it "
-            "wants TLS (--tls-ca) or a login (--sasl-mechanism), or wait longer with --timeout"
+            f"{servers} did not answer within {self.connection.timeout_s:g} s ({reason}): check that it is a Kafka listener and whether it "
+            "requires TLS (--tls-ca) or SASL (--sasl-mechanism), or raise --timeout"
         )

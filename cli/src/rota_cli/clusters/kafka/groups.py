@@ -109,8 +109,8 @@ class KafkaGroups(Groups):
     @override
     def rebalance_reason_hint(self) -> str:
         return (
-            "the broker that coordinates the group has it in its log, in the last line with `Preparing to rebalance group` "
-            "and this name"
+            "Kafka does not report what triggered the last rebalance; see the last `Preparing to rebalance group` line of this "
+            "group in the log of its coordinator"
         )
 
     @override
@@ -120,7 +120,7 @@ class KafkaGroups(Groups):
             yield Check(
                 "coordinator",
                 CheckStatus.WARNING,
-                f"cluster {found.cluster_id} has no controller at the moment: look again, and then at the brokers' logs",
+                f"cluster {found.cluster_id} has no active controller: check again in a moment, then see the brokers' logs",
             )
             return
         yield Check(

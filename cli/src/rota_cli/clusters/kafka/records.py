@@ -113,7 +113,7 @@ class KafkaRecords(Records):
         deadline_s = self._brokers.clocks.monotonic_s() + self._brokers.connection.timeout_s
         while left:
             if self._brokers.clocks.monotonic_s() > deadline_s:
-                raise self._brokers.timeout_error("records do not come")
+                raise self._brokers.timeout_error("no records received")
             for message in consumer.consume(FETCH_RECORDS_MAX, WAIT_S):
                 here = self._partition_of(message)
                 if here not in left:

@@ -111,8 +111,8 @@ class RotaGroups(Groups):
         ]
         if refused:
             raise Failure(
-                f"group {group_id} at {address} took some offsets and refused others ({', '.join(refused)}): "
-                "see `rota groups offsets`, and reset those that are left by --topic"
+                f"group {group_id} at {address}: some offsets were rejected ({', '.join(refused)}): see `rota groups offsets`, "
+                "then reset the rest with --topic"
             )
 
     @override
@@ -164,17 +164,19 @@ class RotaGroups(Groups):
         vacant = [slot.slot for slot in slots if not slot.owner_address]
         reading = [slot.slot for slot in slots if slot.state == admin.SLOT_STATE_CATCH_UP]
         if vacant:
-            says = f"{len(vacant)} of {len(slots)} slots have no coordinator, slot {vacant[0]} first"
+            says = f"{len(vacant)} of {len(slots)} slots have no coordinator (first: slot {vacant[0]})"
             yield Check(
                 "coordinator",
                 CheckStatus.FAILED,
-                f"{says}: start one, or wait until the lease of one that died ends",
+                f"{says}: start one, or wait until the lease of the previous one expires",
                 ExitCode.NOT_REACHABLE,
             )
         elif reading:
-            says = f"{len(reading)} of {len(slots)} slots are still being read, slot {reading[0]} first"
+            says = f"{len(reading)} of {len(slots)} slots are still loading (first: slot {reading[0]})"
             yield Check(
-                "coordinator", CheckStatus.WARNING, f"{says}: wait a moment, or see its log and /readyz"
+                "coordinator",
+                CheckStatus.WARNING,
+                f"{says}: check again in a moment, or see the coordinator's log and /readyz",
             )
         else:
             several = f"{len(owners)} coordinators serve" if len(owners) > 1 else "one coordinator serves"
@@ -184,8 +186,8 @@ class RotaGroups(Groups):
     @override
     def rebalance_reason_hint(self) -> str:
         return (
-            "the coordinator serves the group only since then; the log of the one before has it, in the last line with the "
-            "event `rebalance` and this group"
+            "this coordinator took over the group after its last rebalance; see the last `rebalance` event of this group in the "
+            "log of the previous coordinator"
         )
 
     @override

@@ -133,54 +133,53 @@ class RotaServer:
                 return self._unavailable(address, said)
             case Code.DEADLINE_EXCEEDED:
                 return NotReachable(
-                    f"{address} did not answer within {self.timeout_s:g} s: see whether it runs and is not "
-                    "overloaded, or wait longer with --timeout"
+                    f"{address} did not answer within {self.timeout_s:g} s: check that it is running and not overloaded, or raise --timeout"
                 )
             case Code.UNAUTHENTICATED:
                 return Failure(
-                    f"{address} does not know you ({said}): give a token (--token-file) or a certificate "
-                    "(--tls-cert) that it knows"
+                    f"{address} rejected the credentials ({said}): pass a valid token (--token-file) or client certificate "
+                    "(--tls-cert)"
                 )
             case Code.UNIMPLEMENTED:
                 return Failure(
-                    f"{address} knows no such call: it is no coordinator of Rota, is older than this command, or "
-                    "keeps no log (start it with --log)"
+                    f"{address} does not implement this call: it is not a Rota coordinator, is older than this command, or "
+                    "runs without a log (start it with --log)"
                 )
             case Code.RESOURCE_EXHAUSTED:
-                return Failure(f"{address} refuses the request: {said}")
+                return Failure(f"{address} rejected the request: {said}")
             case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
                 return Failure(
-                    f"{address} refuses the request ({said}): see whether both have the same version"
+                    f"{address} rejected the request ({said}): check that both sides run the same version"
                 )
             case _:
-                return Failure(f"{address} ended the call with {code.name} ({said}): see its log")
+                return Failure(
+                    f"the call to {address} failed with {code.name} ({said}): see the server's log"
+                )
 
     def _unavailable(self, address: str, said: str) -> Exception:
         connection = self._connection
         if any(word in said for word in UNTRUSTED_CERTIFICATE):
             return Failure(
-                f"the certificate of {address} is not trusted: check {connection.ca_file or 'the authorities'} "
-                "(--tls-ca), and that the address is one of the certificate's names"
+                f"the certificate of {address} is not trusted: check {connection.ca_file or 'the system CA bundle'} "
+                "(--tls-ca), and that the certificate is valid for this address"
             )
         if any(word in said for word in NO_TLS):
-            return Failure(
-                f"{address} does not speak TLS: leave the TLS flags away, or dial a port that has it"
-            )
+            return Failure(f"{address} does not speak TLS: omit the TLS flags, or use a TLS port")
         if any(word in said for word in INVALID_CERTIFICATE_FILES):
             files = (connection.ca_file, connection.certificate_file, connection.key_file)
             named = ", ".join(str(file) for file in files if file is not None)
             return Failure(
-                f"{named}: no certificates, or not with their key; give PEM files that belong together"
+                f"invalid certificate files {named}: expected PEM files, and a key that matches its certificate"
             )
         if any(word in said for word in HTTP):
-            return NotReachable(
-                f"{address} speaks HTTP, and no gRPC: dial Rota's other port, 7070 unless it was moved"
-            )
+            return NotReachable(f"{address} speaks HTTP, not gRPC: use Rota's gRPC port, 7070 by default")
         if connection.tls:
-            advice = "see whether it runs, and whether it asks for another client certificate (--tls-cert)"
+            advice = (
+                "check that it is running and whether it requires another client certificate (--tls-cert)"
+            )
         else:
-            advice = "see whether it runs (`rota doctor` looks), and whether it wants TLS (--tls-ca)"
-        return NotReachable(f"{address} cannot be reached: {advice}")
+            advice = "check that it is running (see `rota doctor`) and whether it requires TLS (--tls-ca)"
+        return NotReachable(f"cannot connect to {address}: {advice}")
 
     def close(self) -> None:
         """Give up the channels."""
@@ -193,4 +192,4 @@ def _read_file(file: Path | None) -> bytes | None:
         return None if file is None else file.read_bytes()
     except OSError as error:
         reason = error.strerror or "unreadable"
-        raise Failure(f"{file} cannot be read ({reason}): see that it is there, and readable") from error
+        raise Failure(f"cannot read {file} ({reason}): check that it exists and is readable") from error

@@ -1,1 +1,1 @@
-"""Reconciles ConsumerGroup resources, scales consumers and resets offsets."""
+"""The operator: runs the workloads of ConsumerGroups. In this version on one machine only (`local`)."""

@@ -1,1 +1,1 @@
-"""Spark applications as members of a group: data source, driver helper, example pipelines."""
+"""Placeholder for Spark applications as members of a consumer group. Not implemented yet: only `--version` works."""

@@ -1,12 +1,14 @@
-"""`python -m rota_spark`: the part as a program. Started by `rota`, by container images and by tests."""
+"""`python -m rota_spark`: prints its version. Nothing else is implemented yet."""
 
 import argparse
 from importlib.metadata import version
 
 
 def main() -> None:
-    """Answer --version; there is nothing to start yet, and that is said instead of shown."""
-    parser = argparse.ArgumentParser(prog="rota-spark", description="Spark applications as group members.")
+    """Handle `--version`; fail with a message for everything else."""
+    parser = argparse.ArgumentParser(
+        prog="rota-spark", description="Spark applications as group members. Not implemented yet."
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-spark')}")
     parser.parse_args()
     parser.error("this version has nothing to start yet; see CHANGELOG.md for what each part can do")

@@ -1,4 +1,4 @@
-"""Kafka's brokers as the engine of a group, through confluent-kafka. Loaded only when a group lives there."""
+"""Engine adapter for Kafka brokers, through confluent-kafka. Imported only if a group is on Kafka."""
 
 import asyncio
 import re
@@ -49,9 +49,9 @@ Config = Mapping[str, Any]
 
 class Reader:
     """
-    A consumer of librdkafka that joins no group, with a thread of its own, because its calls block.
+    A librdkafka consumer that joins no group, on its own thread because its calls block.
 
-    The group in its settings is the one whose committed offsets it can be asked for.
+    Its `group.id` is the group whose committed offsets can be fetched.
     """
 
     def __init__(self, group_id: str, config: Config) -> None:
@@ -99,7 +99,7 @@ class KafkaGroups(Groups):
         self._reader = Reader(group_id, {**config, "isolation.level": "read_uncommitted"})
 
     async def describe(self) -> Description:
-        """A group that does not exist is Dead. Raises Unavailable."""
+        """Describe the group; a group that does not exist has state Dead. Raises Unavailable."""
         group_id = self._group_id
         found = await await_answer(
             self._admin.describe_consumer_groups([group_id], request_timeout=CALL_S)[group_id], NO_GROUP
@@ -159,7 +159,7 @@ class KafkaRecords(Records):
         ]
 
     async def _matching(self, pattern: str) -> Collection[str]:
-        """Topics whose whole name matches, without Kafka's own."""
+        """Topics whose full name matches the pattern, without Kafka's internal ones."""
         if not pattern:
             return ()
         found = await self._reader.ask(lambda consumer: consumer.list_topics(timeout=CALL_S))
@@ -223,7 +223,7 @@ def first_timestamps(
 
 
 def description_of(found: ConsumerGroupDescription) -> Description:
-    """Translate a broker's answer."""
+    """Convert a broker's description of a group."""
     return Description(
         group_id=found.group_id,
         state=STATES.get(found.state, UNKNOWN),
@@ -244,7 +244,7 @@ def description_of(found: ConsumerGroupDescription) -> Description:
 
 
 async def await_answer(answer: "Future[Answer]", *absent: int) -> Answer | None:
-    """Await an answer of librdkafka; None for the errors that say that the thing does not exist. Raises Unavailable."""
+    """Await a librdkafka future; return None for the error codes in `absent`. Raises Unavailable."""
     try:
         return await asyncio.wrap_future(answer)
     except KafkaException as error:
@@ -254,5 +254,5 @@ async def await_answer(answer: "Future[Answer]", *absent: int) -> Answer | None:
 
 
 def error_message(error: KafkaException) -> str:
-    """What librdkafka reports."""
+    """Format librdkafka's error."""
     return f"request to the Kafka brokers failed ({error.args[0].name()})"

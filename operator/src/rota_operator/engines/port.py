@@ -1,4 +1,6 @@
-"""Port between the watch of a group and its engines. Groups and records may live in two systems, so there are two halves."""
+"""
+Interface between the watch of a group and its engines. A group and its records may be in two systems, hence two protocols.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
@@ -7,11 +9,11 @@ from rota_operator.overview.assignment import Partition
 
 
 class Unavailable(Exception):
-    """The engine gave no answer, or an error: one sentence. A later call may succeed."""
+    """The engine did not answer, or returned an error; a later call may succeed."""
 
 
 class Range(NamedTuple):
-    """Offsets of the first record in the log and of the one after the last; `end` is what the group's isolation lets it read."""
+    """Readable offsets of a partition: first offset in the log, and end offset at the group's isolation level (exclusive)."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Rota's coordinator and embedded log as the engine of a group, over one gRPC channel."""
+"""Engine adapter for Rota's coordinator and embedded log, over one gRPC channel."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 class RotaGroups(Groups):
-    """Offsets that the coordinator keeps."""
+    """Committed offsets of groups on Rota's coordinator."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = CoordinatorStub(channel)
@@ -74,7 +74,7 @@ async def watch_group(
 
 
 class RotaRecords(Records):
-    """The embedded log, read at one isolation level."""
+    """Topics of the embedded log, read at one isolation level."""
 
     def __init__(self, channel: grpc.aio.Channel, *, read_committed: bool) -> None:
         self._stub = LogStub(channel)
@@ -183,14 +183,14 @@ def _timestamp(batch: log_pb2.RecordBatch, offset: int) -> int:
 
 
 def batched(partitions: Collection[Partition]) -> Iterator[Sequence[Partition]]:
-    """As many at a time as fit into one request."""
+    """Split partitions into chunks of at most PARTITIONS_MAX, one request each."""
     everything = iter(partitions)
     while some := list(islice(everything, PARTITIONS_MAX)):
         yield some
 
 
 async def await_answer(call: Awaitable[Answer]) -> Answer:
-    """Await a call. Raises Unavailable."""
+    """Await an RPC. Raises Unavailable."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:

@@ -26,7 +26,7 @@ class Subscription(NamedTuple):
 
 
 class OffsetWatch:
-    """Looks at the offsets of one group. Timestamps are read once per offset: a record's timestamp does not change."""
+    """Polls the offsets of one group. Timestamps are read once per offset, because a record's timestamp does not change."""
 
     def __init__(
         self,
@@ -92,8 +92,10 @@ def _offsets(
 
 async def repeat(poll: Callable[[], Awaitable[None]], on_unknown: Callable[[str], None]) -> None:
     """
-    Look about once a second until cancelled. `on_unknown` is called with the reason, once, when the engine has not answered
-    for so long that what it reported before no longer counts.
+    Poll about once a second until cancelled.
+
+    `on_unknown` is called with the reason, once, when the engine has not answered for so long that its last report has
+    expired.
     """
     clock = asyncio.get_running_loop().time
     answered_s, is_known = clock(), True

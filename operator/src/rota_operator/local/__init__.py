@@ -1,6 +1,6 @@
 """
-Kubernetes, as far as ConsumerGroups need it, played with processes on one machine.
+Runs manifests as processes on this machine, as Kubernetes runs them as pods.
 
-`leash` holds one process; `processes` performs for one workload what `rota_operator.replicas` decides; `commands` says what
-the processes are; `runner` does all that for a folder of manifests.
+`runner` starts a coordinator and all workloads; `processes` performs for one workload what `rota_operator.replicas` decides;
+`commands` computes command lines; `supervisor` holds one process.
 """

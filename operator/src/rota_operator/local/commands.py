@@ -1,8 +1,8 @@
 """
-What the processes of a replica are: Kubernetes' container, and its sidecar, said as command, environment and folder.
+Computes the processes of a replica, application and sidecar: command, environment, working directory, files.
 
-Pure: given where things are. `$(NAME)` in a command is the variable of that name, as it is in Kubernetes, and every address
-of Rota is that of the coordinator beside us, or of Kafka's brokers where these are to be used instead.
+Pure. `$(NAME)` in a command is replaced by the variable, as in Kubernetes; every `rota://` address is replaced by the local
+coordinator's address, or by the Kafka brokers given with `--kafka`.
 """
 
 import os
@@ -30,7 +30,7 @@ ANSWER_MS = 1_000
 
 @dataclass(frozen=True)
 class LocalPaths:
-    """Where things are."""
+    """Folders and addresses of one runner."""
 
     # Python, and what it finds first on its path.
     python: Path
@@ -51,17 +51,17 @@ class LocalPaths:
 
     @property
     def servers(self) -> str:
-        """Where Rota's addresses lead."""
+        """Servers that replace `rota://` addresses: the Kafka brokers of `--kafka`, else the local coordinator."""
         return self.kafka or self.coordinator
 
 
 def replica_name(workload: Workload, number: int) -> str:
-    """As a StatefulSet calls its pods."""
+    """Name of a replica, as a StatefulSet names its pods."""
     return f"{workload.name.name}-{number}"
 
 
 def consuming_container(workload: Workload, group: ConsumerGroup | None) -> Container:
-    """The container that runs; of a group the one that it names."""
+    """The container to run: the one named in `sidecar.container`, else the first."""
     containers = workload.spec.template.spec.containers
     named = "" if group is None else group.spec.sidecar.container
     return next((each for each in containers if each.name == named), containers[0])
@@ -70,7 +70,7 @@ def consuming_container(workload: Workload, group: ConsumerGroup | None) -> Cont
 def app_command(
     manifests: Manifests, workload: Workload, group: ConsumerGroup | None, number: int, paths: LocalPaths
 ) -> Command:
-    """The application's process."""
+    """Command of the application's process."""
     container = consuming_container(workload, group)
     name = replica_name(workload, number)
     environment = _environment(manifests, workload, container, name)
@@ -94,7 +94,7 @@ def app_command(
 def sidecar_command(
     workload: Workload, group: ConsumerGroup, number: int, paths: LocalPaths, page: str
 ) -> Command:
-    """The sidecar's process, with its page there."""
+    """Command of the sidecar's process; `page` is the address of its HTTP endpoints."""
     name = replica_name(workload, number)
     # Over records in Kafka an address of Rota is that of a coordinator.
     servers = paths.servers if group.spec.speaks_rota else paths.coordinator
@@ -123,7 +123,7 @@ def sidecar_command(
 
 
 def policy_of(workload: Workload, group: ConsumerGroup | None) -> ReplicaPolicy:
-    """How its replicas end: a group's have time to drain, as the operator gives it to pods."""
+    """Timeouts of a workload's replicas. A group's replicas have time to drain, as the operator gives it to pods."""
     grace_ms = workload.spec.template.spec.termination_grace_period_seconds * 1000
     if group is None:
         return ReplicaPolicy(has_sidecar=False, grace_ms=grace_ms)
@@ -133,27 +133,27 @@ def policy_of(workload: Workload, group: ConsumerGroup | None) -> ReplicaPolicy:
 
 
 def settings_file(paths: LocalPaths, group: ConsumerGroup) -> Path:
-    """The file with what its sidecars are told."""
+    """File with the settings of the group's sidecars."""
     return paths.home / "settings" / f"{'.'.join(group.name)}.json"
 
 
 def app_socket(paths: LocalPaths, replica: str) -> Path:
-    """Where the application finds its sidecar."""
+    """Socket on which the sidecar serves its application."""
     return paths.sockets / f"{replica}.sock"
 
 
 def drain_socket(paths: LocalPaths, replica: str) -> Path:
-    """Where the runner asks the sidecar to drain."""
+    """Socket on which the sidecar accepts drain requests."""
     return paths.sockets / f"{replica}.drain"
 
 
 def token_file(paths: LocalPaths, replica: str) -> Path:
-    """Where the sidecar finds the secret that it shows to the runner's Fleet."""
+    """File with the bearer token that authenticates the sidecar to the runner's Fleet."""
     return paths.sockets / f"{replica}.secret"
 
 
 def log_file(paths: LocalPaths, replica: str, part: str) -> Path:
-    """What a process writes."""
+    """File that receives the output of a process."""
     return paths.home / "logs" / f"{replica}.{part}.log"
 
 
@@ -177,7 +177,7 @@ def _environment(
 
 
 def _value(manifests: Manifests, workload: Workload, variable: EnvVar, replica: str) -> str | None:
-    """None: it is optional, and not there."""
+    """Value of a variable; None if its source is optional and missing."""
     source, namespace = variable.value_from, workload.name.namespace
     if source is None:
         return variable.value
@@ -206,7 +206,7 @@ def _decoded(secret: Mapping[str, bytes]) -> Mapping[str, str]:
 
 
 def _expand(text: str, environment: Mapping[str, str]) -> str:
-    """$(NAME) is the variable, where there is one; $$(NAME) is $(NAME)."""
+    """Replace $(NAME) by the variable if it is set; $$(NAME) becomes $(NAME)."""
 
     def value(found: re.Match[str]) -> str:
         return found[0][1:] if found[1] else environment.get(found[2], found[0])

@@ -1,4 +1,8 @@
-"""What is shown of all groups and workloads, and who waits for it to change. Fed by the runner, the Fleet and the watches."""
+"""
+Current state of all groups and workloads, with notification of changes.
+
+Updated by the runner, the Fleet server and the group watches; read by the page, the table, resets and the demo.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +19,11 @@ AT_LEAST_EVERY_S = 1.0
 
 
 class DashboardState:
-    """To be made and used on a running loop. The clock is the time of day."""
+    """
+    Thread-confined to one event loop; `wall_ms` is the wall clock.
+
+    Invariant: every update sets `_changed` and replaces it, so each waiter wakes up at least once per update.
+    """
 
     def __init__(
         self, overview: Overview, workloads: Callable[[], Sequence[WorkloadView]], wall_ms: Callable[[], int]
@@ -26,15 +34,15 @@ class DashboardState:
         self._changed = asyncio.Event()
 
     def view(self) -> View:
-        """Now."""
+        """Return a snapshot of the current state."""
         return self._overview.view(self._workloads(), self._wall_ms())
 
     def owned_partitions(self, group_id: str) -> Mapping[str, OwnedPartitions]:
-        """What each sidecar of a group has."""
+        """Return the partitions that each sidecar of a group reports, by sidecar name."""
         return self._overview.owned_partitions(group_id, self._wall_ms())
 
     async def wait_for_change(self) -> None:
-        """Return when it has changed, or may look different by now."""
+        """Wait for the next update, for at most AT_LEAST_EVERY_S: values expire without an update."""
         try:
             async with asyncio.timeout(AT_LEAST_EVERY_S):
                 await self._changed.wait()
@@ -42,40 +50,40 @@ class DashboardState:
             return
 
     def add_report(self, add_report: SidecarReport) -> None:
-        """A sidecar reports."""
+        """Add a sidecar's report."""
         self._overview.add_report(add_report, self._wall_ms())
         self.notify()
 
     def update_description(self, found: Description) -> None:
-        """Show the description of a group by its coordinator or broker."""
+        """Replace the engine's description of a group."""
         self._overview.update_description(found, self._wall_ms())
         self.notify()
 
     def update_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets]) -> None:
-        """Show the offsets of a group by its engine."""
+        """Replace the engine's offsets of a group."""
         self._overview.update_offsets(group_id, found, self._wall_ms())
         self.notify()
 
     def owned(self, group_id: str) -> frozenset[Partition]:
-        """Partitions of a group that have an owner."""
+        """Return the partitions of a group that have an owner."""
         return self._overview.owned(group_id)
 
     def coordinator_lost(self, group_id: str) -> None:
-        """Nobody describes this group for now."""
+        """Discard the description of a group whose coordinator does not answer."""
         self._overview.coordinator_lost(group_id)
         self.notify()
 
     def record_event(self, group_id: str | None, kind: EventKind, message: str) -> None:
-        """Something to be remembered with the group."""
+        """Append an event to the group's history; no-op without a group."""
         self._overview.record_event(group_id, kind, message, self._wall_ms())
         self.notify()
 
     def remove_replica(self, group_id: str | None, replica: str) -> None:
-        """Nothing of this replica runs any more."""
+        """Discard the reports of a replica that has stopped."""
         self._overview.remove_replica(group_id, replica)
         self.notify()
 
     def notify(self) -> None:
-        """Whoever waits looks again."""
+        """Wake up all waiters."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,8 +1,7 @@
 """
-What runs when no manifests are named: the orders example, with hints what to try, or without anybody who looks.
+Runs the orders example: interactively, with hints for the user, or unattended for `--demo-seconds`.
 
-Without anybody it does by itself what the hints say, for some seconds, counts what was sold and what has its price, and says
-in one line whether all is well.
+The unattended demo kills a member, scales, closes the shop, counts orders and prints a one-line summary.
 """
 
 import asyncio
@@ -37,11 +36,11 @@ Ctrl-C stops everything."""
 
 
 class DemoFailed(Exception):
-    """The demo did not do what it is to show: one sentence."""
+    """A step of the demo failed; the message says which."""
 
 
 def demo_folder() -> Path:
-    """Where its manifests are. Raises CannotRun."""
+    """Return the folder of the demo's manifests. Raises CannotStart if they are not installed."""
     for folder in DEMO_FOLDERS:
         if (folder / "orders.yaml").exists():
             return folder
@@ -49,7 +48,7 @@ def demo_folder() -> Path:
 
 
 def hints(paths: LocalPaths, folder: Path) -> str:
-    """What to try."""
+    """Return the commands to try, with this runner's addresses and paths."""
     return HINTS.format(
         consumer=CONSUMER,
         shop=SHOP,
@@ -63,12 +62,12 @@ def hints(paths: LocalPaths, folder: Path) -> str:
 
 
 def relative_to_cwd(path: Path) -> Path:
-    """Short, where that is possible."""
+    """Return the path relative to the working directory if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 class Demo:
-    """To be played beside a runner. The clock is a steady one."""
+    """The unattended demo, run as a display of a runner. `succeeded` is None until it has finished."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class Demo:
         self.succeeded: bool | None = None
 
     async def play(self, runner: Runner) -> None:
-        """To its end; what comes of it is said, and stands in `went_well`."""
+        """Run all steps, print the summary or the failure, and set `succeeded`."""
         try:
             counted = await self._play(runner)
         except DemoFailed as wrong:
@@ -142,7 +141,7 @@ class Demo:
             raise DemoFailed(f"{failure} within {STEP_TIMEOUT_S:g} s: see the logs in {logs}") from None
 
     async def _counted(self, paths: LocalPaths) -> tuple[bool, str]:
-        """Whether every order is processed, and the counts in one line. Raises WentWrong."""
+        """Run audit.py; return whether all orders were processed, and its output. Raises DemoFailed."""
         process = await asyncio.create_subprocess_exec(
             str(paths.python),
             str(self._folder / "audit.py"),
@@ -168,17 +167,17 @@ class Demo:
 
 
 def has_processed(group: GroupView) -> bool:
-    """Whether any record was."""
+    """True if any member has processed a record."""
     return any(member.records_done for member in group.members)
 
 
 def owning_members(group: GroupView) -> list[MemberView]:
-    """The members that say that they have partitions."""
+    """Return the stable members with partitions."""
     return [member for member in group.members if member.state == "Stable" and member.partitions]
 
 
 def shared_by(count: int) -> Callable[[GroupView], bool]:
-    """Whether so many have all partitions among them, and nobody else is there."""
+    """Return a predicate: all partitions are owned by exactly `count` stable members, and there are no others."""
 
     def holds(group: GroupView) -> bool:
         return (
@@ -191,5 +190,5 @@ def shared_by(count: int) -> Callable[[GroupView], bool]:
 
 
 def has_recovered(group: GroupView, name: str) -> bool:
-    """Whether it has partitions, and gets something done."""
+    """True if the member owns partitions and has processed a record since its restart."""
     return any(member.name == name and member.records_done for member in owning_members(group))

@@ -1,4 +1,4 @@
-"""Asks a sidecar on its drain socket to drain, as the `preStop` of a pod does. Called when a replica ends."""
+"""Requests a drain on a sidecar's drain socket, as a pod's preStop hook does. Called when a replica is stopped."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,11 @@ ANSWER_BYTES_MAX = 16 * 1024
 
 
 async def ask_to_drain(drain_socket: Path, within_s: float) -> str:
-    """Why it has not drained, in one sentence; empty: it has. Without an end of its process it leaves after `within_s`."""
+    """
+    Request a drain and wait for it. Return the reason if it failed, else an empty string.
+
+    If its process does not exit first, the sidecar leaves the group after `within_s` seconds.
+    """
     try:
         async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_unix_connection(drain_socket, limit=ANSWER_BYTES_MAX)
@@ -32,7 +36,7 @@ async def ask_to_drain(drain_socket: Path, within_s: float) -> str:
 
 
 def meaning_of(answer: bytes) -> str:
-    """Of what came back; empty: it has drained."""
+    """Parse the HTTP response; an empty string if the drain is complete, else the reason."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b"\r\n", 1)[0].split(b" ")
     if len(status) > 1 and status[1] == b"200":

@@ -1,6 +1,7 @@
 """
-To whom the sidecars of this machine report, and who gives them orders. It listens on loopback, and hears those that the
-runner has started: each shows the secret of its replica before anything is read or sent.
+Fleet server on loopback: receives the reports of this runner's sidecars and sends them orders.
+
+Each sidecar authenticates with the token of its replica before anything is read or sent.
 """
 
 import asyncio
@@ -34,7 +35,11 @@ BEARER = "Bearer "
 
 
 class LocalFleet(FleetServicer):
-    """To be made and used on a running loop."""
+    """
+    The Fleet service; thread-confined to one event loop.
+
+    Invariant: a sidecar has at most one order queue, that of its newest stream, and only it can answer its orders.
+    """
 
     def __init__(
         self, replica_of: Callable[[str], Replica | None], on_report: Callable[[pb.SidecarReport], None]
@@ -50,7 +55,7 @@ class LocalFleet(FleetServicer):
         self._ids = itertools.count(1)
 
     async def order(self, sidecar: str, order: pb.SidecarOrder, within_s: float) -> str:
-        """Have it do this; why it has not, in one sentence, or nothing."""
+        """Send an order and wait for its answer; return the error, or an empty string once it is executed."""
         stream = self._orders.get(sidecar)
         if stream is None or stream.qsize() >= ORDERS_MAX:
             return f"{sidecar} is not connected, or has too many pending orders; see its log"
@@ -90,7 +95,7 @@ class LocalFleet(FleetServicer):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, error)
 
     async def _read_reports(self, reports: AsyncIterator[pb.SidecarReport], replica: Replica) -> str:
-        """Take reports until the stream ends; return why it is ended here, or nothing."""
+        """Receive reports until the stream ends; return the error that ends it here, or an empty string."""
         async for report in reports:
             if (report.sidecar, report.group_id) != replica:
                 return (
@@ -106,7 +111,7 @@ class LocalFleet(FleetServicer):
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """The bearer token of a call; empty: it has none, or more than one."""
+    """Return the bearer token of a call; empty if there is none, or more than one."""
     found = [value for name, value in metadata if name == "authorization"]
     if len(found) != 1 or not isinstance(found[0], str):
         return ""
@@ -115,7 +120,7 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str:
 
 @asynccontextmanager
 async def serve_fleet(fleet: LocalFleet) -> AsyncIterator[str]:
-    """The address to dial."""
+    """Serve on a free loopback port; yields the address."""
     server = grpc.aio.server(
         maximum_concurrent_rpcs=STREAMS_MAX,
         options=[("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.so_reuseport", 0)],

@@ -1,8 +1,8 @@
 """
-Watches all groups at their engines for as long as the runner runs: descriptions and offsets go to the board.
+Watches all groups at their engines while the runner runs, and passes descriptions and offsets to the dashboard state.
 
-A group coordinated by the coordinator beside the runner is described by a stream; its records are in the embedded log or in
-Kafka. A group on Kafka's brokers is polled there.
+A group on the local coordinator is described by a stream; its records are in the embedded log or in Kafka. A group on Kafka
+brokers is polled.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Watch = Coroutine[Any, Any, None]
 
 
 class GroupWatches:
-    """Watches of the groups of one runner. To be made on a running loop."""
+    """The watches of one runner's groups; create on a running event loop."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class GroupWatches:
         self._clients = AsyncExitStack()
 
     async def run(self, groups: Iterable[ConsumerGroup]) -> None:
-        """Until cancelled."""
+        """Watch the groups until cancelled; closes all clients."""
         groups = list(groups)
         if any(is_on_kafka(group, self._paths) for group in groups):
             # Loading the library takes a while.
@@ -100,22 +100,22 @@ class GroupWatches:
 
 
 def is_coordinated_locally(group: ConsumerGroup, paths: LocalPaths) -> bool:
-    """Whether the coordinator beside the runner coordinates the group."""
+    """True if the local coordinator coordinates the group."""
     return group.spec.coordination == "Rota" or (group.spec.speaks_rota and not paths.kafka)
 
 
 def is_on_kafka(group: ConsumerGroup, paths: LocalPaths) -> bool:
-    """Whether the group's records are in Kafka."""
+    """True if the group's records are in Kafka."""
     return bool(paths.kafka) or not group.spec.speaks_rota
 
 
 def servers_of(group: ConsumerGroup, paths: LocalPaths) -> str:
-    """Kafka's brokers of the group."""
+    """Kafka brokers of the group, comma-separated."""
     return paths.kafka if group.spec.speaks_rota else ",".join(group.spec.bootstrap_servers)
 
 
 def missing_library(groups: Iterable[ConsumerGroup], paths: LocalPaths) -> str:
-    """What to install, in a sentence; empty: nothing is missing."""
+    """Return the error if a required library is not installed, else an empty string."""
     if importlib.util.find_spec(LIBRARY) is None and any(is_on_kafka(group, paths) for group in groups):
         return NO_LIBRARY
     return ""

@@ -1,8 +1,7 @@
 """
-Files for their user alone: called when the local runner starts, before it writes any.
+Restricts files of earlier runs to their owner; called once when the local runner starts.
 
-The runner and Rota's own processes run with a mask that leaves others no right; applications get the user's own back, by their
-leash.
+The runner and Rota's processes run with a restrictive umask; applications get the user's own umask from their supervisor.
 """
 
 import os
@@ -18,7 +17,11 @@ COORDINATOR = "coordinator."
 
 
 def make_private(home: Path, print_line: Callable[[str], None]) -> None:
-    """Take from others what an earlier run left them; a home with files that are not Rota's stays as it is, with a warning."""
+    """
+    Remove group and other permissions from Rota's files in `home`, and from `home` if it has no other files.
+
+    Prints a warning if `home` stays accessible to other users.
+    """
     # Together with others' files it is a folder of the project, or /tmp: that is its owner's to decide.
     is_own = all(path.name in OWN or path.name.startswith(COORDINATOR) for path in home.iterdir())
     for path in home.iterdir():
@@ -34,7 +37,7 @@ def make_private(home: Path, print_line: Callable[[str], None]) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Of a file, or of all in a folder; a link is not followed."""
+    """Restrict a file, or a folder recursively; symbolic links are not followed."""
     _close(path)
     if path.is_dir() and not path.is_symlink():
         for below in path.iterdir():

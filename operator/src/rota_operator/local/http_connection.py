@@ -1,4 +1,4 @@
-"""Answers of the laptop's page to whatever a client sends: sentences as JSON, also where the request is not valid HTTP."""
+"""HTTP connections of the page: errors as JSON, also for requests that are not valid HTTP."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SHOWN_LENGTH_MAX = 100
 
 
 def message_response(status: int, text: str) -> web.Response:
-    """An answer of one line."""
+    """JSON response with one message: `error` from status 400 on, else `message`."""
     return web.json_response({"error" if status >= 400 else "message": text}, status=status)
 
 
@@ -49,7 +49,7 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
 
     def keep(self) -> None:
-        """Keep the connection whatever others there are: its handler bounds how many are kept."""
+        """Exempt the connection from the limit; its handler bounds the number of event streams."""
         self._open_connections.pop(self, None)
 
     @override

@@ -1,7 +1,7 @@
 """
-Resets the offsets of a group whose members run here, and stay: they stop to read, each sets what it has, and they go on.
+Resets the offsets of a group through its running members: suspend, set offsets, resume. Called by the page.
 
-Called by the page. What a rebalance left undone is done by the next owner; whatever happens, they go on in the end.
+Offsets that a rebalance left unset are ordered from the next owner. Members are always resumed at the end.
 """
 
 import asyncio
@@ -21,8 +21,10 @@ ORDER_TIMEOUT_S = 15.0
 
 class OffsetResets:
     """
-    To be made and used on a running loop. `replicas` says who is to be a member of a group now, `is_suspended` whether a
-    group is to read nothing anyway.
+    Offset resets of a runner's groups; thread-confined to one event loop.
+
+    `replicas` returns the replicas of a group, `is_suspended` whether its spec suspends it. Invariant: at most one reset per
+    group at a time.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class OffsetResets:
         self._in_progress: set[str] = set()
 
     async def reset(self, group_id: str, offsets: Offsets) -> str:
-        """Why it is not done, or not all of it, in one sentence; empty: it is done."""
+        """Reset the offsets; return the error, or an empty string if all offsets are set."""
         if not self._replicas(group_id):
             return f"group {group_id} has no running replica here; reset it after stopping its members"
         if group_id in self._in_progress:
@@ -68,7 +70,7 @@ class OffsetResets:
         return await self._order_all(group_id, pb.SidecarOrder(resume=pb.Resume()))
 
     async def _order_all(self, group_id: str, order: pb.SidecarOrder) -> str:
-        """The first reason why somebody has not done it."""
+        """Send an order to every replica; return the first error, or an empty string."""
         orders = (self._fleet.order(replica, order, ORDER_TIMEOUT_S) for replica in self._replicas(group_id))
         return next((problem for problem in await asyncio.gather(*orders) if problem), "")
 

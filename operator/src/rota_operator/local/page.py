@@ -1,9 +1,8 @@
 """
-The web page of a laptop, and what it is made of: state as JSON, the same as a stream of events, and what can be done: scaling, and
-resets of offsets.
+HTTP server of the web page: the page itself, state as JSON and as server-sent events, scaling and offset resets.
 
-On loopback, without a login: whoever may run processes here may look. A page of somebody else in the same browser may not,
-so the names of host and origin are looked at, and a change has to come as JSON, which such a page cannot send unasked.
+Loopback only, without a login. Pages of other origins in the same browser are rejected by Host, Origin, and the required JSON
+content type, which they cannot send without a preflight.
 """
 
 import asyncio
@@ -49,7 +48,11 @@ Reset = Callable[[str, Offsets], Awaitable[str]]
 
 
 class Page:
-    """The handlers. To be made and used on a running loop."""
+    """
+    The request handlers; thread-confined to one event loop.
+
+    Invariant: at most EVENT_STREAMS_MAX event streams are open.
+    """
 
     def __init__(self, dashboard: DashboardState, scale: Scale, reset: Reset) -> None:
         self._dashboard = dashboard
@@ -66,11 +69,11 @@ class Page:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of every answer."""
+        """Headers of every response."""
         return self._headers
 
     def application(self) -> web.Application:
-        """All paths."""
+        """Create the aiohttp application."""
         application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
         application.router.add_get("/", self._index)
         application.router.add_get("/api/state", self._state)
@@ -150,14 +153,14 @@ class Page:
 
 
 def to_jsonable(value: object) -> Any:  # noqa: ANN401  whatever JSON has
-    """Of what JSON does not know."""
+    """Encode a value that the json module does not know."""
     if isinstance(value, Enum):
         return value.value
     raise TypeError(f"cannot serialize {type(value).__name__} to JSON")
 
 
 async def parse_json(request: web.Request) -> tuple[Any, web.Response | None]:
-    """What was sent, or the answer to what is none."""
+    """Return the parsed body, or the error response."""
     if request.content_type != "application/json":
         return None, message_response(415, "Content-Type must be application/json")
     try:
@@ -168,7 +171,7 @@ async def parse_json(request: web.Request) -> tuple[Any, web.Response | None]:
 
 
 def parse_offsets(body: object) -> Offsets | None:
-    """Of a request to reset; None: it is none."""
+    """Return the offsets of a reset request; None if it is invalid."""
     try:
         return ResetRequest.model_validate(body).by_partition
     except ValidationError:
@@ -181,7 +184,7 @@ Offset = Annotated[int, Field(ge=0, le=INT64_MAX)]
 
 
 class ResetRequest(BaseModel):
-    """A reset, as it is asked for."""
+    """Body of `POST /api/reset`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -191,7 +194,7 @@ class ResetRequest(BaseModel):
 
     @property
     def by_partition(self) -> Offsets | None:
-        """None: it is about nothing."""
+        """Offsets by partition; None if there are none."""
         found = {
             Partition(topic, int(number)): offset
             for topic, offsets in self.offsets.items()
@@ -201,7 +204,7 @@ class ResetRequest(BaseModel):
 
 
 def scale_error(body: object) -> str:
-    """Of a request to scale; empty: nothing."""
+    """Validate the body of `POST /api/scale`; return the error, or an empty string."""
     if not isinstance(body, dict) or body.keys() != {"workload", "replicas"}:
         return 'invalid request; expected {"workload": "NAME", "replicas": NUMBER}'
     if not isinstance(body["workload"], str):
@@ -212,7 +215,7 @@ def scale_error(body: object) -> str:
 
 
 def forbidden_reason(request: web.Request) -> str:
-    """Why this is none of ours: it came under another name than this machine's, or from another page."""
+    """Return the reason to reject a request with a foreign Host or Origin, or an empty string."""
     if LOOPBACK.fullmatch(request.host) is None:
         return f"host {request.host!r} is not allowed; use 127.0.0.1"
     origin = request.headers.get("Origin")
@@ -222,12 +225,12 @@ def forbidden_reason(request: web.Request) -> str:
 
 
 def error_response(wrong: str, status: int) -> web.Response | None:
-    """None: it is not."""
+    """Return an error response, or None for an empty message."""
     return message_response(status, wrong) if wrong else None
 
 
 def content_security_policy(html: str) -> str:
-    """Nothing runs but what stands in the page itself, and it asks nobody but us."""
+    """Policy that allows only the page's own scripts and styles, by hash, and requests to its own origin."""
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for name, text in ELEMENT.findall(html):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -248,7 +251,7 @@ def content_security_policy(html: str) -> str:
 
 @asynccontextmanager
 async def serve_page(page: Page, address: str) -> AsyncIterator[None]:
-    """It answers there until the end."""
+    """Serve the page on the address until the context exits."""
     host, _, port = address.rpartition(":")
     # Whoever listens to events would hold it up.
     runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=0.2)

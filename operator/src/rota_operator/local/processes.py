@@ -1,7 +1,7 @@
 """
-The processes of one workload: performs what `rota_operator.replicas` decides, and tells it what became of that.
+The processes of one workload: performs the actions of `rota_operator.replicas` and feeds their results back as events.
 
-Everything happens on one loop. What a process writes goes to a file of its replica.
+Thread-confined to one event loop. Output of a process goes to the log file of its replica.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SUPERVISOR = "rota_operator.local.supervisor"
 
 @dataclass(frozen=True)
 class Command:
-    """What a process is."""
+    """Command of one process, with its environment and files."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
@@ -57,7 +57,7 @@ ReplicaEvent = Restarting | ReplicaStopped | DrainFailed
 
 
 class Processes:
-    """To be made and used on a running loop."""
+    """The running processes of one workload, each on a supervisor; create on a running event loop."""
 
     def __init__(
         self,
@@ -82,30 +82,30 @@ class Processes:
 
     @property
     def replicas(self) -> ReplicaSet:
-        """For looking at."""
+        """The replica set, for reading only."""
         return self._replicas
 
     @property
     def failed(self) -> "asyncio.Future[None]":
-        """Raises what nobody expected."""
+        """Future that fails with the first unexpected exception."""
         return self._failed
 
     def scale(self, count: int) -> None:
-        """There are to be so many replicas."""
+        """Set the desired number of replicas."""
         self._handle(DesiredReplicas(count))
 
     def kill(self, replica: int) -> None:
-        """End all of a replica's processes at once, as a crash does; they are started again."""
+        """Kill all processes of a replica at once, as a crash would; they are restarted."""
         for run, (number, _) in list(self._roles.items()):
             if number == replica:
                 self._signal(run, signal.SIGQUIT)
 
     def force_stop(self) -> None:
-        """Those that end are given a moment, and no more."""
+        """Skip the drains of stopping replicas and shorten their grace period."""
         self._handle(ForceStop())
 
     async def stop(self) -> None:
-        """None, in good order."""
+        """Scale to zero and wait until all processes have exited."""
         self.scale(0)
         while self._replicas.replicas:
             self._empty.clear()
@@ -128,7 +128,7 @@ class Processes:
             case Terminate(run):
                 self._signal(run, signal.SIGTERM)
             case Kill(run):
-                # Its leash hears that; SIGKILL would end the leash alone.
+                # The supervisor turns it into SIGKILL for the process; SIGKILL would end the supervisor alone.
                 self._signal(run, signal.SIGQUIT)
             case Restarting() | ReplicaStopped() | DrainFailed():
                 self._on_event(action)
@@ -139,7 +139,7 @@ class Processes:
         task.add_done_callback(self._task_done)
 
     async def _drain(self, run: int, command: Command) -> None:
-        """Ends at the latest with the sidecar, which is not given more time than that."""
+        """Drain a sidecar; finishes at the latest when the sidecar's grace period ends."""
         assert command.drain_socket is not None, "only a sidecar drains"
         self._handle(Drained(run, await ask_to_drain(command.drain_socket, command.grace_s)))
 
@@ -151,7 +151,7 @@ class Processes:
             process.send_signal(number)
 
     async def _run(self, start: Start) -> None:
-        """A process, from its start to its end."""
+        """Run one process from start to exit."""
         command = self._command_for(start.replica, start.part)
         self._commands[start.run] = command
         command.log.parent.mkdir(parents=True, exist_ok=True)

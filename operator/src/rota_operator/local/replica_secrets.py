@@ -1,8 +1,8 @@
 """
-The secrets by which the runner's Fleet recognizes the sidecars that the runner has started.
+Bearer tokens that authenticate the runner's sidecars to its Fleet.
 
-The runner issues a secret for each start of a sidecar and writes it to a file that this user alone reads; the sidecar
-shows it as a bearer token. A secret is never an argument: every process of the machine can read those.
+The runner issues a token for each start of a sidecar, in a file that only this user can read. A token is never an argument:
+every process of the machine can read those.
 """
 
 import os
@@ -17,7 +17,7 @@ SECRET_BYTES = 32
 
 
 class Replica(NamedTuple):
-    """A replica, as its sidecar names itself in reports."""
+    """Identity of a replica: the name and group that its sidecar reports."""
 
     name: str
     group_id: str
@@ -31,7 +31,7 @@ class ReplicaSecrets:
         self._secrets: dict[Replica, bytes] = {}
 
     def issue(self, replica: Replica, file: Path) -> None:
-        """Write a new secret for the replica to `file`; the earlier one is not recognized any more."""
+        """Write a new token for the replica to `file`; the previous one becomes invalid."""
         secret = self._new_secret()
         file.unlink(missing_ok=True)
         # Made anew, for this user alone from its first moment: another file or a link there is not written to.
@@ -40,11 +40,11 @@ class ReplicaSecrets:
         self._secrets[replica] = secret.encode()
 
     def revoke(self, replica: Replica) -> None:
-        """Recognize the replica's secret no more."""
+        """Invalidate the replica's token."""
         self._secrets.pop(replica, None)
 
     def replica_of(self, secret: str) -> Replica | None:
-        """The replica that a secret was issued for; the time that it takes tells nothing of other secrets."""
+        """Return the replica that the token was issued to, in time that does not depend on other tokens."""
         shown = secret.encode(errors="replace")
         found = None
         for replica, known in self._secrets.items():

@@ -1,7 +1,7 @@
 """
-Plays Kubernetes for a folder of manifests: a coordinator, and the replicas of every workload with their sidecars.
+Runs a folder of manifests: a coordinator, all workloads with their sidecars, the Fleet server, watches and displays.
 
-Called by the command line. Nothing is started before all manifests were looked at.
+Called by the command line. All manifests are validated before anything is started.
 """
 
 import asyncio
@@ -59,11 +59,11 @@ BROKERS = re.compile(r"[^\s,:/]+:[0-9]+(,[^\s,:/]+:[0-9]+)*")
 
 
 class CannotStart(Exception):
-    """Nothing was started: one sentence."""
+    """The runner cannot start; nothing was started. The message is one line for the user."""
 
 
 def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
-    """All manifests in these files and folders. Raises InvalidManifest, CannotRun."""
+    """Parse and validate all manifests in the files and folders. Raises InvalidManifest, CannotStart."""
     found: list[Document] = []
     for file in _files(paths):
         try:
@@ -88,7 +88,7 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
 
 
 def _conflicts(group: ConsumerGroup, manifests: Manifests, *, on_kafka: bool) -> Iterator[FieldError]:
-    """What cannot be where Kafka's brokers stand for Rota's servers, and what cannot be where they do not."""
+    """Check a group's coordination against `--kafka` and the other groups."""
     if on_kafka and group.spec.speaks_rota and group.spec.coordination == "Rota":
         wrong = (
             "must not be Rota with --kafka, which replaces Rota's servers by Kafka brokers; omit one of them"
@@ -119,7 +119,7 @@ Display = Callable[["Runner"], Coroutine[Any, Any, None]]
 
 
 class Runner:
-    """To be made on a running loop. Raises CannotRun."""
+    """One run of manifests; create on a running event loop. Raises CannotStart."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class Runner:
         ).reset
 
     async def run(self, stopping: asyncio.Event, displays: Sequence[Display] = ()) -> None:
-        """Until it ends, and then until everybody has; raises what nobody expected."""
+        """Run until `stopping` is set or a task fails, then stop all processes; re-raises unexpected exceptions."""
         for group in self._manifests.groups.values():
             settings = settings_file(self.paths, group)
             settings.parent.mkdir(parents=True, exist_ok=True)
@@ -195,18 +195,22 @@ class Runner:
                 each.cancel()
 
     async def coordinator_ready(self) -> None:
-        """Return once the coordinator of this runner accepts connections; at once where there is none."""
+        """Wait until the local coordinator accepts connections; returns at once if there is none."""
         if self._has_coordinator:
             async with self._channel() as channel:
                 await channel.channel_ready()
 
     def force_stop(self) -> None:
-        """Nobody wants to wait for those that end."""
+        """Skip the drains of all stopping workloads."""
         for workload in self.workloads:
             workload.processes.force_stop()
 
     def scale(self, name: str, replicas: int) -> str:
-        """Why not, in a sentence; empty: it is done. The name has its namespace, unless there is only one of that name."""
+        """
+        Set the number of replicas of a workload; return the error, or an empty string.
+
+        The name may omit the namespace if it is unambiguous.
+        """
         found = [each for each in self.workloads if name in (each.name, each.short_name)]
         if len(found) != 1:
             what = "ambiguous workload name" if found else "unknown workload"
@@ -294,7 +298,7 @@ class Runner:
 
 @contextmanager
 def local_paths(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[LocalPaths]:
-    """A folder of ours alone, and addresses. Raises CannotRun when it is somebody else's."""
+    """Lock the home folder and choose free addresses. Raises CannotStart if another runner has the folder."""
     kafka = kafka.removeprefix(KAFKA)
     if kafka and not BROKERS.fullmatch(kafka):
         raise CannotStart(f"invalid --kafka {kafka}; expected HOST:PORT, comma-separated")
@@ -319,7 +323,7 @@ def local_paths(home: Path, listen: str, page: str, kafka: str = "") -> Iterator
 
 
 async def cancel_all(tasks: Tasks) -> None:
-    """None of them goes on."""
+    """Cancel the tasks and wait for their end."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -327,7 +331,7 @@ async def cancel_all(tasks: Tasks) -> None:
 
 
 def is_rota_over_kafka(group: ConsumerGroup) -> bool:
-    """Whether Rota coordinates it over records in Kafka."""
+    """True if Rota coordinates the group and its topics are in Kafka."""
     return group.spec.coordination == "Rota" and not group.spec.speaks_rota
 
 
@@ -339,14 +343,14 @@ def publish(paths: LocalPaths) -> None:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Whoever waits for the file finds all of it."""
+    """Replace the file by rename, so that readers never see a part of it."""
     beside = file.with_name(f"{file.name}.new")
     beside.write_text(text)
     beside.replace(file)
 
 
 def free_address(wanted: str) -> str:
-    """The wanted one, unless somebody has it: then another port. Raises CannotRun."""
+    """Return the requested loopback address, with another port if it is in use. Raises CannotStart."""
     host, _, port = wanted.rpartition(":")
     if host not in LOOPBACK or not port.isdecimal() or int(port) > PORT_MAX:
         raise CannotStart(f"{wanted} is not a loopback address; expected 127.0.0.1:PORT")

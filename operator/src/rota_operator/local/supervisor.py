@@ -1,10 +1,11 @@
 """
-Holds one process, and lets it outlive nobody: `python -m rota_operator.local.supervisor GRACE_S PID_FILE UMASK COMMAND …`.
+Runs one process and never lets it outlive the runner: `python -m rota_operator.local.supervisor GRACE_S PID_FILE UMASK
+COMMAND …`.
 
-The runner starts each process of a replica on one of these. It ends what it holds when it is asked to (SIGTERM), and when
-its standard input ends, which the kernel sees to when the runner is killed. Whatever the process has started itself is ended
-with it. Its exit code is the process's own, or 128 and the signal, as a shell says it. The process's id is in a file as long as
-it runs, for people. The process has the umask that is given, in octal; the leash writes under its own.
+The runner starts each process of a replica under its own supervisor. SIGTERM ends the process, with all that it has started;
+so does the end of standard input, which the kernel causes when the runner is killed. The exit code is that of the process, or
+128 plus the signal, as in a shell. PID_FILE holds the process id while the process runs. The process gets the given octal
+UMASK; the supervisor keeps its own.
 """
 
 import ctypes
@@ -25,7 +26,7 @@ HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
 
 class Supervisor:
-    """One process, and all that it starts."""
+    """One process in a session of its own. Invariant: when `run` returns, no process of that session is left."""
 
     def __init__(self, command: Sequence[str], grace_s: float, pid_file: Path, umask: int) -> None:
         self._command = command
@@ -35,7 +36,7 @@ class Supervisor:
         self._ended = threading.Event()
 
     def run(self) -> int:
-        """To its end; the exit code."""
+        """Run the process to its end and return its exit code."""
         # From a terminal it goes to everybody; the runner decides who ends when.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # It must not be ignored, to be waited for.
@@ -66,7 +67,7 @@ class Supervisor:
         return code if code >= 0 else 128 - code
 
     def _end_on_eof(self, group: int) -> None:
-        """Whoever wanted it is gone."""
+        """Terminate the process group once standard input ends: the runner is gone."""
         while os.read(sys.stdin.fileno(), 1024):
             pass
         signal_group(group, signal.SIGTERM)
@@ -75,13 +76,13 @@ class Supervisor:
 
 
 def forward_signals(child: "subprocess.Popen[bytes]") -> int:
-    """Pass on what is said until it ends; its exit code."""
+    """Forward SIGTERM and SIGQUIT (as SIGKILL) until the child exits; return its exit code."""
     while (code := child.poll()) is None:
         match signal.sigwait(HANDLED_SIGNALS):
             case signal.SIGTERM:
                 signal_group(child.pid, signal.SIGTERM)
             case signal.SIGQUIT:
-                # How the runner says that time is up: SIGKILL would end the leash, and not what is on it.
+                # The runner requests a kill: SIGKILL would end the supervisor, not the process.
                 signal_group(child.pid, signal.SIGKILL)
             case _:
                 # Perhaps it has ended.
@@ -90,25 +91,25 @@ def forward_signals(child: "subprocess.Popen[bytes]") -> int:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """All of a session, if there is anybody."""
+    """Signal a process group, if it still exists."""
     with suppress(ProcessLookupError):
         os.killpg(group, number)
 
 
 def prepare_child(mask: Iterable[int]) -> None:
-    """Called in the child: it hears what its leash would have heard without us, and ends with it."""
+    """Called in the child before exec: restore the signal mask, and die with the supervisor."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     kill_with_parent()
 
 
 def kill_with_parent() -> None:
-    """It is killed when its leash is, where the kernel knows how."""
+    """Have the kernel kill this process when its parent dies (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def main() -> None:
-    """Hold what the command line says."""
+    """Run the command given as arguments; exit with its exit code."""
     grace_s, pid_file, umask, *command = sys.argv[1:]
     sys.exit(Supervisor(command, float(grace_s), Path(pid_file), int(umask, 8)).run())
 

@@ -1,4 +1,4 @@
-"""What there is to see of groups, as tables in a terminal that follow what happens."""
+"""Renders groups as tables in a terminal, updated whenever the dashboard state changes."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -32,7 +32,7 @@ STATE_STYLES = {
 
 
 class Terminal:
-    """Shows tables for as long as it runs; what is said meanwhile stands below them."""
+    """Shows tables while it runs; lines printed meanwhile appear below them."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -40,7 +40,7 @@ class Terminal:
         self._is_live = False
 
     def print_line(self, line: str) -> None:
-        """To whoever looks."""
+        """Print a line, or queue it below the tables."""
         if self._is_live:
             self._lines.append(line)
         else:
@@ -48,7 +48,7 @@ class Terminal:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     async def show(self, dashboard: DashboardState) -> None:
-        """Until it is cancelled."""
+        """Show the tables until cancelled."""
         self._is_live = True
         try:
             with Live(console=self._console, auto_refresh=False, transient=True) as live:
@@ -72,7 +72,7 @@ class Terminal:
 
 
 def render(view: View, said: Sequence[str], height: int) -> RenderableType:
-    """One moment."""
+    """Render one snapshot for a terminal of the given height."""
     parts: list[RenderableType] = []
     for group in view.groups:
         own = [workload for workload in view.workloads if workload.group_id == group.group_id]
@@ -87,7 +87,7 @@ def render(view: View, said: Sequence[str], height: int) -> RenderableType:
 
 
 def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
-    """How the group fares, in two lines."""
+    """Summary of a group, in two lines."""
     first = Text.assemble((group.group_id, "bold"), " ", (group.state, STATE_STYLES.get(group.state, BUSY)))
     first.append(f"  generation {count(group.generation)}")
     first.append(f", {group.strategy}" if group.strategy else "")
@@ -102,7 +102,7 @@ def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
 
 
 def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
-    """Who there is, and what each has."""
+    """Table of the members."""
     restarts = {replica.name: replica.restarts for each in workloads for replica in each.replicas}
     table = new_table("member", "state", "partitions", ">in flight", ">processed", ">rate", ">restarts")
     for member in group.members:
@@ -120,21 +120,21 @@ def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:
 
 
 def display_state(member: MemberView) -> str:
-    """What it does with records, where that is not what its state says."""
+    """State to display: draining and suspended take precedence over the member's own state."""
     if member.draining:
         return "Draining"
     return "Suspended" if member.suspended else member.state
 
 
 def problems(group: GroupView) -> Iterator[Text]:
-    """What keeps members from reading, a line each."""
+    """Problems of the members, one line each."""
     for member in group.members:
         for says in member.problems:
             yield plain_text(f"{member.name}: {says}", BAD)
 
 
 def partitions_by_topic(member: MemberView) -> Iterator[str]:
-    """Its partitions, by topic."""
+    """Yield the member's partitions, grouped by topic."""
     topics: dict[str, list[str]] = defaultdict(list)
     for name in member.partitions:
         topic, _, number = name.rpartition("-")
@@ -144,7 +144,7 @@ def partitions_by_topic(member: MemberView) -> Iterator[str]:
 
 
 def partitions(group: GroupView, rows: int) -> Table:
-    """How far behind each is; those that are furthest behind come first, where there is no room for all."""
+    """Table of at most `rows` partitions; if there are more, unknown and largest lag come first."""
     table = new_table(
         "partition", "owner", ">committed offset", ">end offset", ">lag", ">lag time", ">arrival rate"
     )
@@ -170,7 +170,7 @@ def partitions(group: GroupView, rows: int) -> Table:
 
 
 def events(history: Sequence[HistoryEvent]) -> Text:
-    """The newest ones."""
+    """The newest events, one line each."""
     lines = Text()
     for event in history[:EVENTS_SHOWN]:
         # The time of day as people here read it.
@@ -184,7 +184,7 @@ def events(history: Sequence[HistoryEvent]) -> Text:
 
 
 def describe_event(event: HistoryEvent) -> str:
-    """In words."""
+    """Describe an event in one line."""
     if event.kind is not EventKind.REBALANCE:
         return event.message
     pause = "" if event.pause_ms is None else f", paused {event.pause_ms} ms"
@@ -195,12 +195,12 @@ def describe_event(event: HistoryEvent) -> str:
 
 
 def plain_text(text: str, style: str = "") -> Text:
-    """As it is, without what would move the cursor: members are called as they like."""
+    """Text without control characters: clients choose their names."""
     return Text("".join(each if each.isprintable() else "?" for each in text), style)
 
 
 def new_table(*heads: str) -> Table:
-    """Without a frame; what begins with > is a number."""
+    """Table without a frame; columns that begin with > are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style=SOFT)
     for head in heads:
         table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left")
@@ -208,20 +208,20 @@ def new_table(*heads: str) -> Table:
 
 
 def replicas_text(workload: WorkloadView) -> str:
-    """How many there are."""
+    """Running and desired replicas."""
     return f"{workload.running} of {workload.wanted} replicas"
 
 
 def count(value: int | None) -> str:
-    """A number, if it is known."""
+    """Format a number."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def rate(value: float | None) -> str:
-    """A second."""
+    """Format a rate per second."""
     return UNKNOWN if value is None else f"{value:,.1f}/s"
 
 
 def seconds(value: float | None) -> str:
-    """A time."""
+    """Format a duration in seconds."""
     return UNKNOWN if value is None else f"{value:,.1f} s"

@@ -1,4 +1,4 @@
-"""One workload while it runs: its replicas, how often which was started again, and what is shown of it."""
+"""One running workload: its replicas, their restarts, and its view."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +15,7 @@ REPLICAS_MAX = 100
 
 
 class LocalWorkload:
-    """To be made and used on a running loop."""
+    """A workload whose replicas run as local processes; create on a running event loop."""
 
     def __init__(
         self,
@@ -35,47 +35,47 @@ class LocalWorkload:
 
     @property
     def name(self) -> str:
-        """As namespace/name."""
+        """NAMESPACE/NAME."""
         return "/".join(self._workload.name)
 
     @property
     def short_name(self) -> str:
-        """Without its namespace."""
+        """Name without the namespace."""
         return self._workload.name.name
 
     @property
     def group_id(self) -> str | None:
-        """Of the group that it consumes for."""
+        """Group that the workload consumes for, if any."""
         return None if self._group is None else self._group.group_id
 
     @property
     def wanted(self) -> int:
-        """How many replicas there are to be."""
+        """Desired number of replicas."""
         return self._desired
 
     def start(self) -> None:
-        """As many as its manifests say."""
+        """Start the number of replicas that the manifests set."""
         self.processes.scale(self._desired)
 
     def scale(self, replicas: int) -> None:
-        """So many from now on."""
+        """Set the desired number of replicas."""
         self._desired = replicas
         self.processes.scale(replicas)
 
     def kill(self, number: int) -> None:
-        """A replica crashes, with its sidecar."""
+        """Kill all processes of a replica, as a crash would."""
         self.processes.kill(number)
 
     def restarts_of(self, number: int) -> int:
-        """How often processes of this replica were started again."""
+        """Number of restarted processes of a replica."""
         return self._restarts[number]
 
     def replica(self, number: int) -> str:
-        """Its name."""
+        """Name of a replica."""
         return replica_name(self._workload, number)
 
     def view(self) -> WorkloadView:
-        """What is shown of it."""
+        """Snapshot for page and table."""
         found = self.processes.replicas.replicas
         replicas = tuple(
             ReplicaView(

@@ -1,7 +1,7 @@
 """
-Manifests, as `kubectl apply` takes them, for whoever plays Kubernetes on a laptop.
+Reads manifests as `kubectl apply` takes them, for local processes.
 
-`documents` makes values of their text and remembers where each stood, so that what is wrong can be said with file, line and
-field; `workloads` knows what of Kubernetes' own kinds means something to a process; `resources` looks at all together. Called
-by the local runner.
+`documents` parses YAML and keeps the line of each value, so that errors name file, line and field; `workloads` declares the
+supported part of Kubernetes' own kinds; `resources` collects all resources and checks references between them. Called by the
+local runner.
 """

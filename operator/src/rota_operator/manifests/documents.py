@@ -1,4 +1,6 @@
-"""YAML becomes values, each with its place: nothing is executed, and nothing means two things."""
+"""
+Parses YAML into values with their lines: bounded in size and depth, without custom tags, duplicate keys or code execution.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ TOO_MANY = f"the file has more than {VALUES_MAX} values, counting repetitions by
 
 
 class Diagnostic(NamedTuple):
-    """One thing that is wrong, and where."""
+    """An error in a manifest, with file and line."""
 
     file: str
     line: int
@@ -31,13 +33,13 @@ class Diagnostic(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """As it is said, and as editors jump to it; without the terminal's own commands, which names could hold."""
+        """FILE:LINE: message, as editors parse it; non-printable characters are escaped."""
         said = f"{self.file}:{self.line}: {self.sentence}"
         return "".join(each if each.isprintable() else _escaped(each) for each in said)
 
 
 class InvalidManifest(Exception):
-    """Manifests that are refused whole."""
+    """The manifests are invalid; none of them is used."""
 
     def __init__(self, wrong: Sequence[Diagnostic]) -> None:
         super().__init__("\n".join(each.whole for each in wrong))
@@ -46,7 +48,7 @@ class InvalidManifest(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """One resource as it was written."""
+    """One resource as written, with the line of each value."""
 
     file: str
     value: Mapping[str, Any]
@@ -55,11 +57,11 @@ class Document:
 
     @property
     def kind(self) -> str:
-        """Empty where none is said."""
+        """The resource's kind; empty if missing."""
         return str(self.value.get("kind", ""))
 
     def wrong(self, path: Path, sentence: str) -> Diagnostic:
-        """Something is wrong there, or with what is missing there."""
+        """Return a diagnostic at the path, or at its nearest existing parent."""
         place = path
         while place not in self.lines:
             place = place[:-1]
@@ -67,7 +69,7 @@ class Document:
 
 
 def decode(file: str, data: bytes) -> str:
-    """The text of a file, of which at most one byte more was read than it may have. Raises InvalidManifest."""
+    """Decode a file as UTF-8; `data` has at most one byte more than allowed. Raises InvalidManifest."""
     if len(data) > BYTES_MAX:
         raise InvalidManifest([Diagnostic(file, 1, f"the file is larger than {BYTES_MAX} bytes; split it")])
     try:
@@ -80,7 +82,7 @@ def decode(file: str, data: bytes) -> str:
 
 
 def parse_documents(file: str, text: str) -> list[Document]:
-    """All in one file; empty ones are left out, and a List is what is in it. Raises InvalidManifest."""
+    """Parse all documents of a file; empty ones are omitted, a List is expanded. Raises InvalidManifest."""
     found: list[Document] = []
     try:
         # It looks at the beginning of the text already.
@@ -120,7 +122,7 @@ def _items(document: Document) -> Iterator[Document]:
 
 
 class _BoundedComposer(yaml.SafeLoader):
-    """Nodes of a file. It stops at the limits, before the parser's own recursion ends at the stack's."""
+    """Composes YAML nodes and stops at the limits, before the parser's recursion exhausts the stack."""
 
     def __init__(self, file: str, text: str) -> None:
         super().__init__(text)
@@ -142,7 +144,7 @@ class _BoundedComposer(yaml.SafeLoader):
 
 
 class _NodeReader:
-    """Values of a file's nodes."""
+    """Converts the nodes of one file to values."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -151,7 +153,7 @@ class _NodeReader:
         self._scalars = yaml.SafeLoader("")
 
     def document(self, node: yaml.Node) -> Document:
-        """The document that the node is the root of."""
+        """Convert a root node."""
         self._lines = {}
         value = self._value(node, ())
         if not isinstance(value, dict):
@@ -159,7 +161,7 @@ class _NodeReader:
         return Document(self._file, value, self._lines)
 
     def _value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401  whatever was written
-        """What the node says."""
+        """Convert a node, recursively."""
         self._lines[path] = _line(node)
         self._values += 1
         if len(path) > DEPTH_MAX or self._values > VALUES_MAX:

@@ -1,7 +1,7 @@
 """
-What a folder of manifests wants, all together: groups, the workloads that consume or produce, and what these are told.
+Collects all resources of a set of manifests, and checks references between them.
 
-Everything is looked at before anything is refused, and what belongs together is looked for.
+All errors are collected before the manifests are rejected.
 """
 
 import base64
@@ -28,7 +28,7 @@ API_VERSIONS = {
 
 
 class NamespacedName(NamedTuple):
-    """Of one resource, among those of its kind."""
+    """Namespace and name of a resource, unique within its kind."""
 
     namespace: str
     name: str
@@ -36,7 +36,7 @@ class NamespacedName(NamedTuple):
 
 @dataclass(frozen=True)
 class ConsumerGroup:
-    """A ConsumerGroup."""
+    """A ConsumerGroup resource."""
 
     name: NamespacedName
     spec: ConsumerGroupSpec
@@ -44,13 +44,13 @@ class ConsumerGroup:
 
     @property
     def group_id(self) -> str:
-        """As it is used."""
+        """The group id in use: spec.groupId, or <namespace>.<name>."""
         return self.spec.group_id or ".".join(self.name)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Replicas of one pod."""
+    """A Deployment or StatefulSet."""
 
     name: NamespacedName
     kind: str
@@ -60,7 +60,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Manifests:
-    """All resources, each under its name."""
+    """All resources by name."""
 
     groups: Mapping[NamespacedName, ConsumerGroup] = field(default_factory=dict)
     workloads: Mapping[NamespacedName, Workload] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Manifests:
 
 
 def collect_resources(documents: Sequence[Document]) -> Manifests:
-    """Raises InvalidManifest with all that is wrong."""
+    """Validate documents and return the resources. Raises InvalidManifest with all errors."""
     collector = _Collector()
     for document in documents:
         collector.add(document)
@@ -80,7 +80,7 @@ def collect_resources(documents: Sequence[Document]) -> Manifests:
 
 
 class _Collector:
-    """Manifests so far, and all that is wrong."""
+    """Resources collected so far, and all errors."""
 
     def __init__(self) -> None:
         self.groups: dict[NamespacedName, ConsumerGroup] = {}
@@ -91,7 +91,7 @@ class _Collector:
         self._seen: set[tuple[str, NamespacedName]] = set()
 
     def add(self, document: Document) -> None:
-        """One resource."""
+        """Validate and add one resource."""
         try:
             self._add(document)
         except InvalidSpec as invalid:
@@ -151,7 +151,7 @@ class _Collector:
                 self.config_maps[name] = texts.data
 
     def _add_workload(self, workload: Workload) -> None:
-        """Refuse a second one of that name: files, sockets and reports of replicas are told apart without kind and namespace."""
+        """Reject a second workload of the same name: files and sockets of replicas are named without kind and namespace."""
         other = next((each for each in self.workloads.values() if each.name.name == workload.name.name), None)
         if other is None:
             self.workloads[workload.name] = workload
@@ -181,7 +181,7 @@ class _Collector:
     # What belongs together
 
     def check(self) -> None:
-        """What is named is there, and belongs to one alone."""
+        """Check references between resources, and that each target and group id is used once."""
         if self.problem:
             # What could not be read would be missed.
             return
@@ -233,7 +233,7 @@ class _Collector:
 
 
 class ObjectKeyRef(NamedTuple):
-    """What a container wants of a Secret or a ConfigMap; no key: all of them."""
+    """A container's reference to a key of a Secret or ConfigMap, or to all keys (None)."""
 
     kind: str
     name: str
@@ -243,7 +243,7 @@ class ObjectKeyRef(NamedTuple):
 
 
 def references_of(container: Container) -> Iterator[ObjectKeyRef]:
-    """All that it wants."""
+    """Yield all references of a container."""
     for number, source in enumerate(container.env_from):
         for kind, word, whole in (
             ("Secret", "secretRef", source.secret_ref),
@@ -267,7 +267,7 @@ def references_of(container: Container) -> Iterator[ObjectKeyRef]:
 def _unresolved_reason(
     reference: ObjectKeyRef, place: NamespacedName, held: Mapping[str, str | bytes] | None
 ) -> str:
-    """Why what is asked for cannot be had, in a sentence; empty: it can, or need not."""
+    """Return the reason why a reference cannot be resolved; empty if it can, or is optional."""
     called = _describe(reference.kind, place)
     if held is None:
         return "" if reference.optional else f"{called} not found"

@@ -1,8 +1,7 @@
 """
-The part of Kubernetes' workloads that means something where there are processes instead of pods.
+The part of Kubernetes' workloads that local processes support.
 
-What only concerns machines, images and networks is known and passed over; what nobody here knows is refused, since a typo
-in it would be passed over too.
+Fields about machines, images and networks are ignored; unknown fields are rejected, because a typo would be ignored too.
 """
 
 from typing import Annotated, ClassVar, Literal, TypeVar
@@ -29,7 +28,7 @@ ListOf = Annotated[tuple[Element, ...], Strict(strict=False)]
 
 
 class KubernetesPart(SpecModel):
-    """A part of which some fields are passed over, and some are refused."""
+    """Base of models with fields that are ignored, and fields that are rejected as unsupported."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
     unsupported_fields: ClassVar[frozenset[str]] = frozenset()
@@ -46,7 +45,7 @@ class KubernetesPart(SpecModel):
 
 
 class KeySelector(SpecModel):
-    """A key of a Secret or a ConfigMap."""
+    """Reference to a key of a Secret or ConfigMap."""
 
     name: ResourceName
     key: DataKey
@@ -54,7 +53,7 @@ class KeySelector(SpecModel):
 
 
 class FieldSelector(SpecModel):
-    """Something of the pod itself."""
+    """Reference to a field of the pod."""
 
     api_version: Literal["v1"] = Field(default="v1")
     field_path: Literal[
@@ -63,7 +62,7 @@ class FieldSelector(SpecModel):
 
 
 class EnvVarSource(SpecModel):
-    """Where a variable's value is: one of these."""
+    """Source of a variable's value; exactly one field is set."""
 
     secret_key_ref: KeySelector | None = Field(default=None)
     config_map_key_ref: KeySelector | None = Field(default=None)
@@ -79,7 +78,7 @@ class EnvVarSource(SpecModel):
 
 
 class EnvVar(SpecModel):
-    """One variable of the environment."""
+    """An environment variable."""
 
     name: VariableName
     value: str = Field(default="")
@@ -87,14 +86,14 @@ class EnvVar(SpecModel):
 
 
 class ObjectRef(SpecModel):
-    """A Secret or a ConfigMap."""
+    """Reference to a Secret or ConfigMap."""
 
     name: ResourceName
     optional: bool = Field(default=False)
 
 
 class EnvFromSource(SpecModel):
-    """All keys of a Secret or a ConfigMap."""
+    """All keys of a Secret or ConfigMap as environment variables."""
 
     prefix: VariablePrefix = Field(default="")
     secret_ref: ObjectRef | None = Field(default=None)
@@ -102,7 +101,7 @@ class EnvFromSource(SpecModel):
 
 
 class Container(KubernetesPart):
-    """What a process runs."""
+    """A container, run as a process."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
@@ -137,7 +136,7 @@ class Container(KubernetesPart):
 
 
 class PodSpec(KubernetesPart):
-    """What a replica is."""
+    """The pod of each replica."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
@@ -166,7 +165,7 @@ class PodSpec(KubernetesPart):
 
 
 class Metadata(KubernetesPart):
-    """Of whatever has a name."""
+    """Metadata of a resource."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [
@@ -187,14 +186,14 @@ class Metadata(KubernetesPart):
 
 
 class PodTemplate(SpecModel):
-    """What all replicas are."""
+    """Template of a workload's pods."""
 
     metadata: Metadata = Field(default=Metadata())
     spec: PodSpec
 
 
 class KeyValueData(KubernetesPart):
-    """What a Secret or a ConfigMap holds."""
+    """Data of a Secret or ConfigMap."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset(["immutable", "type"])
 
@@ -203,7 +202,7 @@ class KeyValueData(KubernetesPart):
 
 
 class WorkloadSpec(KubernetesPart):
-    """Replicas of one pod."""
+    """Spec of a Deployment or StatefulSet."""
 
     ignored_fields: ClassVar[frozenset[str]] = frozenset(
         [

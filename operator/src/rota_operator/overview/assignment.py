@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 
 class Partition(NamedTuple):
-    """One, by name."""
+    """Topic and partition number."""
 
     topic: str
     number: int
 
     @property
     def text(self) -> str:
-        """As people write it."""
+        """Display form, TOPIC-NUMBER."""
         return f"{self.topic}-{self.number}"
 
 
 class MalformedAssignment(Exception):
-    """These bytes are no assignment."""
+    """The bytes are not an assignment of Kafka's consumer protocol."""
 
 
 def partitions_of(assignment: bytes) -> frozenset[Partition]:

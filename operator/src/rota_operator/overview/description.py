@@ -1,4 +1,4 @@
-"""A group's description: its coordinator's or broker's answer, in the form that the overview merges."""
+"""A group's description by its coordinator or broker, in the form that the overview merges."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """One member; `partitions` is empty unless the group is stable, or where another client's assignment is unreadable."""
+    """One member. `partitions` is empty unless the group is stable and the assignment readable."""
 
     member_id: str
     client_id: str
@@ -29,7 +29,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One group at one moment."""
+    """A group's description at one moment."""
 
     group_id: str
     state: str

@@ -1,7 +1,7 @@
 """
-One group: the facts of its coordinator or broker, merged with what its members' sidecars report.
+Merges a group's description and offsets, as its engine reports them, with the reports of its members' sidecars.
 
-State, generation, members, owners, committed and end offsets are the engine's. Reports add what sidecars alone know: the
+State, generation, members, owners, committed and end offsets are the engine's. Reports add what only sidecars know: the
 member's own state, position, records in flight, rates, last error.
 """
 
@@ -34,7 +34,7 @@ MEMBER_STATE = "MEMBER_STATE_"
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A group as its coordinator has described it last."""
+    """The engine's last description of a group; empty if it is unknown."""
 
     state: str = UNKNOWN
     generation: int | None = None
@@ -46,7 +46,7 @@ class DescribedGroup:
 
 
 class GroupState:
-    """To be told what happens, in the order in which it does."""
+    """State of one group; inputs are applied in the order of the calls."""
 
     def __init__(self, group_id: str, name: str) -> None:
         self.group_id = group_id
@@ -60,7 +60,7 @@ class GroupState:
         self._known_partitions: set[Partition] = set()
 
     def update_description(self, found: Description, at_ms: int) -> None:
-        """Take over the engine's description."""
+        """Replace the engine's description."""
         names = names_of(found.members)
         member_ids = {name: member_id for member_id, name in names.items()}
         owners = self._described.owners
@@ -80,7 +80,7 @@ class GroupState:
         self._described = DescribedGroup(found.state, found.generation, found.strategy, member_ids, owners)
 
     def update_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Take over the engine's offsets: all partitions that the group has to do with."""
+        """Replace the engine's offsets of all partitions of the group."""
         self._offsets.update(found, now_ms)
         self._known_partitions |= found.keys()
 
@@ -90,20 +90,20 @@ class GroupState:
         return frozenset(self._described.owners)
 
     def coordinator_lost(self) -> None:
-        """Nothing that it has said need be true any more."""
+        """Discard the engine's description."""
         self._described = DescribedGroup()
 
     def add_report(self, report: pb.SidecarReport, now_ms: int) -> None:
-        """One of its sidecars reports."""
+        """Add a sidecar's report."""
         self._reporters.setdefault(report.sidecar, SidecarReports()).update(report, now_ms)
         self._known_partitions |= {partition_of(each) for each in report.partitions}
 
     def remove_replica(self, replica: str) -> None:
-        """It is gone."""
+        """Discard the reports of a replica."""
         self._reporters.pop(replica, None)
 
     def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
-        """What each sidecar has, and in which generation, as far as it has said so lately."""
+        """Partitions and generation that each sidecar reports, by sidecar name; expired reports are omitted."""
         reports = {name: reporter.known(now_ms) for name, reporter in self._reporters.items()}
         return {
             name: OwnedPartitions(
@@ -114,7 +114,7 @@ class GroupState:
         }
 
     def view(self, now_ms: int, replicas: Sequence[str]) -> GroupView:
-        """Now; the replicas are those of its workload."""
+        """Snapshot at `now_ms`; `replicas` are those of the group's workloads."""
         described = self._described
         owners = self._owners(now_ms)
         partitions = self._partitions(owners, now_ms)
@@ -140,11 +140,11 @@ class GroupState:
         )
 
     def _names(self, replicas: Sequence[str]) -> Sequence[str]:
-        """Its replicas, and whoever else is a member."""
+        """Names of the replicas, followed by those of other members."""
         return [*replicas, *sorted(self._described.member_ids.keys() - set(replicas))]
 
     def _generation(self, now_ms: int) -> int | None:
-        """The engine's; Kafka's brokers report none, and then it is the newest that a sidecar is in."""
+        """The engine's generation; the newest reported by a sidecar if the engine has none, as Kafka brokers."""
         described = self._described
         if described.generation is not None or described.state == UNKNOWN:
             return described.generation
@@ -152,7 +152,7 @@ class GroupState:
         return max((each.member.generation_id for each in reports if each is not None), default=None)
 
     def _owners(self, now_ms: int) -> Mapping[Partition, str]:
-        """The engine's; while it describes nothing, those that say so themselves, the newest generation first."""
+        """Owners by partition, from the engine. Without a description, from reports: the later generation wins."""
         if self._described.state != UNKNOWN:
             return self._described.owners
         found: dict[Partition, tuple[int, str]] = {}
@@ -212,7 +212,7 @@ def _partition_view(
     report: pb.PartitionReport | None,
     now_ms: int,
 ) -> PartitionView:
-    """The engine's facts, and what the owner's sidecar adds."""
+    """Combine the engine's offsets with the report of the owner's sidecar."""
     view = PartitionView(
         topic=partition.topic,
         partition=partition.number,
@@ -234,7 +234,7 @@ def _partition_view(
 
 
 def _state_name(name: str, prefix: str) -> str:
-    """A state, as it is shown."""
+    """Convert an enum name of the Fleet API for display."""
     said = name.removeprefix(prefix).replace("_", " ").capitalize()
     return UNKNOWN if said == "Unspecified" else said
 
@@ -242,7 +242,7 @@ def _state_name(name: str, prefix: str) -> str:
 def _aggregate_known(
     values: Iterable[Number | None], together: Callable[[list[Number]], Number]
 ) -> Number | None:
-    """A sum in which something is missing would say that there is less."""
+    """Aggregate the values; None if any of them is unknown, because a partial sum would be too low."""
     known: list[Number] = []
     for value in values:
         if value is None:

@@ -1,4 +1,4 @@
-"""The history of one group: its rebalances, each with what brought it about and how long it took, and who came and went."""
+"""Event history of one group: rebalances with reason, duration and moved partitions; members that joined and left."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Owners = Mapping[Partition, str]
 
 
 class History:
-    """The newest moment comes first."""
+    """Invariant: at most EVENTS_MAX events, newest first."""
 
     def __init__(self) -> None:
         self._events: deque[HistoryEvent] = deque(maxlen=EVENTS_MAX)
@@ -29,15 +29,15 @@ class History:
 
     @property
     def events(self) -> Sequence[HistoryEvent]:
-        """As many as are remembered."""
+        """The remembered events, newest first."""
         return tuple(self._events)
 
     def add(self, event: HistoryEvent) -> None:
-        """Something else has happened."""
+        """Append an event; the oldest one is dropped at the limit."""
         self._events.appendleft(event)
 
     def members_changed(self, names: frozenset[str], at_ms: int) -> None:
-        """These are the members now."""
+        """Record the members that joined and left since the last call."""
         for kind, word, changed in (
             (EventKind.JOINED, "joined", names - self._members),
             (EventKind.LEFT, "left", self._members - names),
@@ -49,15 +49,17 @@ class History:
         self._members = names
 
     def rebalance_started(self, at_ms: int, reason: str) -> None:
-        """The group is not stable."""
+        """Record that the group is rebalancing; the first call starts the pause."""
         if self._since_ms is None:
             self._since_ms = at_ms
         self._add_reason(reason)
 
     def group_stable(self, generation: int | None, owners: Owners, at_ms: int, reason: str) -> None:
         """
-        The group is stable, as was seen at `at_ms`. Without a generation (Kafka's brokers report none) a rebalance is a
-        round that was seen, or other members or owners.
+        Record a rebalance if the group is stable in a new generation at `at_ms`.
+
+        Kafka brokers report no generation (None): a rebalance is then a change of members or owners, or an observed
+        rebalancing state.
         """
         is_same = generation == self._generation
         if generation is None:
@@ -89,7 +91,7 @@ class History:
             self._reasons.append(reason)
 
     def group_emptied(self) -> None:
-        """Nobody is in it: the next rebalance begins with the first who comes."""
+        """Forget owners and reasons: the next rebalance starts with the first member that joins."""
         self._since_ms, self._owners = None, {}
         self._observed_changes, self._reasons = [], []
 

@@ -1,4 +1,4 @@
-"""Offsets of a group's partitions as its engine reports them, and the lag that follows from them."""
+"""Offsets of a group's partitions, as its engine reports them, and the lag derived from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ OFFSETS_VALID_MS = 5_000
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
     """
-    One partition; None is unknown. The lag counts uncommitted records: end - max(committed, start), never below 0.
+    Offsets of one partition; None is unknown. Lag is the number of uncommitted records: end - max(committed, start), at least
+    0.
 
-    Under read_committed `end` is the last stable offset.
+    With read_committed, `end` is the last stable offset.
     """
 
     committed: int | None = None
@@ -27,7 +28,7 @@ class PartitionOffsets:
 
     @property
     def lag_records(self) -> int | None:
-        """Number of uncommitted offsets."""
+        """Number of uncommitted records."""
         if self.committed is None or self.start is None or self.end is None:
             return None
         return max(0, self.end - max(self.committed, self.start))
@@ -45,16 +46,16 @@ UNKNOWN_OFFSETS = PartitionOffsets()
 
 
 class KnownOffsets:
-    """The last offsets that the engine reported, for as long as they count as known."""
+    """The last reported offsets; they expire after OFFSETS_VALID_MS."""
 
     def __init__(self) -> None:
         self._found: Mapping[Partition, PartitionOffsets] = {}
         self._at_ms = 0
 
     def update(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Replace all of them."""
+        """Replace all offsets."""
         self._found, self._at_ms = found, now_ms
 
     def known(self, now_ms: int) -> Mapping[Partition, PartitionOffsets]:
-        """By partition; empty when the engine has not answered lately."""
+        """Offsets by partition; empty once expired."""
         return self._found if now_ms - self._at_ms <= OFFSETS_VALID_MS else {}

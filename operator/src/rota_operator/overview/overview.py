@@ -1,4 +1,4 @@
-"""All groups and workloads that somebody looks after: the door of this core."""
+"""Entry point of this core: the state of all groups. Times are wall-clock milliseconds, passed in by the caller."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,24 @@ from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 
 class Overview:
-    """Hears what happens, with the time of day at which it does."""
+    """State of a fixed set of groups; inputs about other groups are ignored."""
 
     def __init__(self, coordinator: str, groups: Sequence[tuple[str, str]]) -> None:
         self._coordinator = coordinator
         self._groups = {group_id: GroupState(group_id, name) for group_id, name in groups}
 
     def add_report(self, report: SidecarReport, now_ms: int) -> None:
-        """A sidecar reports."""
+        """Add a sidecar's report."""
         if (group := self._groups.get(report.group_id)) is not None:
             group.add_report(report, now_ms)
 
     def update_description(self, found: Description, now_ms: int) -> None:
-        """Take over the description of a group by its coordinator or broker."""
+        """Replace the engine's description of a group."""
         if (group := self._groups.get(found.group_id)) is not None:
             group.update_description(found, now_ms)
 
     def update_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Take over committed offsets and log ends of a group's partitions, as its engine reports them."""
+        """Replace the engine's offsets of a group."""
         if (group := self._groups.get(group_id)) is not None:
             group.update_offsets(found, now_ms)
 
@@ -39,27 +39,27 @@ class Overview:
         return frozenset() if group is None else group.owned
 
     def coordinator_lost(self, group_id: str) -> None:
-        """Nobody describes this group for now."""
+        """Discard the description of a group."""
         if (group := self._groups.get(group_id)) is not None:
             group.coordinator_lost()
 
     def record_event(self, group_id: str | None, kind: EventKind, message: str, now_ms: int) -> None:
-        """Something to be remembered with the group; of no group: nowhere."""
+        """Append an event to the group's history; no-op without a group."""
         if group_id is not None and (group := self._groups.get(group_id)) is not None:
             group.history.add(HistoryEvent(now_ms, kind, message))
 
     def remove_replica(self, group_id: str | None, replica: str) -> None:
-        """Nothing of this replica runs any more."""
+        """Discard the reports of a replica that has stopped."""
         if group_id is not None and (group := self._groups.get(group_id)) is not None:
             group.remove_replica(replica)
 
     def owned_partitions(self, group_id: str, now_ms: int) -> Mapping[str, OwnedPartitions]:
-        """What each sidecar of a group has, and in which generation, as far as it has said so lately."""
+        """Partitions and generation that each sidecar of a group reports, by sidecar name."""
         group = self._groups.get(group_id)
         return {} if group is None else group.owned_partitions(now_ms)
 
     def view(self, workloads: Sequence[WorkloadView], now_ms: int) -> View:
-        """Now."""
+        """Snapshot of all groups and the given workloads at `now_ms`."""
         replicas: dict[str | None, list[str]] = defaultdict(list)
         for workload in workloads:
             replicas[workload.group_id] += [replica.name for replica in workload.replicas]

@@ -1,4 +1,4 @@
-"""What one sidecar has reported lately: how its member and its partitions fare, and how much it gets done."""
+"""The recent reports of one sidecar, and what is derived from them: processing rate, problems."""
 
 from collections import deque
 from typing import NamedTuple
@@ -17,14 +17,14 @@ PROBLEM_PARTITIONS_SHOWN = 20
 
 
 class Sample(NamedTuple):
-    """How much was done by then."""
+    """Number of records processed up to a time."""
 
     at_ms: int
     records_done: int
 
 
 class SidecarReports:
-    """One sidecar, named as its replica."""
+    """Reports of one sidecar; they expire after REPORT_VALID_MS."""
 
     def __init__(self) -> None:
         self._last: pb.SidecarReport | None = None
@@ -32,7 +32,7 @@ class SidecarReports:
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
     def update(self, report: pb.SidecarReport, now_ms: int) -> None:
-        """It reports."""
+        """Add a report; a lower record count than before means that the sidecar has restarted."""
         done = report.member.records_done
         if self._samples and done < self._samples[-1].records_done:
             # It was started again, and counts anew.
@@ -43,11 +43,11 @@ class SidecarReports:
         self._last, self._at_ms = report, now_ms
 
     def known(self, now_ms: int) -> pb.SidecarReport | None:
-        """What it has said, if that was lately."""
+        """The last report; None once expired."""
         return self._last if now_ms - self._at_ms <= REPORT_VALID_MS else None
 
     def done_rate(self, now_ms: int) -> float | None:
-        """Records a second."""
+        """Processed records per second over the last RATE_WINDOW_MS; None if unknown."""
         if self.known(now_ms) is None:
             return None
         first, last = self._samples[0], self._samples[-1]
@@ -58,12 +58,12 @@ class SidecarReports:
 
 
 def partition_of(report: pb.PartitionReport) -> Partition:
-    """Its name."""
+    """Topic and number of a reported partition."""
     return Partition(report.topic, report.partition)
 
 
 def problems_of(report: pb.SidecarReport) -> tuple[str, ...]:
-    """One sentence each."""
+    """Problems of the member and of its partitions, one line each; partitions with the same problem share a line."""
     named: dict[str, list[str]] = {}
     for each in report.partitions:
         if each.problem:

@@ -1,4 +1,4 @@
-"""A moment, as it is shown. None is what is not known."""
+"""Snapshot of all groups and workloads, as page and table show it. None means unknown."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from rota_operator.overview.assignment import Partition
 
 
 class EventKind(Enum):
-    """What a moment of a group's history is about."""
+    """Category of an event."""
 
     REBALANCE = "rebalance"
     JOINED = "joined"
@@ -19,7 +19,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """Something that has happened."""
+    """One event in a group's history."""
 
     at_ms: int
     kind: EventKind
@@ -33,7 +33,7 @@ class HistoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class OwnedPartitions:
-    """What a sidecar says that it has, and since which generation."""
+    """Partitions that a sidecar reports as its own, and its generation."""
 
     generation: int
     partitions: frozenset[Partition]
@@ -41,7 +41,7 @@ class OwnedPartitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition."""
+    """State of one partition."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One member of a group, or a replica that is to be one."""
+    """State of a member, or of a replica that has not joined."""
 
     name: str
     member_id: str | None
@@ -84,7 +84,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group."""
+    """State of one group."""
 
     group_id: str
     # Of its ConsumerGroup, as namespace/name.
@@ -108,7 +108,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One replica's processes."""
+    """State of a replica's two processes."""
 
     name: str
     app: str
@@ -118,7 +118,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """One workload."""
+    """State of one workload."""
 
     namespace: str
     name: str
@@ -132,7 +132,7 @@ class WorkloadView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All of it."""
+    """State of everything at one time."""
 
     at_ms: int
     coordinator: str

@@ -1,6 +1,5 @@
 """
-The operator's core: `(spec, observed) -> actions`, as values.
+Derives from a ConsumerGroup's spec what its sidecars and cluster need, as values.
 
-Called by the kopf handlers and by the local runner, which observe and apply. `make check` holds that nothing
-here talks to Kubernetes, reads a clock or draws a random number.
+A core, called by the local runner; `make check` holds that it performs no IO and reads no clock.
 """

@@ -1,5 +1,5 @@
 """
-What of a spec its sidecars are told, in their words: flags for what stays, settings for what Fleet may change while they run.
+Translates a spec for its sidecars: flags for what is fixed at start, settings for what Fleet may change while they run.
 
 Called for each replica that is started, and when the spec has changed.
 """
@@ -23,7 +23,7 @@ SETTINGS_FIELDS = {
 
 
 def settings_of(spec: ConsumerGroupSpec) -> bytes:
-    """The settings file, whole."""
+    """Return the settings file: a subset of the spec as JSON."""
     settings = spec.model_dump(
         mode="json",
         by_alias=True,
@@ -39,7 +39,7 @@ def settings_of(spec: ConsumerGroupSpec) -> bytes:
 def flags_of(
     spec: ConsumerGroupSpec, group_id: str, address_of: Callable[[str], str] = lambda address: address
 ) -> Sequence[str]:
-    """`address_of` says where a server really is."""
+    """Return the sidecar's flags; `address_of` maps an address in the spec to the real one."""
     servers = ",".join(dict.fromkeys(map(address_of, spec.bootstrap_servers)))
     flags = [f"--group-id={group_id}", f"--bootstrap-servers={servers}"]
     if spec.coordination != "Auto":

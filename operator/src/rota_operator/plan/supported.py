@@ -1,8 +1,8 @@
 """
-What a spec asks for that nobody does yet: it is refused by its path, and never passed over.
+Finds fields of a spec that are not implemented yet; they are rejected by path, never ignored.
 
-Where there are processes instead of pods some fields mean nothing, because there is nothing that they could be about: no
-images, no nodes. Those stand in manifests that are meant for a cluster too, and are passed over there alone.
+IGNORED_FIELDS apply to pods only (images, nodes): local processes ignore them, because the same manifests are meant for a
+cluster.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ SUPPORTED_PROPERTIES = (ISOLATION,)
 
 
 def unsupported(spec: ConsumerGroupSpec) -> list[FieldError]:
-    """All of it: what is given otherwise than it would be by itself."""
+    """Return an error for each unsupported field with a value other than its default."""
     given = spec.model_dump(mode="json", by_alias=True)
     defaults = _with_defaults(spec)
     found = [
@@ -51,7 +51,7 @@ def unsupported(spec: ConsumerGroupSpec) -> list[FieldError]:
 
 
 def _with_defaults(spec: ConsumerGroupSpec) -> Mapping[str, Any]:
-    """The same, with nothing in it that need not be given."""
+    """Return the spec with defaults for all optional fields."""
     needed = {
         "bootstrap_servers",
         "topics",
@@ -72,7 +72,7 @@ def _value_at(held: Mapping[str, Any], path: Path) -> Any:  # noqa: ANN401  what
 
 
 def _differences(given: object, defaults: object, path: Path) -> Iterator[Path]:
-    """The fields that differ, as far down as both have fields."""
+    """Yield the paths of the fields that differ."""
     if isinstance(given, dict) and isinstance(defaults, dict):
         for name, value in given.items():
             yield from _differences(value, defaults.get(name), (*path, name))

@@ -1,7 +1,7 @@
 """
-The replicas of one workload where processes stand for pods: which to start, to end and to start again, and when.
+Lifecycle of one workload's replicas, where processes stand for pods: which to start, drain, stop and restart, and when.
 
-A core: `ReplicaSet.step(event, now)` gives actions. Its shell starts processes, sends signals and says what came of it. What
-pods do in Kubernetes these do too: a part that ends is started again alone, later and later; who goes finishes its work first,
-and only then loses its sidecar.
+A core: `ReplicaSet.step(event, now)` returns actions; its shell performs them and reports the results as events. As in
+Kubernetes, a process that exits is restarted alone, with exponential backoff; a replica that is stopped drains first, then
+the application stops, then the sidecar.
 """

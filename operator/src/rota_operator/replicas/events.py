@@ -1,11 +1,11 @@
-"""What a set of replicas hears, and what it has done."""
+"""Inputs (events) and outputs (actions) of a replica set."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class ProcessRole(Enum):
-    """A process of a replica."""
+    """Role of a process within its replica."""
 
     SIDECAR = "sidecar"
     APP = "app"
@@ -13,7 +13,7 @@ class ProcessRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPolicy:
-    """How patient it is."""
+    """Timeouts and restart backoff of a workload's replicas, in milliseconds."""
 
     # Whether there is a sidecar beside the application.
     has_sidecar: bool = True
@@ -34,21 +34,21 @@ class ReplicaPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DesiredReplicas:
-    """There are to be so many."""
+    """Event: the desired number of replicas has changed."""
 
     replicas: int
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process runs."""
+    """Event: a process is running."""
 
     run: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """A process has ended, or could not be started."""
+    """Event: a process has exited, or could not be started."""
 
     run: int
     code: int
@@ -56,7 +56,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A sidecar has answered that nothing is in hand any more, or that something is, or has not answered."""
+    """Event: a drain has finished, completely if `reason` is empty."""
 
     run: int
     # Why not; empty: it is drained.
@@ -65,12 +65,12 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class ForceStop:
-    """Nobody wants to wait for those that end."""
+    """Event: skip all drains and shorten grace periods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The alarm has come."""
+    """Event: a deadline may have passed."""
 
 
 Event = DesiredReplicas | Started | Exited | Drained | ForceStop | Tick
@@ -80,7 +80,7 @@ Event = DesiredReplicas | Started | Exited | Drained | ForceStop | Tick
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start this part of a replica; the run is its name from now on."""
+    """Action: start a process; `run` identifies it from now on."""
 
     run: int
     replica: int
@@ -89,28 +89,28 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Ask this sidecar to have the application finish, and to hand out nothing more."""
+    """Action: request a drain from a sidecar."""
 
     run: int
 
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """Ask it to end."""
+    """Action: send SIGTERM to a process."""
 
     run: int
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End it."""
+    """Action: kill a process."""
 
     run: int
 
 
 @dataclass(frozen=True, slots=True)
 class Restarting:
-    """To be told: it has ended by itself, and is started again then."""
+    """Action: report that a process exited by itself and will be restarted at `at_ms`."""
 
     replica: int
     part: ProcessRole
@@ -120,14 +120,14 @@ class Restarting:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStopped:
-    """To be told: nothing of this replica runs any more."""
+    """Action: report that no process of the replica is left."""
 
     replica: int
 
 
 @dataclass(frozen=True, slots=True)
 class DrainFailed:
-    """To be told: it goes without having finished; what it had in hand comes again."""
+    """Action: report an incomplete drain; records in flight will be redelivered."""
 
     replica: int
     reason: str

@@ -1,4 +1,4 @@
-"""A set of replicas, numbered from 0 on; those with the highest numbers go first."""
+"""State machine of a workload's replicas, numbered from 0; the highest numbers are stopped first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ from rota_operator.replicas.events import (
 
 @dataclass(frozen=True, slots=True)
 class NotRunning:
-    """It does not run, and is not to."""
+    """Not running, and not to be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It is started again then."""
+    """Waiting for the restart at `at_ms`."""
 
     at_ms: int
     failures: int
@@ -40,7 +40,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Its process is being started."""
+    """Start requested."""
 
     run: int
     failures: int
@@ -48,7 +48,7 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It runs."""
+    """Running since `since_ms`."""
 
     run: int
     failures: int
@@ -57,7 +57,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Terminating:
-    """It was asked to end; None: and was killed."""
+    """SIGTERM sent; killed at `kill_ms`, or already killed if that is None."""
 
     run: int
     kill_ms: int | None
@@ -68,7 +68,7 @@ ProcessState = NotRunning | Waiting | Starting | Running | Terminating
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """Its sidecar was asked to let the application finish, and may take until then."""
+    """The sidecar drains, for at most until `until_ms`."""
 
     run: int
     until_ms: int
@@ -76,12 +76,12 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class DrainFinished:
-    """Nothing is waited for any more before its processes end."""
+    """The drain is over, or was not needed."""
 
 
 @dataclass(slots=True)
 class Replica:
-    """One."""
+    """State of one replica."""
 
     number: int
     parts: dict[ProcessRole, ProcessState] = field(
@@ -94,7 +94,11 @@ class Replica:
 
 
 class ReplicaSet:
-    """The replicas of one workload."""
+    """
+    The replicas of one workload.
+
+    Invariant: an application is started only while its sidecar runs, and its sidecar is stopped only after it.
+    """
 
     def __init__(self, policy: ReplicaPolicy) -> None:
         self._policy = policy
@@ -108,19 +112,19 @@ class ReplicaSet:
 
     @property
     def replicas(self) -> Mapping[int, Mapping[ProcessRole, ProcessState]]:
-        """All that there are, by their numbers."""
+        """Process states by replica number and role."""
         return {number: dict(replica.parts) for number, replica in sorted(self._replicas.items())}
 
     @property
     def next_tick_ms(self) -> int | None:
-        """When it wants a Tick; in the past: now."""
+        """Time of the next deadline; in the past: due now; None: no deadline."""
         replicas = self._replicas.values()
         times = [_due_ms(state) for replica in replicas for state in replica.parts.values()]
         times += [replica.drain.until_ms for replica in replicas if isinstance(replica.drain, Draining)]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def step(self, event: Event, now_ms: int) -> Sequence[Action]:
-        """What is to be done. `now_ms` never falls."""
+        """Apply an event and return the actions to perform, in order. `now_ms` never decreases."""
         self._now_ms, self._actions = now_ms, []
         match event:
             case DesiredReplicas(count):
@@ -225,7 +229,7 @@ class ReplicaSet:
             self._start_missing(self._replicas[number])
 
     def _start_missing(self, replica: Replica) -> None:
-        """The application comes when its sidecar has come, once; later each is started again for itself."""
+        """Start the sidecar, then the application once the sidecar runs; later each restarts on its own."""
         if replica.stop_deadline_ms is not None:
             return
         sidecar, app = replica.parts[ProcessRole.SIDECAR], replica.parts[ProcessRole.APP]
@@ -235,7 +239,7 @@ class ReplicaSet:
             self._start(replica, ProcessRole.APP, 0)
 
     def _stop_in_order(self, replica: Replica, stop_deadline_ms: int) -> None:
-        """Nothing in hand, then no application, then no sidecar: each still has to say something to the next."""
+        """Stop a replica: drain, then the application, then the sidecar."""
         if self._is_draining(replica):
             return
         for part in (ProcessRole.APP, ProcessRole.SIDECAR):
@@ -253,7 +257,7 @@ class ReplicaSet:
         self._actions.append(ReplicaStopped(replica.number))
 
     def _is_draining(self, replica: Replica) -> bool:
-        """Whether that is to be waited for; where one of the two does not run nothing is in hand."""
+        """True while a drain is in progress; starts one if both processes run, because otherwise nothing is in flight."""
         if replica.drain is None:
             app, sidecar = replica.parts[ProcessRole.APP], replica.parts[ProcessRole.SIDECAR]
             if isinstance(sidecar, Running) and isinstance(app, Starting | Running):

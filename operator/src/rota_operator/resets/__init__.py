@@ -1,5 +1,5 @@
 """
-Resets of a group's offsets that its members carry out themselves, each for the partitions that it has.
+Offset resets that the members of a group execute themselves, each for the partitions that it owns.
 
-A core: it decides whom to order what. The shell that orders it is `rota_operator.local.offset_reset`.
+A core: it decides which member sets which offsets. The shell that sends the orders is `rota_operator.local.offset_reset`.
 """

@@ -1,4 +1,4 @@
-"""Who is to set what."""
+"""Distributes the offsets of a reset over the owners of their partitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Offsets = Mapping[Partition, int]
 
 @dataclass(frozen=True, slots=True)
 class ResetOrder:
-    """What one sidecar is to set, as the owner in that generation."""
+    """Offsets for one sidecar to set, as the owner in `generation`."""
 
     generation: int
     offsets: Offsets
@@ -19,8 +19,10 @@ class ResetOrder:
 
 def reset_orders(left: Offsets, owned_partitions: Mapping[str, OwnedPartitions]) -> Mapping[str, ResetOrder]:
     """
-    By the names of the sidecars. Who is in an older generation than others may have been overtaken: it is asked for
-    nothing, and neither is anybody for a partition that nobody has; both may change with the next reports.
+    Return the orders by sidecar name.
+
+    Members in an older generation than others may have lost their partitions: they get no order, and neither does anyone for
+    a partition without an owner. Both may change with the next reports.
     """
     newest = max((each.generation for each in owned_partitions.values()), default=0)
     found = {

@@ -1,6 +1,6 @@
 """
-What a ConsumerGroup says: its fields, their defaults and bounds, and the rules between them.
+The ConsumerGroup resource: fields, defaults, bounds, and rules between fields.
 
-`model` declares them once; `reading` makes values of a manifest, or says what is wrong with it; `crd` makes of the same
-declaration what the API server checks. Called by the operator and by the local runner.
+`model` declares them once; `validation` parses manifests; `crd` generates the API server's schema from the same declaration.
+Called by the operator and by the local runner.
 """

@@ -1,5 +1,5 @@
 """
-The CustomResourceDefinition of ConsumerGroup, from its declaration: what the API server accepts, fills in and shows.
+Generates the CustomResourceDefinition of ConsumerGroup from the declared models.
 
 `scripts/generate_crds.py` writes it to `crds/`, and `make check` compares.
 """
@@ -35,7 +35,7 @@ PRINTER_COLUMNS = (
 
 
 def definition() -> Schema:
-    """The whole resource."""
+    """Return the CustomResourceDefinition."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -84,7 +84,7 @@ def _version() -> Schema:
 
 
 def schema_of(part: type[SpecModel]) -> Schema:
-    """As the API server takes it: nothing referred to, no word that it does not know."""
+    """Return the structural schema of a model: no references, only keywords that the API server supports."""
     found = part.model_json_schema(by_alias=True)
     return _StructuralSchemas(
         found.get("$defs", {}), {each.__name__: each for each in _nested_models(part)}
@@ -92,7 +92,7 @@ def schema_of(part: type[SpecModel]) -> Schema:
 
 
 def _nested_models(part: type[SpecModel]) -> list[type[SpecModel]]:
-    """Itself, and all parts of its parts."""
+    """Return the model and, recursively, all models of its fields."""
     found = [part]
     for field in part.model_fields.values():
         for each in (field.annotation, *getattr(field.annotation, "__args__", ())):
@@ -102,14 +102,14 @@ def _nested_models(part: type[SpecModel]) -> list[type[SpecModel]]:
 
 
 class _StructuralSchemas:
-    """Schemas in the API server's words."""
+    """Converts JSON schemas to structural schemas."""
 
     def __init__(self, defs: Mapping[str, Schema], parts: Mapping[str, type[SpecModel]]) -> None:
         self._defs = defs
         self._parts = parts
 
     def of(self, schema: Mapping[str, Any]) -> Schema:
-        """One schema, and all below it."""
+        """Convert a schema, recursively."""
         whole = self._whole(schema)
         found = {word: whole[word] for word in SCHEMA_KEYWORDS if word in whole}
         if "default" in found:
@@ -127,7 +127,7 @@ class _StructuralSchemas:
         return found
 
     def _whole(self, schema: Mapping[str, Any]) -> Schema:
-        """Nothing referred to, and nothing that may be null instead: it may be absent."""
+        """Resolve references and optional types."""
         whole = dict(schema)
         if "anyOf" in whole:
             (kind,) = (each for each in whole.pop("anyOf") if each != {"type": "null"})
@@ -154,7 +154,7 @@ class _StructuralSchemas:
 
 
 def _without_nulls(default: object) -> object:
-    """An absent field is one that is not there, not null."""
+    """Remove null values: an optional field is absent, not null."""
     if isinstance(default, dict):
         return {name: _without_nulls(value) for name, value in default.items() if value is not None}
     return default

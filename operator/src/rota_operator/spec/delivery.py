@@ -9,7 +9,7 @@ from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
 class Http(SpecModel):
-    """Where records are posted in mode http."""
+    """Target of mode http."""
 
     url: str = Field(
         default="",

@@ -1,8 +1,8 @@
 """
-Names as Kubernetes has them: they become paths, labels and environment variables, so each kind has its pattern.
+Names with Kubernetes' rules: they become paths, labels and environment variables, so each kind has its pattern.
 
-A pattern is declared on a field's type; the CustomResourceDefinition and the reader of manifests both take it from there, and
-`EXPECTED` says it in words. Patterns are in the syntax that RE2 and Rust share.
+A pattern is declared on a field's type, from which the CustomResourceDefinition and the validation take it; `EXPECTED` has
+its description for errors. Patterns use the syntax that RE2 and Rust share.
 """
 
 from typing import Annotated

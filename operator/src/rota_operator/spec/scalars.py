@@ -1,4 +1,4 @@
-"""Fields that are one text or number: what they may be, wherever they stand."""
+"""Types of fields with a single string or number, with their bounds and patterns."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
 def int_or_string(value: object) -> int | str:
-    """For a field that takes both."""
+    """Validate a field that accepts an integer or a string."""
     if isinstance(value, int | str) and not isinstance(value, bool):
         return value
     raise PydanticCustomError("rule", "{wrong}", {"wrong": "must be an integer or a string"})

@@ -1,7 +1,7 @@
 """
-How fields are declared: every part of a ConsumerGroup is a frozen value with rules, each said twice.
+Base classes of the ConsumerGroup's models: frozen, strict, with rules between fields.
 
-A rule is checked here, and by the API server, which only knows CEL; a test holds the two against each other.
+Each rule is declared as a Python predicate and as a CEL expression for the API server; a test compares the two.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 
 class ValidationRule(NamedTuple):
-    """What must hold between the fields of a part."""
+    """Rule between the fields of a model."""
 
     # For the API server; `self` is the part. Empty for what has rules of its own there.
     cel: str
@@ -23,7 +23,7 @@ class ValidationRule(NamedTuple):
 
 
 class TransitionRule(NamedTuple):
-    """What must hold between a part and what it was before."""
+    """Rule between the old and the new value of a model, checked on updates."""
 
     # `self` is the part, `oldSelf` what it was.
     cel: str
@@ -33,7 +33,7 @@ class TransitionRule(NamedTuple):
 
 
 class SpecModel(BaseModel):
-    """A part of a ConsumerGroup. Nothing is converted: what has another type is refused."""
+    """Base of all models. Values of the wrong type are rejected; nothing is coerced."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, validate_default=True

@@ -48,19 +48,19 @@ UNUSABLE = (
 
 
 class FieldError(NamedTuple):
-    """What is wrong with one field."""
+    """Path of an invalid field, and the error."""
 
     path: Path
     message: str
 
     @property
     def full_message(self) -> str:
-        """Beginning with the field."""
+        """The error, beginning with the path."""
         return f"{dotted(self.path)} {self.message}"
 
 
 class InvalidSpec(Exception):
-    """What was written is refused whole."""
+    """The manifest is invalid; `errors` has one entry for each invalid field."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(field_error.full_message for field_error in errors))
@@ -68,7 +68,7 @@ class InvalidSpec(Exception):
 
 
 def parse_model(kind: type[ModelT], value: object, path: Path) -> ModelT:
-    """What stands at that path of a manifest. Raises InvalidSpec."""
+    """Validate a parsed value at a path of a manifest. Raises InvalidSpec."""
     if unusable := [FieldError(path, UNUSABLE) for path in _unusable(value, path)]:
         raise InvalidSpec(unusable)
     try:
@@ -81,12 +81,12 @@ def parse_model(kind: type[ModelT], value: object, path: Path) -> ModelT:
 
 
 def parse_spec(spec: Mapping[str, Any]) -> ConsumerGroupSpec:
-    """Raises InvalidSpec."""
+    """Validate the spec of a ConsumerGroup. Raises InvalidSpec."""
     return parse_model(ConsumerGroupSpec, spec, ("spec",))
 
 
 def check_update(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
-    """Raises InvalidSpec where something changed that cannot be."""
+    """Check that immutable fields are unchanged. Raises InvalidSpec."""
     errors = [
         FieldError(("spec",), each.message) for each in spec.transition_rules if not each.holds(was, spec)
     ]
@@ -95,7 +95,7 @@ def check_update(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
 
 
 def _unusable(value: object, path: Path) -> Iterator[Path]:
-    """Paths of texts, and of fields whose name is one, that no process or request can be given."""
+    """Yield the paths of strings with NUL or lone surrogates, which no process or request can be given."""
     if isinstance(value, str):
         if NUL in value or (not value.isascii() and value != value.encode(errors="replace").decode()):
             yield path
@@ -109,7 +109,7 @@ def _unusable(value: object, path: Path) -> Iterator[Path]:
 
 
 def _is_consequence(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
-    """A list whose elements are wrong has too few of them only because of that."""
+    """True if a list is too short only because its elements are invalid."""
     place = error["loc"]
     return error["type"] == "too_short" and any(
         len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others
@@ -132,5 +132,5 @@ def _abbreviated(value: object) -> str:
 
 
 def dotted(path: Path) -> str:
-    """As people write it: spec.topics[0]."""
+    """Format a path as in spec.topics[0]."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

@@ -136,7 +136,7 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
 
 
 def add_topics(parser: argparse.ArgumentParser) -> None:
-    """Whether records are kept, and what is done with them."""
+    """Add the flags of topics and records."""
     parser.add_argument(
         "--log",
         action=argparse.BooleanOptionalAction,
@@ -153,7 +153,7 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
 
 
 def add_security(parser: argparse.ArgumentParser) -> None:
-    """Who may speak to the coordinator, and how."""
+    """Add the flags of authentication, TLS and limits."""
     parser.add_argument(
         "--insecure",
         action="store_true",
@@ -176,7 +176,7 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 
 
 def add_quotas(parser: argparse.ArgumentParser) -> None:
-    """How much each principal may use; the tokens file may say otherwise for one of them."""
+    """Add the quota flags; the tokens file may override them for a principal."""
     for field, default in Quota()._asdict().items():
         name, what = QUOTAS[field]
         parser.add_argument(
@@ -194,7 +194,7 @@ def quota_of(options: argparse.Namespace) -> Quota:
 
 
 def quota_error(options: argparse.Namespace) -> str:
-    """What is wrong with the quotas; empty when nothing is."""
+    """Return the error message for invalid quotas; empty when they are valid."""
     below = [field for field, quota in quota_of(options)._asdict().items() if quota < UNLIMITED]
     return f"--quota-{QUOTAS[below[0]][0]} must be at least 0, or {UNLIMITED} for no quota" if below else ""
 
@@ -219,7 +219,7 @@ def failpoint_names(text: str) -> tuple[str, ...]:
 
 
 def option_error(options: argparse.Namespace) -> str:
-    """What is wrong with the options, in one sentence; empty when nothing is."""
+    """Return the error message for invalid options; empty when they are valid."""
     if not options.store.startswith(STORES) or options.store in STORES:
         return "--store must be sqlite:PATH or postgresql://USER@HOST/DATABASE"
     if not isinstance(options.log, bool):
@@ -238,7 +238,7 @@ def option_error(options: argparse.Namespace) -> str:
 
 
 def security_error(options: argparse.Namespace, host: str) -> str:
-    """What is missing before others may be let in; the default is to let nobody in."""
+    """Return why listening beyond loopback is refused; by default it is. Empty when it is allowed."""
     if bool(options.tls_cert) != bool(options.tls_key):
         missing = "--tls-key" if options.tls_cert else "--tls-cert"
         return f"{missing} is missing; TLS requires a certificate and its key"
@@ -257,7 +257,7 @@ def security_error(options: argparse.Namespace, host: str) -> str:
 
 
 def secret_in(arguments: Sequence[str]) -> str:
-    """Why the arguments may not be used: everybody on a machine can read them. Empty when they hold no secret."""
+    """Return why the arguments may not be used: every user of the machine can read them. Empty without a secret."""
     if any(PASSWORD.search(argument) for argument in arguments):
         return (
             "--store contains a password, and arguments are visible to every user of this machine; "

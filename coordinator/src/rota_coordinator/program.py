@@ -111,7 +111,7 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.Task[None]]") -> None:
-    """Until somebody asks to stop, or a task ends by itself: it met what nobody expected, and that ends the process."""
+    """Wait for a stop signal, or for a task that ends with an error, which ends the process."""
     await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         if task.done():
@@ -120,7 +120,7 @@ async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.
 
 
 def log_environment(rows: LogStore, clocks: Clocks, event_log: EventLog, quotas: Quotas) -> LogEnvironment:
-    """What the embedded log needs of the process."""
+    """Return the dependencies of the embedded log."""
     new_uuid = lambda: uuid.uuid4().bytes
     return LogEnvironment(
         rows,
@@ -155,7 +155,7 @@ def http_server(unready_reason: Callable[[], str], metrics: Metrics) -> HttpServ
 
 
 def stop_signals() -> "asyncio.Task[bool]":
-    """Done when somebody asks this process to stop."""
+    """Return a task that is done after SIGTERM or SIGINT."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -190,14 +190,14 @@ async def open_store(options: argparse.Namespace) -> OpenedStore:
 
 
 async def expire_offsets(service: Service, every_s: float) -> None:
-    """Look for offsets that nobody needs any more, now and then."""
+    """Expire offsets periodically."""
     while True:
         await asyncio.sleep(every_s)
         service.expire_offsets()
 
 
 async def retain_records(log: TopicLog | None, every_s: float) -> None:
-    """Look for records that are too old, or too many, now and then; for ever, also when there is no log."""
+    """Apply retention periodically; runs forever, also without a log."""
     while True:
         await asyncio.sleep(every_s)
         if log is not None:

@@ -1,5 +1,5 @@
 """
-The two clocks of a coordinator's decisions, as types that cannot be mixed, and the conversion between them.
+The two clocks of the coordinator's decisions, as types that cannot be mixed, and the conversion between them.
 
 Durations (sessions, rounds, the time that a transaction may take) are measured on the monotonic clock, which nobody can
 set. Timestamps (of records, commits and states, and the retention that is counted from them) come from the wall clock.

@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 
 class Usage(NamedTuple):
-    """What is charged to a principal, or what a request adds to that."""
+    """The usage charged to a principal, or the growth that a request adds."""
 
     groups: int = 0
     # With the member ids that were given out and not used yet.
@@ -32,7 +32,7 @@ class Usage(NamedTuple):
         return Usage._make(map(add, self, other))
 
     def minus(self, other: "Usage") -> "Usage":
-        """What is left without the other."""
+        """Return the difference of both."""
         return Usage._make(map(sub, self, other))
 
 
@@ -72,7 +72,7 @@ def exceeded(principal: str, quota: Quota, used: Usage, more: Usage) -> str:
 
 
 class Charge(NamedTuple):
-    """What one thing uses, and the principal that pays for it."""
+    """The usage of one group, topic or log, and the principal that it is charged to."""
 
     principal: str
     usage: Usage
@@ -91,7 +91,7 @@ class Quotas:
         self._used: dict[str, Usage] = {}
 
     def used(self, principal: str) -> Usage:
-        """What is charged to the principal now."""
+        """Return the usage charged to the principal now."""
         return self._used.get(principal, NOTHING)
 
     def charge(self, key: Hashable, principal: str, usage: Usage) -> None:
@@ -108,7 +108,7 @@ class Quotas:
             self._used[principal] = self.used(principal).plus(usage)
 
     def discharge(self, key: Hashable) -> None:
-        """Charge nobody for it any more."""
+        """Remove the charge for the key."""
         before = self._charges.pop(key, None)
         if before is None:
             return
@@ -119,7 +119,7 @@ class Quotas:
             del self._used[before.principal]
 
     def refusal(self, principal: str, more: Usage) -> str:
-        """Why the principal may not use that much more; empty when it may."""
+        """Return why the principal may not use that much more; empty when it may."""
         if not principal:
             return ""
         return exceeded(principal, self._quota_of(principal), self.used(principal), more)

@@ -1,5 +1,5 @@
 """
-What Prometheus is told of the coordinator.
+Prometheus metrics of the coordinator.
 
 While it works the coordinator only adds to plain numbers: that costs a heartbeat less than a microsecond, and cannot
 fail. What needs a look at every group is looked at when somebody scrapes.
@@ -67,7 +67,7 @@ class Served(Protocol):
 
 
 class Histogram:
-    """How many durations lay between which bounds."""
+    """A histogram of durations in seconds. Invariant: one count per bound, and one for values beyond the last."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -80,7 +80,7 @@ class Histogram:
         self._total_s += seconds
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """How many lay at or below each bound, and the sum of all."""
+        """Return the cumulative count for each bound, and the sum in seconds."""
         found: list[tuple[str, float]] = []
         below = 0
         for bound, count in zip(
@@ -92,7 +92,7 @@ class Histogram:
 
 
 class ConnectionCounts(Protocol):
-    """How many connections the gRPC port has."""
+    """Numbers of connections of the gRPC port by state."""
 
     # Open, with an admitted call or without one.
     @property

@@ -1,4 +1,7 @@
-"""The Admin service: groups seen and changed from outside. Splits requests about many groups, and joins the answers."""
+"""
+The Admin service: describes, watches and changes groups for administrators; splits requests about many groups, and
+joins the answers.
+"""
 
 import asyncio
 import time
@@ -104,11 +107,11 @@ class AdminService(pb_grpc.AdminServicer):
 
 
 async def describe(caller: AuthorizedCaller, group_id: str) -> pb.DescribedGroup:
-    """One group, as the caller may see it."""
+    """Describe one group, as the caller may see it."""
     reply = await ask(caller, pb.DescribeGroupsRequest(group_ids=[group_id]), pb.DescribeGroupsResponse)
     return reply.groups[0]
 
 
 async def ask(caller: AuthorizedCaller, request: AdminRequest, kind: type[Reply]) -> Reply:
-    """The answer to one request about one group."""
+    """Submit one request about one group, and return its answer."""
     return cast("Reply", await caller.submit(request, client_host=""))

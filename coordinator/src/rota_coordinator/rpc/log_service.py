@@ -161,7 +161,7 @@ class LogService(pb_grpc.LogServicer):
         return await screened(request, caller.may_topic, act)
 
     def _budget(self) -> Budget:
-        """What the parts of one request may use, all together."""
+        """Return the quota budget that the parts of one request share."""
         return Budget(self._log.environment.quotas)
 
     def _transaction_error(

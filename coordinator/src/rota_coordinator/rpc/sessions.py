@@ -78,7 +78,7 @@ class Sessions:
             session.finish()
 
     def is_latest_stream(self, session: "Session", member_key: MemberKey) -> bool:
-        """Whether the member last spoke on this stream."""
+        """Return whether the member's latest request came on this stream."""
         last = self._by_member.get(member_key)
         return last is not None and last.session is session
 
@@ -139,7 +139,7 @@ class SendQueue:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether something is not sent yet."""
+        """Return whether frames are waiting to be sent."""
         return self._bytes > 0
 
     @property

@@ -1,5 +1,5 @@
 """
-What no request may be, whoever sends it: beyond its bounds, or about numbers that cannot be.
+Validation of requests to groups: lengths, counts and number ranges. Independent of the caller.
 
 Asked by `gate` for every call and by `sessions` for every frame, before anything looks at a group. Kafka bounds texts
 by how it writes them (32,767 bytes), and lets numbers be what they are.
@@ -26,7 +26,7 @@ Bound = pb.HeartbeatRequest | pb.SyncGroupRequest | pb.CommitOffsetsRequest | pb
 
 
 def validate(request: Message) -> str:
-    """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
+    """Return the error message for an invalid request; empty when it is valid."""
     match request:
         case pb.HeartbeatRequest():
             return validate_identity(request)
@@ -47,7 +47,7 @@ def validate(request: Message) -> str:
 
 
 def validate_membership(request: pb.JoinGroupRequest | pb.SyncGroupRequest | pb.LeaveGroupRequest) -> str:
-    """Who comes, stays or goes."""
+    """Validate JoinGroup, SyncGroup and LeaveGroup."""
     match request:
         case pb.JoinGroupRequest():
             return validate_join(request)
@@ -58,7 +58,7 @@ def validate_membership(request: pb.JoinGroupRequest | pb.SyncGroupRequest | pb.
 
 
 def validate_groups(request: Message) -> str:
-    """What is asked about groups from outside."""
+    """Validate requests that name groups."""
     match request:
         case pb.FindCoordinatorRequest() | admin.DescribeGroupsRequest() | admin.DeleteGroupsRequest():
             ids = request.group_ids
@@ -88,7 +88,7 @@ def validate_identity(request: Bound) -> str:
 
 
 def validate_join(request: pb.JoinGroupRequest) -> str:
-    """What a member says when it joins."""
+    """Validate a JoinGroup request."""
     named = ("group_id", "member_id", "group_instance_id", "client_id", "protocol_type", "reason")
     if request.rebalance_timeout_ms < 0:
         return f"rebalance_timeout_ms must be at least 0, not {request.rebalance_timeout_ms}"
@@ -109,7 +109,7 @@ def validate_names(request: pb.JoinGroupRequest) -> str:
 
 
 def validate_sync(request: pb.SyncGroupRequest) -> str:
-    """What a leader hands in."""
+    """Validate the protocol and the assignments of a SyncGroup request."""
     return (
         validate_length("protocol_type", request.protocol_type)
         or validate_length("protocol_name", request.protocol_name)
@@ -119,7 +119,7 @@ def validate_sync(request: pb.SyncGroupRequest) -> str:
 
 
 def validate_leave(request: pb.LeaveGroupRequest) -> str:
-    """Who goes."""
+    """Validate the members of a LeaveGroup request."""
     return validate_count("members", request.members, MEMBERS_MAX) or first_error(
         validate_length("a member_id", each.member_id)
         or validate_length("a group_instance_id", each.group_instance_id)
@@ -129,14 +129,14 @@ def validate_leave(request: pb.LeaveGroupRequest) -> str:
 
 
 def validate_producer(request: pb.TxnCommitOffsetsRequest) -> str:
-    """Whose transaction it is."""
+    """Validate the producer of a transactional commit."""
     if request.producer_id < 0 or request.producer_epoch < 0:
         return f"producer {request.producer_id} at epoch {request.producer_epoch}: both must be at least 0"
     return validate_length("transactional_id", request.transactional_id)
 
 
 def validate_offsets(topics: Collection[pb.TopicOffsets]) -> str:
-    """Offsets that somebody wants to have stored."""
+    """Validate offsets to store."""
     error = validate_topics(topics)
     if error:
         return error
@@ -152,7 +152,7 @@ def validate_offsets(topics: Collection[pb.TopicOffsets]) -> str:
 
 
 def validate_partitions(topics: Collection[pb.TopicPartitions]) -> str:
-    """Partitions that somebody asks about."""
+    """Validate partitions to read or delete."""
     error = validate_topics(topics)
     if error:
         return error
@@ -164,7 +164,7 @@ def validate_partitions(topics: Collection[pb.TopicPartitions]) -> str:
 
 
 def validate_topics(topics: Collection[pb.TopicOffsets] | Collection[pb.TopicPartitions]) -> str:
-    """What both have: topics with names, and not too many partitions."""
+    """Validate topic names and the number of partitions."""
     total = sum(len(topic.partitions) for topic in topics)
     if total > PARTITIONS_MAX:
         return f"{total} partitions in one request; at most {PARTITIONS_MAX} are allowed"

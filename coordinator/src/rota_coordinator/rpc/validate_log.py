@@ -1,4 +1,6 @@
-"""What no request to the log may be, whoever sends it; see `wellformed`. Asked by `gate` for every call."""
+"""
+Validation of requests to the log: lengths, counts and number ranges. Independent of the caller; see `validate_group`.
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Protocol
@@ -28,7 +30,7 @@ class PartitionOfRequest(Protocol):
 
 
 def validate(request: Message) -> str:
-    """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
+    """Return the error message for an invalid request; empty when it is valid."""
     match request:
         case pb.ProduceRequest():
             return validate_partitions(request.partitions) or validate_produce(request)
@@ -49,7 +51,7 @@ def validate(request: Message) -> str:
 
 
 def validate_topics(request: Message) -> str:
-    """What is asked about topics as a whole."""
+    """Validate requests that name topics."""
     match request:
         case pb.CreateTopicsRequest() | pb.CreatePartitionsRequest():
             names: Iterable[str] = [topic.name for topic in request.topics]
@@ -137,14 +139,14 @@ def validate_list_offsets(request: pb.ListOffsetsRequest) -> str:
 
 
 def validate_isolation_level(level: int) -> str:
-    """A level that nobody knows."""
+    """Validate the isolation level."""
     return "" if level in pb.IsolationLevel.values() else f"unknown isolation level {level}"
 
 
 def validate_producer(
     request: pb.InitProducerRequest | pb.EndTransactionRequest | pb.AddOffsetsToTransactionRequest,
 ) -> str:
-    """Who produces, in which transaction."""
+    """Validate the producer of a transaction."""
     error = validate_length("transactional_id", request.transactional_id)
     if error or isinstance(request, pb.InitProducerRequest):
         return error

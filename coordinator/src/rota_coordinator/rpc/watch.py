@@ -1,4 +1,4 @@
-"""Who watches which group, and what each was told last. Administrators' streams register; slots report changes."""
+"""The open WatchGroup calls by group. Admin calls register; slots report changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -30,7 +30,7 @@ class Failpoints:
         self.report(f"failpoints armed: {', '.join(self.names)}")
 
     def reach(self, name: str) -> bool:
-        """Whether to go no further; said once."""
+        """Return whether the process halts here; reported once."""
         if self.armed and name in self.names and not self.held:
             self.held = True
             self.report(f"failpoint {name} reached")

@@ -1,5 +1,5 @@
 """
-What readers of the log get: batches from an offset on, at once or when some come.
+Fetches: batches from an offset on, at once or when new ones are written.
 
 Called by `log_server`. A reader who waits is woken by the write that it waits for; nobody looks again and again.
 """
@@ -33,11 +33,11 @@ class ResponseBudget:
     must_reply: bool = False
 
     def fits(self, row: Row) -> bool:
-        """Whether it may still go into the answer; the first batch of all always does."""
+        """Return whether the row fits into the response; the first batch always does."""
         return not self.size or len(row.payload) <= self.room
 
     def take(self, rows: Sequence[Row]) -> None:
-        """These go into it."""
+        """Count rows as part of the response."""
         size = sum(len(row.payload) for row in rows)
         self.size += size
         self.room -= size
@@ -139,7 +139,7 @@ class Fetches:
 
 
 def describe(partition: Partition, reply: Reply) -> None:
-    """What every answer says of its partition."""
+    """Fill in the offsets and the topic id of the partition."""
     reply.topic_id = partition.topic_id
     reply.log_start_offset = partition.start
     reply.high_watermark = partition.high_watermark
@@ -147,20 +147,20 @@ def describe(partition: Partition, reply: Reply) -> None:
 
 
 def is_visible(partition: Partition, row: Row, *, committed_only: bool) -> bool:
-    """Whether readers get to see the batch."""
+    """Return whether readers see the batch."""
     if row.header.control is not Control.RECORDS:
         return False
     return not (committed_only and partition.is_aborted(row.header))
 
 
 def is_hidden_damage(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:
-    """Whether only a batch is damaged that readers do not get to see."""
+    """Return whether only a batch is damaged that readers do not see."""
     row = broken.row if isinstance(broken, DamagedBatch) else None
     return row is not None and not is_visible(partition, row, committed_only=committed_only)
 
 
 def fill_with_error(reply: Reply, broken: StoreError, budget: ResponseBudget) -> None:
-    """Say what is wrong; of a damaged batch also all that lies there, for whoever wants to keep it."""
+    """Set the error; of a damaged batch also include its stored bytes, for recovery."""
     reply.error_code = codes.KAFKA_STORAGE_ERROR
     if isinstance(broken, DamagedBatch):
         reply.error_code = codes.CORRUPT_MESSAGE

@@ -1,5 +1,5 @@
 """
-What the shell tells of its work to whoever counts it or writes it down: slots, the loop's clock, the streams.
+The port through which the shell reports requests, appends, rebalances and lag to metrics and logs.
 
 The shell knows this port only, so that tests and the simulation need neither metrics nor logs.
 """
@@ -33,7 +33,7 @@ LOG_REQUESTS = (
 
 
 class Observer(Protocol):
-    """Somebody who wants to know. Its calls must be quick: each request waits for one of them."""
+    """Receives events. Its methods must return quickly: each request waits for one of them."""
 
     def answered(self, request: Message, error: Error, seconds: float) -> None:
         """A request has its answer, or was refused."""
@@ -88,7 +88,7 @@ class Observers:
 
 
 def error_of(reply: Message | None) -> Error:
-    """How an answer went: its error, or the first of those of its parts."""
+    """Return the error of an answer, or the first error of its parts."""
     match reply:
         case None:
             return SUPERSEDED

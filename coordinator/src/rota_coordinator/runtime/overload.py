@@ -1,6 +1,5 @@
 """
-What the coordinator does when there is more than it can do: it measures its own stalls, and says early what it will
-not do.
+Overload protection: measures stalls of the event loop, and rejects requests beyond the limits early.
 
 Heartbeats, joins and syncs keep a group together, so they are always taken; commits can be sent again. `service` asks
 the intake about every request; slots and a timer of the loop watch the clock.
@@ -44,7 +43,7 @@ class Refusal(Exception):
 
 
 class Load(NamedTuple):
-    """What waits."""
+    """The commits waiting for the store, and the lag of the event loop."""
 
     commits: int
     commit_bytes: int
@@ -53,7 +52,7 @@ class Load(NamedTuple):
 
 
 def overload_refusal(load: Load) -> Refusal | None:
-    """Whether a commit is one too many."""
+    """Return the refusal of a commit beyond the load limits; None when it may be taken."""
     if load.lag_s >= LAG_MAX_S:
         busy = f"the event loop of this coordinator is {load.lag_s:.1f} s late"
     elif load.commits >= COMMITS_MAX:
@@ -66,7 +65,7 @@ def overload_refusal(load: Load) -> Refusal | None:
 
 
 def reply_size_refusal(reply: Message) -> Refusal | None:
-    """Whether an answer is larger than its receiver takes; sent anyway it would end the whole stream."""
+    """Return the refusal of a response that exceeds a gRPC message; sent anyway it would end the whole stream."""
     size = reply.ByteSize()
     if size <= MESSAGE_BYTES_MAX:
         return None
@@ -77,7 +76,7 @@ def reply_size_refusal(reply: Message) -> Refusal | None:
 
 
 def may_create(request: Request) -> bool:
-    """Whether a group that is not there would come to be."""
+    """Return whether the request would create its group."""
     match request:
         case pb.JoinGroupRequest():
             return not request.member_id
@@ -88,7 +87,7 @@ def may_create(request: Request) -> bool:
 
 
 def may_grow(request: Request) -> bool:
-    """Whether a group could use more of its creator's quota afterwards. Asked of every request."""
+    """Return whether the request may increase the usage of its group's creator. Called for every request."""
     return isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest) or may_create(request)
 
 
@@ -98,7 +97,7 @@ def quota_refusal(sentence: str) -> Refusal | None:
 
 
 def group_limit_refusal(groups: int) -> Refusal | None:
-    """Whether another group is one too many."""
+    """Return the refusal of a new group beyond the limit; None when it may be created."""
     if groups < GROUPS_MAX:
         return None
     sentence = f"this coordinator has {groups} groups, which is the limit; delete unused groups, or add a coordinator"
@@ -106,7 +105,7 @@ def group_limit_refusal(groups: int) -> Refusal | None:
 
 
 def join_size_refusal(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusal | None:
-    """Whether the leader's join answer would be too large with this join in the group."""
+    """Return the refusal of a join that would make the leader's answer too large; None when it fits."""
     if answer_bytes <= MESSAGE_BYTES_MAX:
         return None
     sentence = (
@@ -118,7 +117,7 @@ def join_size_refusal(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusa
 
 class Stalls:
     """
-    Measures how late the loop comes to a timer of its own, and tells of it before anybody's time is judged.
+    Measures the lateness of the event loop at a periodic timer, and reports stalls before deadlines are checked.
 
     After a stall timers fire in the order in which they were due: sessions that ended meanwhile come first. So
     whoever is about to judge calls `settle`.
@@ -151,7 +150,7 @@ class Stalls:
             self._timer.cancel()
 
     def settle(self) -> None:
-        """If the loop stalled and nobody was told yet, do it now."""
+        """Report a stall that has not been reported yet."""
         if self._clock() - self._due_s >= STALL_MIN_S:
             self._tick()
 
@@ -168,7 +167,7 @@ class Stalls:
 
 
 class CommitAdmission:
-    """Counts the commits that wait, and refuses more of them than it should."""
+    """Counts the commits that wait for the store, and rejects those beyond the limits."""
 
     def __init__(self, stalls: Stalls) -> None:
         self._stalls = stalls
@@ -176,7 +175,7 @@ class CommitAdmission:
         self._bytes = 0
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Why a request is not taken, whatever group it is about."""
+        """Return why a request is rejected, whatever its group; None when it is not."""
         if isinstance(request, COMMITS):
             return overload_refusal(Load(self._commits, self._bytes, self._stalls.lag_s))
         return None

@@ -27,7 +27,7 @@ READERS = 4
 
 
 class SlotOwner(NamedTuple):
-    """Where members of a slot's groups go."""
+    """The address and epoch of the process that serves a slot."""
 
     # Empty while nobody serves it.
     address: str
@@ -35,14 +35,14 @@ class SlotOwner(NamedTuple):
 
 
 class Ownership(Protocol):
-    """What a process knows and does about who serves what."""
+    """Decides which slots this process serves, and finds the owners of the others."""
 
     async def run_once(self) -> float:
-        """See to this process's slots; in how many seconds to do so again."""
+        """Claim, hand over and restart slots as needed; return the seconds until the next run."""
         ...
 
     def slot_owner(self, slot: Slot) -> SlotOwner:
-        """Who serves the slot."""
+        """Return the owner of the slot."""
         ...
 
     def missing(self) -> str:
@@ -65,21 +65,21 @@ def unserved(slots: Collection[Slot]) -> str:
 
 
 class DedupedReporter:
-    """Says what is wrong once, however often it is tried again; and once more after it was well in between."""
+    """Reports a problem once, however often it recurs, and once when it is recovered."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._said: dict[str, str] = {}
 
     def failed(self, thing: str, problem: Exception) -> None:
-        """It is not as it should be."""
+        """Report a problem, unless the same one was reported last."""
         text = f"{thing}: {problem}; retrying"
         if self._said.get(thing) != text:
             self._said[thing] = text
             self._report(text)
 
     def recovered(self, thing: str) -> None:
-        """It is as it should be."""
+        """Report the end of a problem, if one was reported."""
         if self._said.pop(thing, None) is not None:
             self._report(f"{thing}: recovered")
 
@@ -146,7 +146,7 @@ class Lease:
 
 
 class OwnershipCallbacks(NamedTuple):
-    """How ownership speaks to the rest of the process."""
+    """Callbacks from ownership to the log and to the sessions."""
 
     report: Callable[[str], None]
     # Members of these groups should go to this address.
@@ -233,7 +233,7 @@ class SharedOwnership(Ownership):
             self._callbacks.report(f"could not leave the store, the lease will expire: {error}")
 
     def _lose(self, why: str) -> None:
-        """Everything may be another's by now: begin again, as somebody new."""
+        """Stop all slots after the lease was lost, and register as a new process."""
         self._callbacks.report(f"{why}; serving no slots until a new lease is granted")
         self._lease.lost()
         self._me = ""

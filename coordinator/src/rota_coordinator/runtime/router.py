@@ -1,4 +1,4 @@
-"""All slots of this process. Called by the gRPC server and by tests that need no server."""
+"""Routes requests to the slots of this process. Called by the gRPC services and by tests that need no server."""
 
 import asyncio
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class Service:
         return self.log
 
     async def run(self, serving: Callable[[], None]) -> None:
-        """See to this process's slots until cancelled; says when it has done so for the first time."""
+        """Run ownership and the log until cancelled; call `serving` after the first run."""
         delay_s = await self._run_once()
         serving()
         while True:
@@ -61,7 +61,7 @@ class Service:
         return delay_s
 
     def missing(self) -> str:
-        """What is not there yet for this process to serve all that it should; empty when it does."""
+        """Return why this process does not serve all its slots yet; empty when it does."""
         return self.ownership.missing() or ("" if self.log is None else self.log.missing())
 
     async def leave(self) -> None:
@@ -82,7 +82,7 @@ class Service:
         return self.slots[slot_of(group_id, SLOTS)]
 
     def stop(self) -> None:
-        """Tell everybody who waits to look for another coordinator."""
+        """Stop all slots; waiting calls are answered with NOT_COORDINATOR."""
         for slot in self.slots:
             slot.stop(pb.NOT_COORDINATOR)
 
@@ -110,7 +110,10 @@ class Service:
         return answer
 
     def _hold(self, slot: Slot, request: pb.SyncGroupRequest, answer: Answer) -> None:
-        """Charge the group's creator for the assignments of a sync while it waits: they stay in memory, whoever sent them."""
+        """
+        Charge the group's creator for the assignments of a waiting sync: they stay in memory, whichever principal
+        sent them.
+        """
         group = slot.groups.groups.get(request.group_id)
         if group is not None and not answer.done():
             key = ("waiting", id(answer))
@@ -135,12 +138,12 @@ class Service:
         return refusal
 
     def compensate_stall(self, stall_ms: int) -> None:
-        """The process stood still for so long, until now: that is nobody else's fault."""
+        """Extend the deadlines of all groups by a stall of this process that ended now."""
         for slot in self.slots:
             slot.compensate_stall(stall_ms)
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
-        """Who coordinates these groups; any process knows."""
+        """Return the coordinators of the groups; every process can answer."""
         found = [self._found(group_id) for group_id in request.group_ids]
         error = next((each.error_code for each in found if each.error_code), pb.NONE)
         self.observers.answered(request, error, 0)

@@ -1,5 +1,5 @@
 """
-One slot at this process: the core's decisions, performed.
+One slot in this process: performs the decisions of the group core.
 
 Called by `service` with requests, by the loop's timers with time. An answer leaves only when every record that was
 written before it is durable; if writing fails nobody knows what is, so the slot is dropped and read anew.
@@ -35,7 +35,7 @@ from rota_proto.coordinator.v1.records_pb2 import HandoverSnapshot, ProducerEnde
 
 
 class SlotState(enum.Enum):
-    """What this process is to the slot."""
+    """The state of a slot in this process."""
 
     DOWN = "Down"
     CATCH_UP = "CatchUp"
@@ -59,7 +59,7 @@ class Open(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotEnvironment:
-    """What a slot needs of the process."""
+    """The dependencies of a slot: store, clocks, callbacks and limits."""
 
     store: Store
     config: GroupConfig
@@ -110,7 +110,7 @@ class Slot:
         self.groups = Groups(self.environment.config, wall=self.environment.wall)
 
     async def start(self) -> None:
-        """Own the slot, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
+        """Claim the slot, load its log, then serve it. A `stop` meanwhile wins."""
         stop_count = self._stop_count
         self.state = SlotState.CATCH_UP
         try:
@@ -181,7 +181,7 @@ class Slot:
         return handover
 
     def stop(self, error: pb.ErrorCode.ValueType) -> None:
-        """Serve no more: whoever waits is told to look elsewhere."""
+        """Stop serving; waiting calls are answered with the error."""
         self.state = SlotState.DOWN
         self._discharge_all()
         self._stop_count += 1
@@ -204,7 +204,7 @@ class Slot:
             self.environment.quotas.charge(("group", group_id), group.created_by, usage(group))
 
     def _discharge_all(self) -> None:
-        """The groups are not served here: they count for nobody."""
+        """Remove the quota charges of all groups of the slot."""
         for group_id in self.groups.groups:
             self.environment.quotas.discharge(("group", group_id))
 
@@ -214,7 +214,7 @@ class Slot:
             self.groups.compensate_stall(stall_ms, self.environment.now_ms())
 
     def expire_offsets(self) -> None:
-        """Look through all groups for offsets that nobody has needed for long; called every few minutes."""
+        """Expire offsets of all groups; called every few minutes."""
         if self.state is SlotState.READY:
             for group_id in list(self.groups.groups):
                 expire = partial(self.groups.expire_offsets, group_id, self.environment.now_ms())
@@ -252,12 +252,12 @@ class Slot:
         return answer
 
     def _check_lease(self) -> None:
-        """Past its lease the process must not speak for the slot: somebody else may have it by now."""
+        """Stop the slot once the lease of this process has expired: another process may own it."""
         if (self.state is not SlotState.DOWN or self._open) and not self.environment.may_serve():
             self.stop(pb.NOT_COORDINATOR)
 
     def _some_joined(self, request: Request) -> bool:
-        """Whether this join is the first of those that an open round waits for."""
+        """Return whether this join is the first that an open round waits for."""
         group = self.groups.groups.get(group_of(request))
         if not isinstance(request, pb.JoinGroupRequest) or group is None or group.barrier is None:
             return False
@@ -286,8 +286,8 @@ class Slot:
 
     def _run_decision(self, decide: Callable[[], Effects]) -> Effects:
         """
-        What the core decides. If it breaks, half of a decision may be in its state, and all of what counts is in the
-        log: so that is read anew, and nobody waits for ever.
+        Run a decision of the core. After an exception its state may be inconsistent, so the slot is reloaded from the
+        log, and waiting calls are answered.
         """
         try:
             return decide()
@@ -343,12 +343,12 @@ class Slot:
         self._restart = asyncio.ensure_future(self._read_anew())
 
     async def _read_anew(self) -> None:
-        """At once; if that fails too, whoever sees to the slots says so, and tries again and again."""
+        """Reload at once; if that fails too, ownership reports it and retries."""
         with contextlib.suppress(StoreError):
             await self.start()
 
     def _deliver(self, stop_count: int, effects: Effects) -> None:
-        """Let the answers and notices of a decision out, unless the slot was dropped since: everybody was told then."""
+        """Deliver the answers and notices of a decision, unless the slot was stopped since."""
         self._check_lease()
         if stop_count == self._stop_count and not self._holds_before(effects):
             self._answer(effects.replies)
@@ -368,7 +368,7 @@ class Slot:
                 self._settle(open_call, reply)
 
     def _settle(self, open_call: Open, reply: Message | None) -> None:
-        """Give an answer, unless whoever asked has given up."""
+        """Set the answer of a call, unless the call was cancelled."""
         request, answer, since_s = open_call
         if not answer.done():
             answer.set_result(reply)
@@ -386,7 +386,7 @@ class Slot:
         return self.environment.failpoints.reach(failpoint)
 
     def _holds_before(self, effects: Effects) -> bool:
-        """Whether nothing more leaves, from this answer on."""
+        """Return whether a failpoint holds back this answer and all later ones."""
         assigns = any(isinstance(reply, pb.SyncGroupResponse) for _, reply in effects.replies)
         if assigns and effects.records and self._holds(failpoints.ASSIGNMENT_WRITTEN):
             return True
@@ -412,12 +412,12 @@ class Slot:
 
 
 def is_durable(append: "asyncio.Future[None]") -> bool:
-    """Whether it is known to be written. One that failed is done too, a moment before this process hears of it."""
+    """Return whether the append is known to be durable; a failed append is done, too."""
     return append.done() and not append.cancelled() and append.exception() is None
 
 
 def may_change_its_group(request: Request) -> bool:
-    """Whether the group may be another afterwards; a commit makes one at most, and not in a generation's name."""
+    """Return whether the request may change its group; a commit at most creates one, outside a generation."""
     if isinstance(request, CommitRequest):
         return request.generation_id < 0
     return not isinstance(request, ReadOnlyRequest)
@@ -425,7 +425,7 @@ def may_change_its_group(request: Request) -> bool:
 
 def is_all_well(request: Request, effects: Effects) -> bool:
     """
-    Whether this is the answer to a heartbeat that nothing is new.
+    Return whether this is the answer to a heartbeat without news.
 
     It waits for no write: it says no more than that the member is in the generation that it was told, which was
     durable before it was told. So a slow disk delays commits, and nobody's heartbeat.

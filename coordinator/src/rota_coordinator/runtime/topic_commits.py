@@ -1,5 +1,5 @@
 """
-What the log has to say about a commit before its group hears of it: are its topics there, is its transaction open.
+Checks of commits against the embedded log, before their group handles them: existing topics, open transaction.
 
 As in Kafka, an unknown topic is refused whoever asks, and the rest of the request goes on without it. That holds for
 offsets that an administrator sets as well.

@@ -1,5 +1,5 @@
 """
-The embedded log at this process: the core's decisions, performed.
+The embedded log in this process: performs the decisions of the log core.
 
 Called by `log_server` with requests, by the loop's timers with time. What one decision changes is written together, the
 offsets of groups included; its answer leaves when that is in the file, and flushed if it promises so. If writing fails
@@ -40,7 +40,7 @@ AGAIN_S = 0.1
 
 
 class Groups(Protocol):
-    """Where the groups are that take part in transactions."""
+    """The slots of the groups that take part in transactions."""
 
     def slot(self, group_id: str) -> Slot:
         """The slot of a group."""
@@ -54,7 +54,7 @@ class Groups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
-    """What the log needs of the process."""
+    """The dependencies of the log: store, clocks, callbacks and quotas."""
 
     store: LogStore
     config: LogConfig
@@ -95,7 +95,7 @@ class TopicLog:
         self._charges = LogCharges(self.environment.quotas)
 
     async def start(self) -> None:
-        """Own the log, read it to its end, then serve it. Whoever stops it meanwhile has the last word."""
+        """Claim the log, load it, then serve it. A `stop` meanwhile wins."""
         stop_count = self._stop_count
         self.state = SlotState.CATCH_UP
         store = self.environment.store
@@ -143,7 +143,7 @@ class TopicLog:
                 self._reporter.failed("the log", error)
 
     def missing(self) -> str:
-        """What is not there yet; empty when the log is served."""
+        """Return why the log is not served yet; empty when it is."""
         return "" if self.state is SlotState.READY else "the log is not served yet"
 
     async def finish(self) -> None:
@@ -154,7 +154,7 @@ class TopicLog:
         self.stop()
 
     def stop(self) -> None:
-        """Serve no more: whoever waits is told."""
+        """Stop serving; waiting fetches are woken."""
         self.state = SlotState.DOWN
         self._stop_count += 1
         self._last_write = None
@@ -172,7 +172,7 @@ class TopicLog:
             raise Refusal("UNAVAILABLE", "the log is loading; retry later")
 
     async def decide(self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True) -> Reply:
-        """What the core decides, once it is written."""
+        """Run a decision of the core, and return its result once it is written."""
         reply, written = self.start_decision(decide, flush=flush)
         if written is not None:
             await self.wait(written)
@@ -181,7 +181,7 @@ class TopicLog:
     def start_decision(
         self, decide: Callable[[Log, Effects], Reply], *, flush: bool = True
     ) -> "tuple[Reply, asyncio.Future[None] | None]":
-        """What the core decides, and the write that has to be waited for."""
+        """Run a decision of the core; return its result and the write to wait for."""
         self.check_ready()
         effects = Effects()
         try:
@@ -200,14 +200,14 @@ class TopicLog:
         return reply, self._last_write
 
     async def wait(self, written: "asyncio.Future[None]") -> None:
-        """Until it is in the file. Raises Refusal when nobody knows whether it is."""
+        """Wait until the write is in the file. Raises Refusal when its outcome is unknown."""
         try:
             await asyncio.shield(written)
         except StoreError as error:
             raise Refusal("UNAVAILABLE", f"the outcome of the write is unknown: {error}") from error
 
     def may_end(self, groups: Iterable[str]) -> bool:
-        """Whether these groups can take part in the end of a transaction now."""
+        """Return whether these groups can take part in the end of a transaction now."""
         return all(self.groups.slot(group_id).state is SlotState.READY for group_id in groups)
 
     def commit_refusal(self, transactional_id: str) -> pb.ErrorCode.ValueType:
@@ -303,7 +303,7 @@ class TopicLog:
             slot.forget_topic(topic)
 
     def _drop(self, why: str) -> None:
-        """Believe nothing that is in memory any more; whoever sees to the process reads it anew."""
+        """Stop serving and discard the state in memory; the next run reloads it."""
         self.stop()
         self.environment.report(f"the log: {why}; reloading it")
 
@@ -365,7 +365,7 @@ class TopicLog:
                 pass
 
     async def _retain(self, partition: Partition) -> bool:
-        """Whether something went, and more may have to."""
+        """Apply retention to a batch of rows; return whether more may have to be deleted."""
         if partition.retention_ms < 0 and partition.retention_bytes < 0:
             return False
         store, log_id = self.environment.store, partition.log_id

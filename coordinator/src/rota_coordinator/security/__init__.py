@@ -1,1 +1,1 @@
-"""Who may speak to the coordinator, over which connections, and about which groups. Only shells import it."""
+"""Authentication, authorization, limits and TLS of the coordinator's gRPC port. Only shells import it."""

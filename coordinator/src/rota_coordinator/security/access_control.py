@@ -1,5 +1,5 @@
 """
-The only way from a gRPC call to the groups.
+Access control: the only way from a gRPC call to groups and topics.
 
 Servers hold a door, not the service. `admitted` authenticates a call from its headers and its certificate, before its
 message is read, and counts it until it ends; `caller` is then what the call may ask the service. Whatever is asked about a
@@ -57,7 +57,7 @@ ACTIONS: dict[type[Request], Action] = {
 
 
 class CallPeer(Peer):
-    """What the other side of a gRPC call shows of itself."""
+    """The credentials of the peer of a gRPC call."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -75,7 +75,7 @@ class CallPeer(Peer):
 
 
 class AuthorizedCaller:
-    """Somebody who was let in, and what the service says to them."""
+    """An authenticated principal; every request it submits is authorized here."""
 
     def __init__(self, service: Service, policy: GroupPolicy, principal: Principal) -> None:
         self._service = service
@@ -92,7 +92,7 @@ class AuthorizedCaller:
         return answer
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
-        """Who coordinates these groups, for those that the caller may see."""
+        """Find the coordinators of the groups that the caller may see."""
         hidden = {group_id for group_id in request.group_ids if not self._may_see(group_id)}
         seen = [group_id for group_id in request.group_ids if group_id not in hidden]
         found = iter(self._service.find(pb.FindCoordinatorRequest(group_ids=seen)).coordinators)
@@ -103,26 +103,26 @@ class AuthorizedCaller:
         )
 
     def is_member(self, group_id: str, member_id: str) -> bool:
-        """Whether that is a member by now, for which the caller may speak."""
+        """Return whether the id is a current member, for which the caller may submit requests."""
         if not self.may_be_member(group_id):
             return False
         group = self._service.slot(group_id).groups.groups.get(group_id)
         return group is not None and member_id in group.members.by_id
 
     def may_be_member(self, group_id: str) -> bool:
-        """Whether the caller may commit offsets of the group."""
+        """Return whether the caller may commit offsets of the group."""
         return self._policy.may(self.principal, Action.MEMBER, group_id)
 
     def may_topic(self, action: TopicAction, topic: str) -> bool:
-        """Whether the caller may do that with the topic."""
+        """Return whether the caller may perform the action on the topic."""
         return self._policy.may_topic(self.principal, action, topic)
 
     def may_transact(self, transactional_id: str) -> bool:
-        """Whether the caller may be the producer of this transactional id."""
+        """Return whether the caller may be the producer of this transactional id."""
         return self._policy.may_transact(self.principal, transactional_id)
 
     def slots(self) -> Iterator[tuple[Slot, SlotOwner]]:
-        """All slots, and who serves them: no secret for anybody who was let in."""
+        """Yield all slots with their owners; every authenticated caller may see them."""
         for slot in self._service.slots:
             yield slot, self._service.ownership.slot_owner(slot)
 
@@ -134,12 +134,15 @@ class AuthorizedCaller:
                     yield group
 
     def opened_by(self, group_id: str) -> str:
-        """What opened the last round of a group, as far as this process knows and the caller may see."""
+        """
+        Return the reason of the group's last rebalance, as far as this process knows it and the caller may see the
+        group.
+        """
         group = self._service.slot(group_id).groups.groups.get(group_id)
         return group.opened_by if group is not None and self._may_see(group_id) else ""
 
     def refused(self, request: Message, error: Error) -> None:
-        """Have it counted that a request goes no further."""
+        """Count a request that was rejected."""
         count_refusal(self._service, request, error)
 
     def _may_see(self, group_id: str) -> bool:
@@ -152,7 +155,7 @@ def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
 
 
 def count_refusal(service: Service, request: Message, error: Error) -> None:
-    """Tell whoever counts requests; what lists or watches groups is not counted."""
+    """Report a rejected request to the observers; requests that list or watch groups are not counted."""
     if isinstance(request, (Request | pb.FindCoordinatorRequest, *LOG_REQUESTS)):
         service.observers.answered(request, error, 0)
 
@@ -198,7 +201,7 @@ class Admitted:
 
 
 class AccessControl:
-    """Authenticates calls, and authorizes what they ask."""
+    """Authenticates calls, and authorizes their requests."""
 
     def __init__(
         self,
@@ -219,12 +222,12 @@ class AccessControl:
         self.disconnect: Callable[[Closing], None] = lambda closing: None
 
     def refused(self, request: Message, error: Error) -> None:
-        """Have it counted that a request goes no further."""
+        """Count a request that was rejected."""
         count_refusal(self._service, request, error)
 
     @property
     def observers(self) -> Observers:
-        """Who is told what becomes of requests."""
+        """The observers of requests."""
         return self._service.observers
 
     def caller(self) -> AuthorizedCaller:

@@ -1,5 +1,5 @@
 """
-Who a caller is. Asked by the door, once for each stream and for each single call.
+Authentication of callers. Called by `access_control` once for each stream and for each unary call.
 
 An implementation may wait for another system, and remember what that said for a while: the operator's will.
 """
@@ -19,17 +19,17 @@ SCHEME = "bearer"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who somebody was found to be."""
+    """An authenticated identity."""
 
     name: str
 
 
 class Unauthenticated(Exception):
-    """Nobody knows the caller; the message is for it, and holds nothing that it did not say itself."""
+    """The caller cannot be authenticated; the message is sent to the caller, and contains only its own data."""
 
 
 class Peer(Protocol):
-    """What a caller shows of itself."""
+    """The credentials that a caller presents."""
 
     def authorization(self) -> Sequence[str]:
         """The values of the metadata `authorization`."""
@@ -41,15 +41,15 @@ class Peer(Protocol):
 
 
 class Authenticator(Protocol):
-    """Finds out who calls."""
+    """Maps the credentials of a peer to a principal."""
 
     async def authenticate(self, peer: Peer) -> Principal:
-        """Who it is; raises `Unauthenticated`."""
+        """Return the principal; raises `Unauthenticated`."""
         ...
 
 
 class AnonymousAuthenticator(Authenticator):
-    """Everybody is the same nobody: on loopback, or where somebody said --insecure."""
+    """Authenticates every caller as `anonymous`: for loopback, or with --insecure."""
 
     PRINCIPAL = Principal("anonymous")
 
@@ -59,7 +59,7 @@ class AnonymousAuthenticator(Authenticator):
 
 
 class CertificateAuthenticator(Authenticator):
-    """Whoever has a certificate of --tls-client-ca, under its first name. TLS has let nobody else in."""
+    """Authenticates the holder of a certificate of --tls-client-ca by its first name; TLS rejects other clients."""
 
     @override
     async def authenticate(self, peer: Peer) -> Principal:
@@ -74,16 +74,16 @@ class Credentials(Protocol):
     """The principals of the tokens file, as it was last read."""
 
     def with_token(self, digest: Digest) -> str | None:
-        """Whose token that is."""
+        """Return the principal of the token."""
         ...
 
     def with_certificate(self, names: Sequence[str]) -> str | None:
-        """Whose certificate has one of these names."""
+        """Return the principal whose certificate has one of these names."""
         ...
 
 
 class TokensAuthenticator(Authenticator):
-    """Principals with tokens or certificates that stand in a file."""
+    """Authenticates principals by the tokens and certificates of the tokens file."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -111,10 +111,10 @@ class TokensAuthenticator(Authenticator):
 
 
 def digest_of(token: str) -> Digest:
-    """What stands for a token wherever it is compared."""
+    """Return the digest by which a token is compared and kept."""
     return Digest(hashlib.sha256(token.encode()).digest())
 
 
 def is_same(left: Digest, right: Digest) -> bool:
-    """Whether they are equal, in a time that does not tell where they differ."""
+    """Compare digests in constant time."""
     return hmac.compare_digest(left, right)

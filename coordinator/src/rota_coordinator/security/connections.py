@@ -30,7 +30,7 @@ class Closing(NamedTuple):
 
 
 class ConnectionCounts(NamedTuple):
-    """How many connections there are."""
+    """Numbers of connections by state."""
 
     # Open, with an admitted call or without one.
     admitted: int

@@ -1,5 +1,5 @@
 """
-Who may do what with which group, topic or transactional id. The door asks for every request, before anything looks at them.
+Authorization of principals for groups, topics and transactional ids. Called by `access_control` for every request.
 
 The operator brings its own policy: namespaces own groups.
 """
@@ -15,7 +15,7 @@ from rota_coordinator.security.authenticator import Principal
 
 
 class Action(enum.IntEnum):
-    """What is done with a group. Who may do one of these may do those before it."""
+    """Actions on a group. The right to one includes those before it."""
 
     READ = 1  # find, list, describe, watch; fetch offsets
     MEMBER = 2  # join, heartbeat, leave, commit
@@ -23,7 +23,7 @@ class Action(enum.IntEnum):
 
 
 class TopicAction(enum.IntEnum):
-    """What is done with a topic. Who may do one of these may do those before it."""
+    """Actions on a topic. The right to one includes those before it."""
 
     CONSUME = 1  # describe, fetch, look offsets up
     PRODUCE = 2  # append
@@ -34,20 +34,20 @@ class GroupPolicy(Protocol):
     """Decides at once: it is asked for every heartbeat."""
 
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
-        """Whether the principal may do that with the group, existing or not."""
+        """Return whether the principal may perform the action on the group, existing or not."""
         ...
 
     def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
-        """The same of a topic."""
+        """Return whether the principal may perform the action on the topic, existing or not."""
         ...
 
     def may_transact(self, principal: Principal, transactional_id: str) -> bool:
-        """Whether the principal may be the producer with this transactional id, and so fence who was before."""
+        """Return whether the principal may use this transactional id, and so fence its previous producer."""
         ...
 
 
 class AllowAll(GroupPolicy):
-    """Everybody who was let in may do everything."""
+    """Allows every authenticated principal everything."""
 
     @override
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
@@ -75,7 +75,7 @@ class NameSet:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """What was granted to one principal."""
+    """The grants of one principal."""
 
     groups: Mapping[Action, NameSet]
     topics: Mapping[TopicAction, NameSet]
@@ -83,7 +83,7 @@ class Grants:
 
 
 class GrantPolicy(GroupPolicy):
-    """What was granted to the principal by name; to nobody else anything."""
+    """Allows each principal what its grants contain; a principal without grants is denied everything."""
 
     def __init__(self, grants_of: Callable[[str], Grants | None]) -> None:
         self._grants_of = grants_of

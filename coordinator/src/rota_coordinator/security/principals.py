@@ -1,5 +1,5 @@
 """
-The tokens file: who there is, how each is recognized, and what each may do. docs/guide/security.md shows one.
+The tokens file: principals with their credentials, grants and quotas. docs/guide/security.md shows one.
 
 Pure: text in, principals out. `tokens_file` reads the file.
 """
@@ -34,11 +34,11 @@ CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
 
 
 class ParseError(Exception):
-    """What is wrong with a line."""
+    """An error in a line of the tokens file."""
 
 
 class Grant(NamedTuple):
-    """What one field of a line allows."""
+    """The grant that one field of a line contains."""
 
     # Of groups, of topics, or None: to be a transactional producer.
     action: Right
@@ -65,7 +65,7 @@ class Principals:
     by_name: Mapping[str, Entry]
 
     def with_token(self, digest: Digest) -> str | None:
-        """Whose token that is. All are compared, so that the time says nothing about them."""
+        """Return the principal of the token. All digests are compared, so that timing reveals nothing about them."""
         found = None
         for entry in self.by_name.values():
             for known in entry.digests:
@@ -74,17 +74,17 @@ class Principals:
         return found
 
     def with_certificate(self, names: Sequence[str]) -> str | None:
-        """Whose certificate has one of these names; a principal with a token only is not meant."""
+        """Return the principal whose certificate has one of these names; it must be listed with `certificate`."""
         found = (self.by_name[name] for name in names if name in self.by_name)
         return next((entry.name for entry in found if entry.has_certificate), None)
 
     def grants_of(self, name: str) -> Grants | None:
-        """What the principal may do; None when there is no such principal."""
+        """Return the grants of the principal; None when there is no such principal."""
         entry = self.by_name.get(name)
         return None if entry is None else entry.grants
 
     def quota_of(self, name: str, default: Quota) -> Quota:
-        """How much the principal may use; `default` as far as its line says nothing."""
+        """Return the quota of the principal; `default` for fields that its line does not set."""
         entry = self.by_name.get(name)
         return default if entry is None else default._replace(**entry.quota)
 
@@ -174,7 +174,7 @@ def parse_grant(field: str) -> Grant:
 
 
 def collect(given: Sequence[Grant]) -> Grants:
-    """What all fields of a line allow; a right includes the smaller ones."""
+    """Combine the grants of a line; a right includes the smaller ones."""
 
     def at_least(least: Action | TopicAction) -> NameSet:
         kind = type(least)

@@ -1,6 +1,6 @@
 """
-The server's certificate and key, and whose certificates clients need. Read again when the files change: whoever
-renews certificates (cert-manager, say) replaces the files and starts nothing anew.
+The server's TLS certificate and key, and the authority of client certificates. Reloaded when the files change, so
+that certificates can be renewed without a restart.
 """
 
 import ssl
@@ -19,7 +19,7 @@ READINGS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the flags say that it all is."""
+    """The paths from the --tls flags."""
 
     certificate: Path
     key: Path
@@ -31,7 +31,7 @@ class Files:
 
 
 def load(files: Files) -> grpc.ServerCertificateConfiguration:
-    """What the files hold, all of one time; raises `SecurityError` with what is wrong with which."""
+    """Read the files in one consistent version; raises `SecurityError`."""
     for _ in range(READINGS_MAX):
         before = files.versions()
         chain, key = read_pem(files.certificate), read_pem(files.key)
@@ -58,7 +58,7 @@ def read_pem(path: Path) -> bytes:
 
 
 def check_files(files: Files, roots: bytes | None) -> str:
-    """What TLS would not take, in a sentence; gRPC itself would only say that it failed."""
+    """Return why TLS would reject the files; empty when it would not. gRPC itself reports no reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if roots is not None:
         try:
@@ -89,7 +89,7 @@ def check_files(files: Files, roots: bytes | None) -> str:
 
 
 class Certificates:
-    """What is presented to whoever connects."""
+    """The certificate that the server presents; invariant: it is the last valid version of the files."""
 
     def __init__(self, files: Files, report: Callable[[str], None]) -> None:
         self._files = files
@@ -107,7 +107,9 @@ class Certificates:
         )
 
     def reload(self) -> grpc.ServerCertificateConfiguration | None:
-        """The new configuration, if the files are others by now. gRPC asks before every handshake, in its thread."""
+        """
+        Return the new configuration if the files have changed. gRPC calls this before every handshake, in its thread.
+        """
         try:
             versions = self._files.versions()
             if versions == self._versions:

@@ -1,4 +1,6 @@
-"""Reads the tokens file, and reads it again when it is another one. What is wrong then leaves everything as it was."""
+"""
+Reads the tokens file, and reloads it when it changes. A file with errors leaves the previous contents in effect.
+"""
 
 import stat
 from collections.abc import Callable, Sequence
@@ -25,7 +27,7 @@ class TokensFile:
         self._principals = self._read()
 
     def reload_if_changed(self) -> None:
-        """Read the file again if it is another one by now."""
+        """Reload the file if it has changed."""
         try:
             if version_of(self._path) == self._version:
                 return
@@ -47,7 +49,7 @@ class TokensFile:
         return self._principals.grants_of(name)
 
     def quota_of(self, name: str, default: Quota) -> Quota:
-        """How much the principal may use; `default` as far as its line says nothing."""
+        """Return the quota of the principal; `default` for fields that its line does not set."""
         return self._principals.quota_of(name, default)
 
     def _read(self) -> Principals:

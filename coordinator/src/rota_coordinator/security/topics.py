@@ -1,5 +1,6 @@
 """
-What a caller may not ask of the log is taken out of the request, and put back into the answer as refused.
+Authorization of requests about topics: denied entries are removed from the request, and returned as refused in the
+answer.
 
 Used by `log_server` for every request about topics, before anything looks whether there is such a topic.
 """
@@ -21,7 +22,7 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class Subject(NamedTuple):
-    """What a kind of request is about."""
+    """The fields of a request type that name topics."""
 
     action: TopicAction
     # The fields that list it, in the request and in its answer; both in the same order.

@@ -1,4 +1,4 @@
-"""Whether a file is the one that was read, without reading it."""
+"""Detection of changed files without reading them."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from rota_coordinator.security.errors import SecurityError
 
 
 class Version(NamedTuple):
-    """What changes when a file is written, or another one takes its name."""
+    """The attributes of a file that change when it is written or replaced."""
 
     device: int
     inode: int

@@ -1,4 +1,4 @@
-"""From the options to who may speak to this coordinator, and how. Called by whoever starts the server."""
+"""Builds access control, TLS and connection limits from the options. Called by `program`."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ LOOK_AGAIN_S = 2
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Everything the flags say about it."""
+    """The security objects that the flags configure."""
 
     authenticator: Authenticator
     policy: GroupPolicy
@@ -43,11 +43,11 @@ class Security:
     quota: Quota
 
     def quota_of(self, principal: str) -> Quota:
-        """How much the principal may use."""
+        """Return the quota of the principal."""
         return self.quota if self.tokens is None else self.tokens.quota_of(principal, self.quota)
 
     def access_control(self, service: Service) -> AccessControl:
-        """The way to the service."""
+        """Return the access control of the router."""
         return AccessControl(service, self.authenticator, self.policy, self.report, self.connections)
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
@@ -81,7 +81,7 @@ class Security:
 
 
 def secure(options: argparse.Namespace, quota: Quota, report: Callable[[str], None]) -> Security:
-    """What the options ask for; raises `SecurityError` when a file is not as it should be."""
+    """Build what the options configure; raises `SecurityError` when a file is invalid."""
     raise_descriptor_limit()
     connections = Connections(options.limits)
     credentials = None

@@ -1,1 +1,1 @@
-"""Where a slot's records live: the port that the runtime calls, and its engines."""
+"""Durable storage of slot logs: the port that the runtime calls, and its engines SQLite and PostgreSQL."""

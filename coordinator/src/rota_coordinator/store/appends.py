@@ -27,12 +27,12 @@ def append_of(slot: int, epoch: int, records: Sequence[Record], *, numbered: boo
 
 
 def slot_lost(slot: int, epoch: int) -> SlotLost:
-    """What an old epoch is told."""
+    """Return the error for an append or a release under an old epoch."""
     return SlotLost(f"slot {slot} is no longer at epoch {epoch}")
 
 
 def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
-    """End a future, unless whoever waited has gone."""
+    """Resolve a future, unless its waiter has cancelled it."""
     if done.done():
         return
     if error is None:

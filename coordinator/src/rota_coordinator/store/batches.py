@@ -15,7 +15,7 @@ ONE_BYTE = 128
 
 
 def header(size: int) -> bytes:
-    """What stands before a record in a batch: the number of its field, and its size, seven bits in a byte."""
+    """Return the tag and the varint length before a record in a protobuf batch."""
     written = bytearray([RECORDS_TAG])
     while size >= ONE_BYTE:
         written.append(size % ONE_BYTE | ONE_BYTE)
@@ -67,5 +67,5 @@ def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Recor
 
 
 def damaged_batch(where: str, row: Row | None = None) -> DamagedBatch:
-    """What is said of a batch that is not what was written."""
+    """Return the error for a batch with a wrong checksum."""
     return DamagedBatch(f"{where} is damaged (checksum mismatch); restore the store from a backup", row)

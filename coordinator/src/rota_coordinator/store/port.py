@@ -1,4 +1,4 @@
-"""What the runtime asks of a store. A slot's records form one log, and one process at a time may append to it."""
+"""The port of a store. The records of a slot form one log; one process at a time may append to it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class DamagedBatch(StoreError):
 
 
 class SlotLost(StoreError):
-    """Somebody claimed the slot later: nothing was appended, and nothing will be under this epoch."""
+    """Another process claimed the slot later: nothing was appended, and nothing will be under this epoch."""
 
 
 class StoreTakenOver(SlotLost):
@@ -37,7 +37,7 @@ class StoreTakenOver(SlotLost):
 
 
 class LeaseLost(StoreError):
-    """This process was silent for too long: whatever it owned may be another's by now."""
+    """The lease of this process expired; other processes may own its slots."""
 
 
 class Claim(NamedTuple):
@@ -54,8 +54,8 @@ class Store(Protocol):
 
     async def claim(self, slot: int) -> Claim:
         """
-        Own the slot from now on; whoever owned it before is fenced. Fails with SlotLost when another has it, with
-        LeaseLost when this process is not alive any more.
+        Own the slot from now on, and fence its previous owner. Fails with SlotLost when another process owns it, with
+        LeaseLost when the lease of this process has expired.
         """
         ...
 
@@ -65,8 +65,8 @@ class Store(Protocol):
 
     def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
         """
-        Put the records down, in the order of the calls. Done once all of them are durable; fails with SlotLost when
-        the epoch is old, with StoreError when nobody knows.
+        Append records, in the order of the calls. Done once all are durable; fails with SlotLost when the epoch is
+        old, with StoreError when the outcome is unknown.
         """
         ...
 
@@ -114,8 +114,8 @@ class LogStore(Store, Protocol):
 
     def atomic(self) -> AbstractContextManager[None]:
         """
-        What is appended inside is written in one transaction, or not at all: if one part is refused, all are. No
-        await inside. What breaks off inside is not written either, and its slots must be claimed anew.
+        Write all appends inside in one transaction, or none: if one part is refused, all are. No await inside. After
+        an exception inside nothing is written, and the slots must be claimed again.
         """
         ...
 
@@ -127,7 +127,7 @@ class LogStore(Store, Protocol):
         ...
 
     def rows_waiting_bytes(self) -> int:
-        """How much of payloads is not written yet: what the caller bounds."""
+        """Return the bytes of payloads that are not written yet; the caller bounds them."""
         ...
 
     def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[int]":
@@ -161,5 +161,5 @@ class LogStore(Store, Protocol):
         ...
 
     async def size(self, log_id: int) -> int:
-        """How long the payloads of a log are, all of them."""
+        """Return the total payload bytes of a log."""
         ...

@@ -191,7 +191,7 @@ class PostgresStore:
 
 
 async def claim(connection: Connection, slot: int, me: str) -> Claim:
-    """Take the slot, if nobody alive has it. Statements of their own: each sees what was there when it began."""
+    """Claim the slot unless a live process owns it. In separate statements: each sees the state at its start."""
     async with connection.transaction():
         held = await connection.execute(
             "SELECT owner, handover FROM rota.slots WHERE slot = %s FOR UPDATE", (slot,)

@@ -40,7 +40,7 @@ SELECT place, sequence FROM numbered
 
 
 class Appends:
-    """What waits to be written, and the task that writes it."""
+    """The queue of appends, and the task that writes them."""
 
     def __init__(self, connection_line: SerialConnection) -> None:
         self._line = connection_line
@@ -82,7 +82,7 @@ class Appends:
                 settle(append.done, None, StoreError("the writer has stopped; restart the coordinator"))
 
     def _take(self) -> Sequence[Append]:
-        """What goes into the next statement."""
+        """Return the appends of the next statement."""
         size, count = 0, 0
         for append in self._waiting[:APPENDS_MAX]:
             size += len(append.data)

@@ -1,5 +1,5 @@
 """
-A connection to PostgreSQL with a deadline for everything; `postgres.py` has one for each kind of work.
+A connection to PostgreSQL with a deadline for all work; `postgres.py` has one for each kind of work.
 
 Whatever goes wrong, the connection is thrown away and the next work makes a new one: what a broken one still does
 on the server, nobody knows.
@@ -38,7 +38,7 @@ SELECT set_config('statement_timeout', %(timeout)s, false),
 
 
 class Server(NamedTuple):
-    """Where the database is, and how to say so without its password."""
+    """The connection info of the database, and its name without the password."""
 
     conninfo: str
     name: str
@@ -84,8 +84,8 @@ class SerialConnection:
 
     async def run(self, work: Work[Result]) -> Result:
         """
-        Do the work, within the time limit. A StoreError that is not the work's own means that nobody knows whether
-        it was done.
+        Do the work within the time limit. After a StoreError that the work did not raise itself, its outcome is
+        unknown.
         """
         async with self._turn:
             if self._closed:
@@ -176,14 +176,16 @@ class SerialConnection:
 
 
 def has_pending_input(connection: Connection) -> bool:
-    """Whether the server said something unasked, which is nearly always its last word: nothing need fail for that."""
+    """
+    Return whether the server sent unrequested data, which nearly always announces that it closes the connection.
+    """
     incoming = select.poll()
     incoming.register(connection.fileno(), select.POLLIN)
     return bool(incoming.poll(0))
 
 
 def cut(connection: Connection) -> None:
-    """End a connection's traffic both ways, so that whoever waits on it sees its end at once."""
+    """Shut down a connection in both directions, so that waiting work fails at once."""
     with (
         contextlib.suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(connection.fileno())) as wire,
@@ -193,5 +195,5 @@ def cut(connection: Connection) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What a driver says, without the hints on the lines below."""
+    """Return the first line of a driver's message, without its hints."""
     return next(iter(str(error).splitlines()), type(error).__name__)

@@ -65,7 +65,7 @@ class DatabaseFile:
                 self._trusted = False
 
     def distrust(self) -> None:
-        """Nobody knows how the connection is left."""
+        """Mark the connection as unusable: its state is unknown."""
         self._trusted = False
 
     def wrote(self, pages: int) -> None:

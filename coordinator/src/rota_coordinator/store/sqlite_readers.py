@@ -1,5 +1,5 @@
 """
-Who reads the embedded store while it is written: a few connections of their own, each in a thread while it is used.
+Read access to the embedded store while it is written: a few read-only connections, each used in a thread.
 
 They never checkpoint. Every read is short, because the WAL cannot begin anew below one that goes on.
 """
@@ -35,7 +35,7 @@ class Readers:
             self._idle.put(None)
 
     async def read(self, work: Callable[[apsw.Connection], Result]) -> Result:
-        """What the work returns; it is one statement, or few short ones."""
+        """Run one statement, or a few short ones, and return the result."""
         try:
             done = self._threads.submit(self._read, work)
         except RuntimeError:

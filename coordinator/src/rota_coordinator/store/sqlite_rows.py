@@ -1,4 +1,4 @@
-"""Batches of records as rows of the embedded store: what its writer does to them, and what readers ask."""
+"""Batches of records as rows of the embedded store: inserts and deletes of its writer, and queries of readers."""
 
 import struct
 import zlib
@@ -42,7 +42,7 @@ Columns = tuple[Any, ...]
 
 
 class End(NamedTuple):
-    """What the next row of a log goes on from."""
+    """The running totals that the next row of a log continues."""
 
     bytes_until: int
     latest_ms: int
@@ -144,7 +144,7 @@ def placeholders(width: int, count: int) -> str:
 
 
 def end_of(connection: apsw.Connection, log_id: int) -> End:
-    """What the next row of the log goes on from."""
+    """Return the running totals that the next row of the log continues."""
     last = connection.execute(
         "SELECT bytes_until, latest_ms FROM headers WHERE log_id = ? ORDER BY base_offset DESC LIMIT 1",
         (log_id,),
@@ -243,7 +243,7 @@ class RowReader:
         return [Oldest(self._header(row), row[BYTES]) for row in rows]
 
     def size(self, connection: apsw.Connection, log_id: int) -> int:
-        """How long all payloads of the log are."""
+        """Return the total payload bytes of the log."""
         return int(
             connection.execute(
                 "SELECT coalesce((SELECT bytes_until FROM headers WHERE log_id = ?1 ORDER BY base_offset DESC LIMIT 1)"

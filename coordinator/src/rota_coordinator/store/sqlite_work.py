@@ -1,4 +1,4 @@
-"""What waits for the writer of the embedded store."""
+"""Work items in the queue of the embedded store's writer."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ Other = Drop | Shrink | Job
 
 
 def parts_of(write: Write) -> Sequence[Part]:
-    """What is written together."""
+    """Return the parts that are written together."""
     return write.parts if isinstance(write, AtomicWrite) else (write,)
 
 
@@ -78,7 +78,7 @@ def bytes_of(write: Write) -> int:
 
 
 def work_items(waiting: Sequence[Write | Other | None]) -> Iterator[list[Write] | Other | None]:
-    """What waits, in its order; writes that follow each other as one commit, as far as one goes."""
+    """Yield the queued work in order; consecutive writes become one commit, up to its size limit."""
     commit: list[Write] = []
     size = 0
     for work in waiting:

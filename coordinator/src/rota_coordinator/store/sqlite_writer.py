@@ -45,7 +45,7 @@ DROPPED_PAGES = 64
 
 
 class Owned(NamedTuple):
-    """A slot, and the epoch at which somebody takes it to be theirs."""
+    """A slot, and the epoch at which its owner claims to hold it."""
 
     slot: int
     epoch: int
@@ -53,7 +53,7 @@ class Owned(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """What is written in one transaction."""
+    """The appends of one transaction."""
 
     parts: list[Part] = field(default_factory=list)
     batches: dict[int, list[bytes]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Writer:
             settle(work.done, None, error)
 
     def waiting_bytes(self) -> int:
-        """How much of rows is not written yet."""
+        """Return the bytes of rows that are not written yet."""
         return self._waiting_bytes
 
     def join(self) -> None:
@@ -276,7 +276,7 @@ class Writer:
         self._loop.call_soon_threadsafe(settle, drop.done, drop.freed_bytes, error)
 
     def _shrink(self) -> None:
-        """Give pages back that nobody needs soon."""
+        """Return free pages to the file system, if there are many."""
         connection = self._file.connection(flush=False)
         free, pages = connection.pragma("freelist_count"), connection.pragma("page_count")
         if free <= max(SHRINK_ABOVE_PAGES, pages // SHRINK_ABOVE_SHARE):
@@ -319,7 +319,7 @@ def epochs_of(connection: apsw.Connection) -> dict[int, int]:
 
 
 def row_bytes(work: Write | Other | None) -> int:
-    """How much of rows it is."""
+    """Return the payload bytes of the rows of a work item."""
     if isinstance(work, AppendRows | AtomicWrite):
         return sum(part.bytes for part in parts_of(work) if isinstance(part, AppendRows))
     return 0

@@ -1,5 +1,5 @@
 """
-What is asked of a group from outside: to be described, deleted, or to have its offsets changed.
+Administration of one group: describe, delete, delete or alter its offsets, expire them.
 
 Each request here is about one group; the service splits and joins those about many.
 """
@@ -76,7 +76,7 @@ def removal(group: Group) -> Record:
 def delete_offsets(
     group: Group, offsets: Offsets, effects: Effects, request: admin.DeleteOffsetsRequest
 ) -> admin.DeleteOffsetsResponse:
-    """Forget offsets, but not of a topic that somebody in the group reads."""
+    """Delete committed offsets, except of topics to which a member of the group subscribes."""
     if group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
         return admin.DeleteOffsetsResponse(error_code=pb.NON_EMPTY_GROUP)
 
@@ -95,7 +95,7 @@ def delete_offsets(
 def alter_offsets(
     group: Group, offsets: Offsets, effects: Effects, request: admin.AlterOffsetsRequest, at_ms: WallMs
 ) -> admin.AlterOffsetsResponse:
-    """Set offsets of a group that nobody is in; members would not notice, and commit over them."""
+    """Set offsets of an empty group; members would not notice the change, and would commit over it."""
     if group.state is not State.EMPTY:
         return admin.AlterOffsetsResponse(error_code=pb.NON_EMPTY_GROUP)
 
@@ -127,7 +127,7 @@ def alter_offsets(
 
 def expire_offsets(group: Group, offsets: Offsets, effects: Effects, now_ms: WallMs) -> None:
     """
-    Forget offsets that nobody has needed for the retention time; never while the group has members.
+    Delete offsets that have not been needed for the retention time; never while the group has members.
 
     The time counts from when the group became empty; of a group that never had members, from each commit.
     """

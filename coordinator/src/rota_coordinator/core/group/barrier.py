@@ -16,7 +16,7 @@ ABSENT_CHECK_MS_MIN = 100
 
 
 def rebalance(group: Group, effects: Effects, now_ms: MonotonicMs, cause: Cause, reason: str) -> None:
-    """Something changed: open a round, or look whether the open one can close now. The reason is for people."""
+    """Open a round of joins, or close the open one if it is complete. `reason` is for logs and descriptions."""
     if group.state is State.PREPARING:
         close_if_complete(group, effects, now_ms)
         return
@@ -66,7 +66,7 @@ def opened(group: Group, now_ms: MonotonicMs) -> Barrier:
 
 
 def close_if_complete(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Close the round if everybody is in; a first round waits for its time whoever is in."""
+    """Close the round once every member has joined; a first round always lasts its full delay."""
     barrier = group.barrier
     if barrier is None or barrier.is_initial or not group.all_joined():
         return
@@ -92,7 +92,9 @@ def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def close(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Make a generation of those who are in. Who did not come is out, unless it is static."""
+    """
+    Start a generation of the members that joined. Dynamic members that did not join are removed, static ones stay.
+    """
     for member in [each for each in group.members if each.joining is None and each.instance_id is None]:
         group.drop(member, effects)
     present = [member for member in group.members if member.joining is not None]
@@ -115,7 +117,7 @@ def close(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def empty(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """The last member is gone; the group stays, with its offsets."""
+    """Make the group empty after its last member left; the group and its offsets stay."""
     group.members.leader = ""
     group.protocol_name = ""
     group.write(group.record({}, group.wall.at(now_ms)), effects)
@@ -132,7 +134,7 @@ def settle(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Tell everybody who waits what was decided; from here on the leader's assignment is awaited."""
+    """Answer every waiting join with the new generation, and start waiting for the leader's assignment."""
     group.protocol_name = group.members.elect_protocol()
     metadata = [member.metadata(group.protocol_name) for member in group.members]
     group.subscribed = subscribed_by(group.protocol_type, metadata)

@@ -1,4 +1,4 @@
-"""Whether a commit may be, partition by partition, and the records that it becomes."""
+"""Validation of commits, partition by partition, and the records that they become."""
 
 from rota_coordinator.core.group.answers import copied
 from rota_coordinator.core.group.consumer_protocol import TopicPartition

@@ -39,7 +39,7 @@ def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition] | None:
 
 
 class Claim(NamedTuple):
-    """What a member says that it has, and from which generation; -1 where it does not say."""
+    """The partitions that a member claims to own, and the generation of the claim; -1 if unknown."""
 
     partitions: frozenset[TopicPartition]
     generation: int

@@ -1,4 +1,4 @@
-"""What a decision asks of the shell: the order of the first three is part of their meaning."""
+"""Effects that a decision asks of the shell; the order of the first three is part of their meaning."""
 
 import enum
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What happens to a group because time passes, and when to look again."""
+"""Timers of a group: expired sessions, rounds, syncs and unused member ids, and the next time to check them."""
 
 from rota_coordinator.core.group import barrier
 from rota_coordinator.core.group.effects import Cause, Effects
@@ -33,7 +33,7 @@ def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 def compensate_stall(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     """
-    The coordinator stood still for so long, until now: whoever had time left then has it again.
+    Extend the deadlines that ran out, or shrank, while the coordinator itself stood still for `stall_ms` until now.
 
     A member that stays silent gains one session by that at most, however often it happens; a round, one rebalance
     timeout. An id that was only handed out is not kept: whoever comes with it late begins again.
@@ -71,7 +71,7 @@ def extend_deadline(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) 
 
 
 def can_expire(member: Member) -> bool:
-    """A member that waits for us cannot be late, but for a new one, which does not wait for ever."""
+    """Return whether a member may expire: one with a parked call cannot, except a new member."""
     return member.is_new or (member.joining is None and member.syncing is None)
 
 
@@ -81,7 +81,7 @@ def ends_at_ms(member: Member) -> int:
 
 
 def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Forget ids that nobody came back with."""
+    """Forget member ids that were assigned and not used in time."""
     late = [member_id for member_id, deadline_ms in group.pending.items() if now_ms >= deadline_ms]
     for member_id in late:
         del group.pending[member_id]
@@ -91,7 +91,7 @@ def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def expire_session(group: Group, effects: Effects, member: Member, now_ms: MonotonicMs) -> None:
-    """A member sent no heartbeat within its session timeout: give it the time of grace, then let the others go on without it."""
+    """Give a member whose session expired the grace period, then remove it and rebalance."""
     grace_ms = group.config.rebalance_coalesce_ms
     if member.grace_until_ms is None and not member.is_new and grace_ms:
         member.grace_until_ms = now_ms + grace_ms
@@ -102,7 +102,7 @@ def expire_session(group: Group, effects: Effects, member: Member, now_ms: Monot
 
 
 def expire_sync(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Some never asked for their part: heartbeats or not, they are out."""
+    """Remove the members that did not sync in time, whether or not they sent heartbeats."""
     group.sync_deadline_ms = None
     missing = sorted(group.unsynced)
     for member_id in missing:

@@ -34,7 +34,7 @@ MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
 
 @dataclass(slots=True)
 class Groups:
-    """The state of a slot."""
+    """The groups and offsets of one slot."""
 
     config: GroupConfig
     groups: dict[str, Group] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Groups:
         return effects
 
     def fetch(self, call: Call, request: pb.FetchOffsetsRequest) -> Effects:
-        """FetchOffsets: anybody may ask, and a group that is not known has committed nothing."""
+        """FetchOffsets: open to every caller; an unknown group has no committed offsets."""
         effects = Effects()
         offsets = self.offsets.get(request.group_id) or Offsets()
         topics = offsets.everything() if request.all else request.topics
@@ -147,7 +147,7 @@ class Groups:
         return effects
 
     def expire_offsets(self, group_id: str, now_ms: MonotonicMs) -> Effects:
-        """Forget what nobody has needed for the retention time, and the group when nothing of it is left."""
+        """Forget offsets beyond the retention time, and the group when nothing of it is left."""
         effects = Effects()
         group, offsets = self.groups[group_id], self.offsets[group_id]
         admin.expire_offsets(group, offsets, effects, self.wall.at(now_ms))
@@ -178,7 +178,7 @@ class Groups:
         self.replay(record)
 
     def compensate_stall(self, stall_ms: int, now_ms: MonotonicMs) -> None:
-        """The process itself stood still for so long, until now: nobody's silence in that time counts."""
+        """Extend the deadlines of all groups by a stall of this process that ended now."""
         for group in self.groups.values():
             expiry.compensate_stall(group, stall_ms, now_ms)
 
@@ -234,7 +234,7 @@ class Groups:
         return records
 
     def handover(self, now_ms: MonotonicMs) -> HandoverSnapshot:
-        """What the next owner of the slot should know and the log does not say."""
+        """Return the state that the next owner of the slot needs and the log does not contain."""
         return HandoverSnapshot(
             sessions=[
                 MemberSession(

@@ -1,4 +1,6 @@
-"""What a group uses of its creator's quota, and what a request adds. Asked by the service and the slot; changes nothing."""
+"""
+The quota usage of a group, and the growth that a request causes. Called by the router and the slot; changes nothing.
+"""
 
 from rota_coordinator.core.group.answers import Request
 from rota_coordinator.core.group.members import instance_of, offered, protocol_bytes
@@ -9,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
 def usage(group: Group) -> Usage:
-    """What the group uses."""
+    """Return the usage of the group."""
     return Usage(
         groups=1,
         members=len(group.members) + len(group.pending),
@@ -18,7 +20,10 @@ def usage(group: Group) -> Usage:
 
 
 def growth(group: Group | None, request: Request) -> Usage:
-    """What the group grows by when the request is carried out, at most; NOTHING for one that the group refuses itself."""
+    """
+    Return the growth of the group when the request is carried out, at most; NOTHING for a request that the group
+    rejects.
+    """
     match request:
         case pb.JoinGroupRequest():
             return join_growth(group, request)

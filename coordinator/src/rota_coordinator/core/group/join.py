@@ -56,7 +56,7 @@ def join(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) 
 
 
 def has_room(group: Group, member_id: str) -> bool:
-    """Whether the group is below its limit, or the joiner is counted already."""
+    """Return whether the group is below its limit, or already counts the joining member."""
     match group.state:
         case State.EMPTY:
             return True

@@ -91,7 +91,7 @@ class Member:
             self._offer(((protocol, written.metadata),))
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member said for this protocol; empty when it does not offer it."""
+        """Return the member's metadata for this protocol; empty when the member does not offer it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
@@ -167,7 +167,10 @@ class Members:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Take a member out; somebody else leads then, one that waits in the barrier if there is one."""
+        """
+        Remove a member. If it was the leader, a member that waits in the barrier becomes leader, or else the first
+        one.
+        """
         del self.by_id[member.member_id]
         self.sizes.add(member, -1)
         if member.instance_id is not None:
@@ -220,7 +223,7 @@ class Members:
         return frozenset.intersection(*(member.offers for member in self)) if self.by_id else frozenset()
 
     def accept(self, protocols: Protocols) -> bool:
-        """Whether a joiner shares a protocol with all; its own old entry counts like any other."""
+        """Return whether a joining member shares a protocol with all; its own earlier entry counts like any other."""
         if not self.by_id:
             return bool(protocols)
         candidates = self.candidates()

@@ -54,13 +54,13 @@ class Offsets:
         return not self.committed and not self.pending
 
     def has_room_for(self, partition: TopicPartition) -> bool:
-        """Whether the group may have an offset of the partition; one that it has it may change."""
+        """Return whether the group may keep an offset of the partition; an existing offset may always change."""
         if partition in self.committed:
             return True
         return len(self.committed) + sum(map(len, self.pending.values())) < PARTITIONS_MAX
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction holds an offset of the partition."""
+        """Return whether an open transaction holds an offset of the partition."""
         return any(partition in held for held in self.pending.values())
 
     def write(self, record: Record, effects: Effects) -> None:

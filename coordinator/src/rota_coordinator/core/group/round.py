@@ -1,4 +1,4 @@
-"""What members say within a generation: SyncGroup, Heartbeat, LeaveGroup."""
+"""Requests of members within a generation: SyncGroup, Heartbeat, LeaveGroup."""
 
 from rota_coordinator.core.group import barrier
 from rota_coordinator.core.group.config import PARTITIONS_MAX
@@ -23,7 +23,7 @@ def check_member(
 def sync(
     group: Group, effects: Effects, call: Call, request: pb.SyncGroupRequest, now_ms: MonotonicMs
 ) -> None:
-    """The leader hands in the assignment; everybody receives a part of it."""
+    """Handle SyncGroup: the leader submits the assignment, and every member receives its part."""
     match check_member(group, request.member_id, instance_of(request), request.generation_id):
         case Member() as member:
             error = sync_error(group, request)
@@ -46,7 +46,7 @@ def sync(
 
 
 def sync_error(group: Group, request: pb.SyncGroupRequest) -> pb.ErrorCode.ValueType:
-    """Why a member of this generation may not sync; NONE if it may."""
+    """Return why a member of this generation may not sync; NONE if it may."""
     if request.protocol_type != group.protocol_type or request.protocol_name != group.protocol_name:
         return pb.INCONSISTENT_GROUP_PROTOCOL
     if assigns_too_much(group, request):
@@ -55,7 +55,7 @@ def sync_error(group: Group, request: pb.SyncGroupRequest) -> pb.ErrorCode.Value
 
 
 def assigns_too_much(group: Group, request: pb.SyncGroupRequest) -> bool:
-    """Whether the leader gives out more partitions than a group may have."""
+    """Return whether the leader assigns more partitions than a group may have."""
     if group.protocol_type != PROTOCOL_TYPE or request.member_id != group.members.leader:
         return False
     # A partition takes four bytes at least: in most cases that is all there is to look at.
@@ -67,7 +67,7 @@ def assigns_too_much(group: Group, request: pb.SyncGroupRequest) -> bool:
 
 
 def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms: MonotonicMs) -> None:
-    """The leader has decided: write it down, then tell everybody who waits."""
+    """Write the leader's assignment, then answer every member that waits in SyncGroup."""
     assignments = {each.member_id: each.assignment for each in request.assignments}
     group.write(group.record(assignments, group.wall.at(now_ms)), effects)
     barrier.settle(group, effects, now_ms)
@@ -91,7 +91,7 @@ def answer_sync(group: Group, effects: Effects, member: Member) -> None:
 def heartbeat(
     group: Group, effects: Effects, call: Call, request: pb.HeartbeatRequest, now_ms: MonotonicMs
 ) -> None:
-    """The member lives; it learns of a rebalance, if nobody told it yet."""
+    """Extend the member's session, and report an open rebalance."""
     match check_member(group, request.member_id, instance_of(request), request.generation_id):
         case Member() as member:
             group.touch(member, now_ms)

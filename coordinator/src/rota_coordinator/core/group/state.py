@@ -1,5 +1,5 @@
 """
-One group, and the two ways to change it: `write` for what must survive, the rooms beside for the rest.
+One group, and the two ways to change it: `write` for durable state, the modules beside for the rest.
 
 `replay` is the only thing that changes durable state; a live request goes through it like a restart. What is not
 durable (who waits, whose session ends when) is lost with the process, as in Kafka.
@@ -139,7 +139,7 @@ class Group:
 
     def owner_of(self, partition: TopicPartition) -> str | None:
         """
-        Who may commit for it, if that is one member.
+        Return the only member that may commit for the partition, or None.
 
         A cooperative round gives what has to move to nobody at first: until the next one it is still with the member
         that has it, which has to commit how far it came. Those claims are looked at only when they matter.
@@ -184,7 +184,7 @@ class Group:
 
     def all_joined(self) -> bool:
         """
-        Everybody waits in the barrier, and nobody is known to be on the way.
+        Return whether every member waits in the barrier, and no assigned member id is still unused.
 
         Asked at every join. Where members join in their order, the last one tells most quickly that some are missing.
         """

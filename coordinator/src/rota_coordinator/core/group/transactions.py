@@ -1,4 +1,4 @@
-"""What the log asks of a group: when a producer's transaction ends, and when a topic goes."""
+"""The log's requests to a group: end a producer's transaction, or forget a deleted topic."""
 
 from rota_coordinator.core.group.commit import refusal
 from rota_coordinator.core.group.effects import Effects

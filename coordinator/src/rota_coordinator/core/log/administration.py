@@ -1,4 +1,4 @@
-"""What administrators ask of topics. Called by the door; every topic and partition is answered by itself, as in Kafka."""
+"""Administration of topics. Called by `log`; every topic and partition has its own result, as in Kafka."""
 
 import re
 from collections import Counter
@@ -20,12 +20,12 @@ HIGH_WATERMARK = -1
 
 
 def is_name(name: str) -> bool:
-    """Whether a topic may be called that."""
+    """Return whether the name is a valid topic name."""
     return len(name) <= NAME_LENGTH_MAX and name not in (".", "..") and NAME.fullmatch(name) is not None
 
 
 def repeated(names: Iterable[str]) -> set[str]:
-    """Those that a request names more than once: nobody can know which of them is meant."""
+    """Return the names that a request contains more than once; all their entries are rejected."""
     return {name for name, times in Counter(names).items() if times > 1}
 
 
@@ -60,7 +60,7 @@ def create_topics(
 
 
 def creation_error(state: State, asked: pb.CreateTopicsRequest.Topic) -> codes.ErrorCode.ValueType:
-    """Why there cannot be such a topic."""
+    """Return why the topic cannot be created; NONE if it can."""
     if not is_name(asked.name):
         return codes.INVALID_TOPIC_EXCEPTION
     if state.topics.get(asked.name) is not None:
@@ -71,7 +71,7 @@ def creation_error(state: State, asked: pb.CreateTopicsRequest.Topic) -> codes.E
 
 
 def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.ValueType:
-    """Why a topic cannot have so many partitions."""
+    """Return why a topic cannot have that many partitions; NONE if it can."""
     if not before < partitions <= state.config.partitions_max:
         return codes.INVALID_PARTITIONS
     if len(state.topics) + partitions - before > state.config.partitions_total_max:
@@ -111,7 +111,7 @@ def delete_topics(state: State, request: pb.DeleteTopicsRequest, effects: Effect
 
 
 def delete(state: State, topic: Topic, effects: Effects) -> None:
-    """The topic goes, with all that it holds."""
+    """Delete the topic with all its records."""
     gone = TopicDeleted(name=topic.name, topic_id=topic.topic_id, last_log_id=state.topics.last_log_id)
     state.write(LogEvent(topic_deleted=gone), effects)
     effects.dropped += [partition.log_id for partition in topic.partitions]
@@ -189,7 +189,7 @@ def delete_records(
 def move_start(
     state: State, partition: Partition, offset: int, effects: Effects
 ) -> codes.ErrorCode.ValueType:
-    """Let the partition begin there, or say why not. A start never goes back."""
+    """Move the log start offset, or return why not. It never decreases."""
     limit = partition.last_stable_offset
     new_start = limit if offset == HIGH_WATERMARK else offset
     if not 0 <= new_start <= limit:

@@ -1,4 +1,4 @@
-"""Batches that a producer brings to one partition: all of them are appended, or none. Called by the door."""
+"""Appends of a producer's batches to one partition: all of them or none. Called by `log`."""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ NO_OFFSET = -1
 
 @dataclass(slots=True)
 class AppendPlan:
-    """What becomes of the batches when nothing more is wrong."""
+    """The rows and producer histories to apply if no batch is rejected."""
 
     end: int
     # Of the first record, wherever it is.
@@ -75,7 +75,7 @@ def append(
 def charge_quota(
     state: State, partition: Partition, plan: AppendPlan, reserve: Reserve
 ) -> AppendPlan | Refused:
-    """The plan, unless the topic's creator may not have so much more in the log. What is there already costs nothing."""
+    """Return the plan, or the refusal when it exceeds the quota of the topic's creator. Duplicates cost nothing."""
     topic = state.topics.get(partition.topic)
     size = sum(map(stored_bytes, plan.accepted))
     message = "" if topic is None or not size else reserve(topic.created_by, Usage(log_bytes=size))
@@ -89,7 +89,7 @@ def plan_append(
     transactional_id: str,
     now_ms: WallMs,
 ) -> AppendPlan | Refused:
-    """Where the batches go, or why none of them can be taken."""
+    """Assign offsets to the batches, or return why none of them can be appended."""
     plan = AppendPlan(partition.end)
     for batch in asked.batches:
         row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)
@@ -106,7 +106,7 @@ def plan_append(
 
 
 def assign_offset(plan: AppendPlan, partition: Partition, row: Row) -> Refused | None:
-    """Give the batch its place behind those before it, unless it has one already."""
+    """Assign the batch its offset, unless it is a duplicate of an appended batch."""
     header = row.header
     producer_id, offset = header.producer_id, header.base_offset
     if producer_id != NO_PRODUCER:
@@ -127,7 +127,7 @@ def assign_offset(plan: AppendPlan, partition: Partition, row: Row) -> Refused |
 
 
 def header_of(batch: pb.RecordBatch, base_offset: int) -> Header:
-    """What the log will know of the batch."""
+    """Return the header of a batch at an offset."""
     idempotent = batch.producer_id != NO_PRODUCER
     return Header(
         base_offset=base_offset,

@@ -1,4 +1,4 @@
-"""What the log knows of a batch of records, and a batch as it lies in the store. Used by all of the log and by the store."""
+"""Headers of batches, and rows as the store keeps them. Used by all of the log and by the store."""
 
 import enum
 from typing import NamedTuple
@@ -8,7 +8,7 @@ NO_SEQUENCE = -1
 
 
 class Control(enum.IntEnum):
-    """What a batch is: records of an application, or the log's own word about the end of a transaction."""
+    """The kind of a batch: records of an application, or a marker that ends a transaction."""
 
     RECORDS = 0
     COMMIT = 1
@@ -16,7 +16,7 @@ class Control(enum.IntEnum):
 
 
 class Header(NamedTuple):
-    """All that the log knows of a batch without looking into it. Loading makes one for each batch in the file."""
+    """The header of a batch, without its records. Loading creates one for each batch in the file."""
 
     base_offset: int
     count: int  # type: ignore[assignment]  # hides tuple's method, which nobody needs of a header
@@ -35,7 +35,7 @@ class Header(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A batch as it is written."""
+    """A batch as it is stored."""
 
     log_id: int
     header: Header

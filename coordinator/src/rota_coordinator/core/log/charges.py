@@ -1,5 +1,5 @@
 """
-What the topics of the embedded log use of their creators' quotas.
+Quota charges of topics and their partition logs to the creators of the topics.
 
 Called by `topic_log` when the log was read, after each decision, and when rows were deleted from the file.
 """
@@ -31,7 +31,7 @@ class LogCharges:
         self._logs: dict[int, LogCharge] = {}
 
     def clear(self) -> None:
-        """Charge nobody: the log is not served here."""
+        """Remove all charges; called when this process stops serving the log."""
         for name in self._topics:
             self._quotas.discharge(("topic", name))
         for log_id in self._logs:

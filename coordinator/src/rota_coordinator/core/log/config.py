@@ -16,7 +16,7 @@ PRODUCER_IDS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What an administrator or a test may change; the same for all topics of a server."""
+    """Settings that an administrator or a test may change; the same for all topics of a server."""
 
     partitions_max: int = 10_000  # of one topic
     partitions_total_max: int = 200_000

@@ -15,7 +15,7 @@ REMEDY = "write the records with a current client"
 
 
 def validate(row: Row, config: LogConfig) -> Refused | None:
-    """Why the batch is refused, whoever sends it; None when the log takes it."""
+    """Return the refusal of a batch that no reader could read; None when the batch is valid."""
     return _validate_header(row.header) or _validate_payload(row, config)
 
 

@@ -1,4 +1,4 @@
-"""What a decision of the log asks of the shell: one write, which takes place as a whole or not at all."""
+"""Effects of a decision of the log: one atomic write that the shell performs."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 
 
 class Ending(NamedTuple):
-    """What the end of a transaction means to a group whose offsets were part of it."""
+    """The end of a transaction for a group whose offsets were part of it."""
 
     group_id: str
     producer_id: int

@@ -1,5 +1,5 @@
 """
-The embedded log's door: requests and time come in, answers and Effects go out.
+The entry point of the log core: requests and time come in, answers and Effects go out.
 
 Called by the shell (`topic_log`). Loading goes through `replay` for every event, then `replay_batch` for every header,
 each log's in the order of offsets, then `loaded`.
@@ -41,7 +41,7 @@ class Log:
         self._state.replay_batch(log_id, header)
 
     def loaded(self, now_ms: WallMs) -> None:
-        """All events and all batches are replayed."""
+        """Finish loading, after all events and all headers were replayed."""
         self._state.loaded(now_ms)
 
     def snapshot(self) -> list[LogEvent]:
@@ -49,7 +49,7 @@ class Log:
         return list(self._state.snapshot())
 
     def written(self, rows: Sequence[Row]) -> None:
-        """These are in the file: they may be read."""
+        """Make rows visible to readers; called once they are in the file."""
         self._state.written(rows)
 
     def partition(

@@ -18,14 +18,14 @@ FIRST_OFFSET = attrgetter("first_offset")
 
 
 class Retention(NamedTuple):
-    """How long records are kept; FOR_EVER in both: until they are deleted."""
+    """The retention of records by age and by size; FOR_EVER means unlimited."""
 
     ms: int
     bytes: int
 
 
 class Aborted(NamedTuple):
-    """What a producer wrote in an aborted transaction lies between these."""
+    """The offset range of a producer's aborted transaction."""
 
     first_offset: int
     marker_offset: int
@@ -33,7 +33,7 @@ class Aborted(NamedTuple):
 
 @dataclass(slots=True)
 class Partition:
-    """What is known of it. `end` is behind what is decided, `high_watermark` behind what is in the file."""
+    """The state of one partition. Invariant: start <= last stable offset <= high_watermark <= end."""
 
     log_id: int
     topic: str
@@ -52,12 +52,12 @@ class Partition:
 
     @property
     def retention_ms(self) -> int:
-        """A record that is older may go."""
+        """The age, in ms, beyond which a record may be deleted."""
         return self.retention.ms
 
     @property
     def retention_bytes(self) -> int:
-        """What is more than this may go, the oldest first."""
+        """The size, in bytes, beyond which the oldest records may be deleted."""
         return self.retention.bytes
 
     @property
@@ -72,7 +72,7 @@ class Partition:
         return self.high_watermark
 
     def is_aborted(self, header: Header) -> bool:
-        """Whether the batch, which lies before the last stable offset, belongs to an aborted transaction."""
+        """Return whether a batch below the last stable offset belongs to an aborted transaction."""
         if not header.transactional:
             return False
         ranges = self._aborted.get(header.producer_id, [])
@@ -80,7 +80,7 @@ class Partition:
         return place > 0 and header.base_offset < ranges[place - 1].marker_offset
 
     def add(self, header: Header) -> None:
-        """A batch is decided, or was read from the file."""
+        """Apply a batch that was decided, or read from the file."""
         self.end = header.next_offset
         if header.control is not Control.RECORDS:
             self._close(header)
@@ -96,7 +96,7 @@ class Partition:
             ranges.append(Aborted(first_offset, marker.base_offset))
 
     def written(self, header: Header) -> None:
-        """A batch is in the file."""
+        """Advance the high watermark past a batch that is in the file."""
         self.high_watermark = header.next_offset
         if header.control is not Control.RECORDS:
             self._open_in_file.pop(header.producer_id, None)
@@ -104,12 +104,12 @@ class Partition:
             self._open_in_file.setdefault(header.producer_id, header.base_offset)
 
     def loaded(self) -> None:
-        """All that was decided is in the file: it came from there."""
+        """Set the high watermark to the end, after loading."""
         self.high_watermark = self.end
         self._open_in_file = dict(self.open)
 
     def move_start(self, offset: int) -> None:
-        """What lies before the offset is gone; nothing of an open transaction does."""
+        """Set the start offset; state about earlier batches is dropped, except of open transactions."""
         self.start = offset
         self.end = max(self.end, offset)
         self.sequences.forget_before(offset)

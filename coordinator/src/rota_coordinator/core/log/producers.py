@@ -25,14 +25,14 @@ FIRST_PRODUCER_ID = 1
 
 
 class Identity(NamedTuple):
-    """What a producer shows to be let in."""
+    """The producer id and epoch with which a producer identifies itself."""
 
     producer_id: int
     epoch: int
 
 
 class Outcome(NamedTuple):
-    """How its producer ended a transaction, and under which epoch."""
+    """The outcome of a transaction that its producer ended, and the identity under which it was open."""
 
     identity: Identity
     committed: bool
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Transaction:
-    """One that is open."""
+    """An open transaction."""
 
     begun_at_ms: int
     # Its timeout is counted from here on the monotonic clock: from when it began, or was read from the file.
@@ -50,7 +50,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class TransactionalProducer:
-    """What is known of a transactional id."""
+    """The producer of a transactional id, and its open or last transaction."""
 
     transactional_id: str
     identity: Identity
@@ -129,7 +129,7 @@ class Producers:
     wall: WallClock = field(default_factory=WallClock)
 
     def is_transactional(self, producer_id: int) -> bool:
-        """Whether the producer id belongs to a transactional id."""
+        """Return whether the producer id belongs to a transactional id."""
         return producer_id in self._owners
 
     def replay(self, event: LogEvent) -> None:
@@ -174,7 +174,7 @@ class Producers:
         self._owners[event.producer_id] = event.transactional_id
 
     def loaded(self, now_ms: WallMs) -> None:
-        """While nobody served, nobody could end a transaction: every open one has its full time again."""
+        """Restart the timeout of every open transaction; while no process served the log, none could be ended."""
         for known in self.open.values():
             assert known.open is not None
             known.open.counted_from_ms = self.wall.monotonic(now_ms)

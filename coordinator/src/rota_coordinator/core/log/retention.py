@@ -1,4 +1,4 @@
-"""How much of a partition is too old, or too much, to be kept. Called by the shell, which knows the sizes."""
+"""Retention: the new start of a partition. Called by the shell, which knows the sizes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

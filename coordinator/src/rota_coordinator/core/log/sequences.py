@@ -1,5 +1,5 @@
 """
-The idempotent producers of one partition, as its batches tell of them: what is a duplicate, and what is a gap.
+Sequence numbers of the idempotent producers of one partition: duplicates, gaps and epochs.
 
 Called by `appends` to judge a batch, and by `partition` with every batch that is written. The same batches give the
 same knowledge, whether they come live or from the file.
@@ -34,7 +34,7 @@ class Refused(NamedTuple):
 
 
 class ProducerHistory(NamedTuple):
-    """What is known of a producer."""
+    """The last batches of a producer in one epoch."""
 
     # Its last batches of one epoch.
     batches: tuple[Header, ...]
@@ -43,7 +43,7 @@ class ProducerHistory(NamedTuple):
 
 
 def check_sequence(known: ProducerHistory | None, header: Header) -> Duplicate | Refused | None:
-    """Whether the batch may follow what is known of its producer; None if it may."""
+    """Return None if the batch may follow the producer's history, else the duplicate or the refusal."""
     if known is None:
         return None
     last = known.batches[-1]
@@ -69,7 +69,7 @@ def following(header: Header) -> int:
 
 
 def with_batch(known: ProducerHistory | None, header: Header) -> ProducerHistory:
-    """What is known of the producer with one batch more."""
+    """Return the history of the producer with one more batch."""
     if known is None or known.batches[-1].producer_epoch != header.producer_epoch:
         return ProducerHistory((header,), min(header.count, REACH_MAX))
     batches = (*known.batches[1 - REMEMBERED_BATCHES :], header)
@@ -84,7 +84,7 @@ class Sequences:
     _known: dict[int, ProducerHistory] = field(default_factory=dict)
 
     def of(self, producer_id: int) -> ProducerHistory | None:
-        """What is known of a producer."""
+        """Return the history of a producer."""
         return self._known.get(producer_id)
 
     def __iter__(self) -> Iterator[tuple[int, ProducerHistory]]:

@@ -1,5 +1,5 @@
 """
-What the log is, and the only place where that changes: an event or a header of a batch comes in, live or from the file.
+State of the log, changed only by replaying: an event or a batch header comes in, live or from the file.
 
 Called by the decisions, which write through it, and by the door on loading. Then all events come first and all headers
 after them, so nothing here may depend on how the two were mixed when they were written.
@@ -87,12 +87,12 @@ class State:
         return [partition for partition in logs if partition is not None]
 
     def may_write_to(self, producer_id: int, log_id: int) -> bool:
-        """Whether the producer's transaction may have this partition too."""
+        """Return whether the producer's transaction may include this partition."""
         logs = self._written_to.get(producer_id, ())
         return log_id in logs or len(logs) < self.config.transaction_partitions_max
 
     def written(self, rows: Sequence[Row]) -> None:
-        """These are in the file."""
+        """Mark rows as written to the file."""
         for row in rows:
             partition = self.topics.log(row.log_id)
             if partition is not None:

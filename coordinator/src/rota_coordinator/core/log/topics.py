@@ -102,7 +102,7 @@ class Topics:
             self.last_log_id = max(self.last_log_id, log_id)
 
     def gone(self, event: TopicDeleted) -> list[Partition]:
-        """The topic is no more; the partitions that it had."""
+        """Remove the topic, and return its partitions."""
         self.last_log_id = max(self.last_log_id, event.last_log_id)
         topic = self.by_name.pop(event.name, None)
         if topic is None:

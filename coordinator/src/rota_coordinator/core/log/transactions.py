@@ -1,5 +1,5 @@
 """
-Producers and their transactions: who may go on, and how a transaction begins and ends.
+Producers and their transactions: fencing, begin, end and timeout.
 
 Called by the door, and by `appends` for batches that belong to a transaction. Every transaction has an epoch of its own,
 so a word that comes late is recognized by its epoch alone.
@@ -34,7 +34,7 @@ MemberOfGroup = GroupAdded | pb.AddOffsetsToTransactionRequest | codes.TxnCommit
 def init_producer(
     state: State, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects
 ) -> pb.InitProducerResponse:
-    """InitProducer: whoever used the transactional id before is fenced, and what it left open is aborted."""
+    """InitProducer: the previous producer of the transactional id is fenced, and its open transaction aborted."""
     error = init_error(state, request)
     if error:
         return init_reply(NO_IDENTITY, error)
@@ -59,7 +59,7 @@ def init_producer(
 
 
 def init_error(state: State, request: pb.InitProducerRequest) -> codes.ErrorCode.ValueType:
-    """Why nobody can be a producer like that."""
+    """Return why the producer cannot be initialized; NONE if it can."""
     transactional_id = request.transactional_id
     if not transactional_id:
         return codes.NONE
@@ -232,7 +232,7 @@ def finish(
 def abort_fenced(
     state: State, known: TransactionalProducer, made: ProducerRegistered, now_ms: WallMs, effects: Effects
 ) -> None:
-    """Somebody else ends the transaction. Its producer is fenced first: it is told nothing any more."""
+    """Abort the transaction of a producer that is fenced first, by a timeout or by InitProducer."""
     outcome = Outcome(known.identity, committed=False)
     write_markers(state, known, outcome, now_ms, effects)
     state.write(LogEvent(producer_registered=made), effects)
@@ -242,7 +242,7 @@ def abort_fenced(
 def write_markers(
     state: State, known: TransactionalProducer, outcome: Outcome, now_ms: WallMs, effects: Effects
 ) -> None:
-    """Where the transaction has been, its end is written."""
+    """Write the end of a transaction to each of its partitions and groups."""
     identity = outcome.identity
     for partition in state.partitions_of(identity.producer_id):
         state.append(marker(partition, outcome, now_ms), effects)
@@ -280,7 +280,7 @@ def successor(
 
 
 def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
-    """Abort what has been open for too long, and forget transactional ids that nobody has used for long."""
+    """Abort transactions beyond their timeout, and forget transactional ids beyond their expiration."""
     monotonic_ms = state.wall.monotonic(now_ms)
     for known in list(state.producers.open.values()):
         assert known.deadline_ms is not None
@@ -292,7 +292,7 @@ def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
 
 
 def unused(state: State, now_ms: WallMs) -> Iterator[TransactionalProducer]:
-    """Those that nobody has used for long, the longest first."""
+    """Yield the transactional ids beyond their expiration, the least recently used first."""
     for known in state.producers.transactional.values():
         if known.open is None:
             if known.used_at_ms + state.config.producers_expire_ms > now_ms:

@@ -1,1 +1,1 @@
-"""Which process serves which slot: decided from the shared table, the same way by everybody who reads it."""
+"""The distribution of slots over processes: computed from the shared table, identically by every process."""

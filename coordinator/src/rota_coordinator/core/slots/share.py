@@ -1,5 +1,5 @@
 """
-Equal shares: what one process should take and give, from a reading of the table.
+Equal shares of slots: the claims and transfers of one process, computed from one reading of the table.
 
 Everybody computes the whole plan and does their own part of it, so two processes that read the same table never want
 the same slot. Readings that differ cannot do harm: the store lets one of them have it.
@@ -18,14 +18,14 @@ class Transfer(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a process does next."""
+    """The next actions of a process."""
 
     claim: list[int]
     give: list[Transfer]
 
 
 def share(table: Table, process_id: str) -> Share:
-    """The part of one process in making the shares equal."""
+    """Return the part of one process in making the shares equal."""
     wanted = targets(table)
     vacant = new_owners(table, wanted)
     owned = table.owned_by(process_id)
@@ -37,7 +37,7 @@ def share(table: Table, process_id: str) -> Share:
 
 
 def targets(table: Table) -> dict[str, int]:
-    """How many slots each process should have: the same, within one, and who has more keeps the odd ones."""
+    """Return the number of slots that each process should own: equal within one; larger owners keep the remainder."""
     if not table.processes:
         return {}
     held = {process_id: len(table.owned_by(process_id)) for process_id, _ in table.processes}
@@ -47,7 +47,10 @@ def targets(table: Table) -> dict[str, int]:
 
 
 def new_owners(table: Table, wanted: dict[str, int]) -> dict[int, str]:
-    """Who claims each vacant slot: its named heir while there is one, else those who lack most, in turn."""
+    """
+    Return the process that claims each vacant slot: its named new owner while alive, else the process that lacks
+    most.
+    """
     missing = {process_id: wanted[process_id] - len(table.owned_by(process_id)) for process_id in wanted}
     found: dict[int, str] = {}
     unnamed: list[Row] = []

@@ -1,4 +1,4 @@
-"""What the processes that share a store know of each other: one consistent reading of the slot table."""
+"""The slot table that processes share: one consistent reading of live processes and slot owners."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Process(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A slot. Without an owner it is served by nobody, and its heir, if one is named, goes first."""
+    """A slot. One without an owner is not served; the named new owner, if any, claims it first."""
 
     slot: int
     epoch: int
@@ -36,7 +36,7 @@ class Table:
         object.__setattr__(self, "_addresses", dict(self.processes))
 
     def address_of(self, process_id: str) -> str:
-        """What members dial to reach a process; empty for one that is gone."""
+        """Return the address that members connect to for a process; empty when the process is not alive."""
         return self._addresses.get(process_id, "")
 
     def owned_by(self, process_id: str) -> list[int]:
@@ -44,10 +44,10 @@ class Table:
         return [row.slot for row in self.rows if row.owner == process_id]
 
     def vacant(self) -> list[Row]:
-        """The slots that nobody serves, in order."""
+        """Return the slots without an owner, in order."""
         return [row for row in self.rows if not row.owner]
 
 
 def empty_rows(slots: Iterable[int] = range(SLOTS)) -> tuple[Row, ...]:
-    """A table that nobody has touched."""
+    """Return the rows of a new table."""
     return tuple(Row(slot, epoch=0, owner="", new_owner="") for slot in slots)

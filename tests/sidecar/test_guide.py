@@ -1,20 +1,13 @@
-"""The guide says what the program says: its flags, events and commands; and its session is one that was held."""
+"""The guide lists the flags of the program, with their defaults."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
 from rota_sidecar.config import parse
-from rota_sidecar.core.member import states
-from rota_sidecar.json_member.commands import READERS
-from tests.support.coordinator import serving
-from tests.support.sidecar import Sidecar, running
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/sidecar.md").read_text()
-SOURCE = (REPO / "sidecar/src/rota_sidecar/json_member/mode.py").read_text()
 # A switch that is off, and a text that is empty, have nothing to show.
 NOTHING = {"", "False", "None"}
 
@@ -41,32 +34,3 @@ def test_flags_and_defaults_are_those_of_the_program(
     told = {flag.removeprefix("--"): default for flag, default, _ in rows("Flags")}
     assert len(real) > 20
     assert told == {flag: "" if default in NOTHING else default for flag, default in real.items()}
-
-
-def test_every_event_and_every_state_is_told() -> None:
-    written = set(re.findall(r'"event": "(\w+)"', SOURCE))
-    assert len(written) == 13
-    assert {event for event, _, _ in rows("Events")} == written
-    told = re.findall(r"`(\w+)`", next(line for line in GUIDE.splitlines() if line.startswith("| `state`")))
-    assert {each.__name__ for each in states.State.__args__} == set(told[2:])
-
-
-def test_every_command_is_told() -> None:
-    assert {command for command, _, _ in rows("Commands")} == READERS.keys()
-
-
-@pytest.mark.process
-def test_the_session_was_held(tmp_path: Path) -> None:
-    lines = section("A session").split("```\n")[1].splitlines()
-    with serving(tmp_path) as coordinator:
-        coordinator.make_topic("events", 2)
-        sidecar = Sidecar(tmp_path, f"rota://{coordinator.address}", "orders")
-        with running(sidecar):
-            for line in lines:
-                direction, _, content = line.partition(" ")
-                if direction == ">":
-                    sidecar.say(content)
-                    continue
-                told = json.loads(content)
-                assert told.items() <= sidecar.wait(told["event"]).items()
-            assert sidecar.wait_for_exit() == 0

@@ -1,5 +1,5 @@
 """
-The sidecar as a process, for tests: a bare member, driven by its commands and watched by its events.
+Start members and sidecars as processes: JSON members, driven by commands and watched by events, and whole sidecars.
 
     sidecar = Sidecar(folder, "rota://127.0.0.1:7070", "orders", ["--topics=events"])
     sidecar.start()
@@ -23,6 +23,7 @@ from typing import Any
 
 from tests.support import web
 from tests.support.processes import Process, current_owner
+from tests.support.tree import REPO
 from tests.support.workdir import logs
 
 # Everything happens at once, except where a real timer is what is tested.
@@ -61,7 +62,6 @@ class Sidecar:
         self.inside: Sequence[str] = ()
         self._logs = logs(folder)
         self._flags = [
-            "--membership-only",
             f"--bootstrap-servers={servers}",
             f"--group-id={group}",
             *QUICK,
@@ -86,7 +86,8 @@ class Sidecar:
         begin = f"{self.name}-{self._starts}"
         self._output, log = self._logs / f"{begin}.events", self._logs / f"{begin}.log"
         self._read_to, self._seen, self._next = 0, [], 0
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *self.inside, sys.executable, "-m", "rota_sidecar"]
+        program = [sys.executable, "-m", "tests.support.json_member"]
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *self.inside, *program]
         with self._output.open("wb") as events, log.open("wb") as errors:
             child = subprocess.Popen(
                 [*command, *self._flags, *more_flags],
@@ -95,6 +96,7 @@ class Sidecar:
                 stderr=errors,
                 env={**os.environ, **self._environment},
                 start_new_session=True,
+                cwd=REPO,
             )
         self._child, self._process = child, Process(self.name, child, log, self._owner)
 

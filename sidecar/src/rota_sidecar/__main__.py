@@ -19,23 +19,37 @@ from rota_sidecar.config.validation import problem, secret_in
 if TYPE_CHECKING:
     from rota_sidecar.wiring import Strategies
 
-# gRPC's own lines are no sentences, and would stand among ours; what they say is in ours too.
+# gRPC would log to stderr between the sidecar's lines, which report the same failures.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 ENDING_S = 2
 
 
 def main() -> None:
-    """Start, or say in one sentence why not; the same if the member ends without having been asked to."""
+    """Run the sidecar; exit with 0 when it ends as requested, else with 1 and a message."""
     arguments = sys.argv[1:]
-    wrong = secret_in(arguments)
-    if wrong:
-        sys.exit(f"rota-sidecar: {wrong}")
     if arguments[:1] == ["drain"]:
         from rota_sidecar.process import drain_command
 
         failed = drain_command.main(arguments[1:])
         sys.exit(f"rota-sidecar: {failed}" if failed else 0)
+    options, strategies = configured(arguments)
+    from rota_service.addresses import BindError
+    from rota_sidecar.membership.state_file import StateFileError
+
+    try:
+        failed = asyncio.run(serve(options, strategies, arguments))
+    except (StateFileError, BindError) as error:
+        failed = str(error)
+    if failed:
+        sys.exit(f"rota-sidecar: {failed}")
+
+
+def configured(arguments: Sequence[str]) -> tuple[argparse.Namespace, "Strategies"]:
+    """Read and validate the configuration; exit with 1 and a message when it is wrong."""
+    wrong = secret_in(arguments)
+    if wrong:
+        sys.exit(f"rota-sidecar: {wrong}")
     options = read(arguments)
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_sidecar.membership.strategies import StrategyError, known
@@ -48,15 +62,7 @@ def main() -> None:
     wrong = problem(options, strategies)
     if wrong:
         sys.exit(f"rota-sidecar: {wrong}")
-    from rota_service.addresses import BindError
-    from rota_sidecar.membership.state_file import StateFileError
-
-    try:
-        failed = asyncio.run(serve(options, strategies, arguments))
-    except (StateFileError, BindError) as error:
-        failed = str(error)
-    if failed:
-        sys.exit(f"rota-sidecar: {failed}")
+    return options, strategies
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
@@ -73,31 +79,21 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def serve(options: argparse.Namespace, strategies: "Strategies", arguments: Sequence[str]) -> str:
-    """
-    Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, BindError.
-
-    What one mode needs the other does not load.
-    """
+    """Run the sidecar until it ends; return why it failed, or an empty string. Raises StateFileError, BindError."""
     from rota_service.event_log import open_event_log
+    from rota_sidecar.process.sidecar import serve_application
 
     event_log = open_event_log("rota-sidecar", options.log_format)
     failed = "it broke"
     try:
-        if options.membership_only:
-            from rota_sidecar.json_member.process import serve_member
-
-            failed = await serve_member(options, strategies, event_log)
-        else:
-            from rota_sidecar.process.sidecar import serve_application
-
-            failed = await serve_application(options, strategies, arguments, event_log)
+        failed = await serve_application(options, strategies, arguments, event_log)
     finally:
         insist_on_ending(1 if failed else 0)
     return failed
 
 
 def insist_on_ending(code: int) -> None:
-    """Python waits for every thread at its end, and a strategy of somebody else's may never return from one."""
+    """Exit within 2 s even if a thread still runs: an installed strategy may never return from `assign`."""
     timer = threading.Timer(ENDING_S, os._exit, (code,))
     timer.daemon = True
     timer.start()

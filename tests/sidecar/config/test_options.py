@@ -13,7 +13,7 @@ from rota_sidecar.config.validation import problem, secret_in
 from rota_sidecar.core.delivery.config import Reset
 
 STRATEGIES = ("range", "cooperative-sticky")
-ENOUGH = ("--membership-only", "--group-id=orders", "--topics=a,b")
+ENOUGH = ("--group-id=orders", "--topics=a,b")
 KAFKA = "--bootstrap-servers=kafka:9092"
 FAR = "--bootstrap-servers=rota://rota.example:7070"
 SCRAM = "--sasl-mechanism=SCRAM-SHA-256"
@@ -68,7 +68,6 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
     [
         (("--group-id=",), "--group-id is missing"),
         (("--group-id=" + "g" * 250,), "at most 249 characters"),
-        (("--topics=",), "either --topics or --topic-pattern"),
         (("--topic-pattern=a.*",), "either --topics or --topic-pattern"),
         (("--topics=a,b/c",), "'b/c' can be no topic"),
         (("--topics=..",), "'..' can be no topic"),
@@ -181,11 +180,9 @@ def test_a_sidecar_that_delivers_refuses_what_does_not_fit(more: Sequence[str], 
     ("variable", "value", "sentence"),
     [
         ("ROTA_GROUP_ID", "from-there", ""),
-        ("ROTA_MEMBERSHIP_ONLY", "yes", "ROTA_MEMBERSHIP_ONLY is yes: give true or false"),
-        ("ROTA_MEMBERSHIP_ONLY", "true", ""),
-        ("ROTA_TLS", "maybe", "ROTA_TLS is maybe"),
+        ("ROTA_TLS", "yes", "ROTA_TLS is yes: give true or false"),
+        ("ROTA_TLS", "true", ""),
         ("ROTA_COORDINATION", "zookeeper", "ROTA_COORDINATION is zookeeper: give one of auto, rota, kafka"),
-        ("ROTA_ACKNOWLEDGE", "never", "ROTA_ACKNOWLEDGE is never"),
         ("ROTA_LOG_FORMAT", "xml", "ROTA_LOG_FORMAT is xml"),
         ("ROTA_SUSPEND", "maybe", "ROTA_SUSPEND is maybe"),
         ("ROTA_HEARTBEAT_INTERVAL_MS", "15001", "give 15000 or less"),
@@ -194,11 +191,8 @@ def test_a_sidecar_that_delivers_refuses_what_does_not_fit(more: Sequence[str], 
 def test_variables_are_the_flags_defaults(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
 ) -> None:
-    monkeypatch.setenv("ROTA_MEMBERSHIP_ONLY", "1")
     monkeypatch.setenv(variable, value)
-    found = wrong(
-        instead_of=[flag for flag in ENOUGH if variable != "ROTA_GROUP_ID" or "group" not in flag][1:]
-    )
+    found = wrong(instead_of=[flag for flag in ENOUGH if variable != "ROTA_GROUP_ID" or "group" not in flag])
     assert sentence in found
     assert bool(found) == bool(sentence)
     assert parse([]).group_id == ("from-there" if variable == "ROTA_GROUP_ID" else "")

@@ -1,4 +1,4 @@
-"""The commands of membership-only mode: what each line says, and what is wrong with those that say nothing."""
+"""The commands of a JSON member: what each line says, and what is wrong with those that say nothing."""
 
 import json
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rota_sidecar.core.member.config import Subscription
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.json_member import commands as said
-from rota_sidecar.json_member.commands import BadLine, Command, parsed
+from tests.support.json_member import commands
+from tests.support.json_member.commands import Command, InvalidCommand, parsed
 
 OFFSET = {"topic": "a", "partition": 1, "offset": 7}
 FIELDS = ["id", "offsets", "partitions", "revocation", "topics", "pattern", "names", "rates", "within_ms"]
@@ -29,33 +29,33 @@ def line(**fields: object) -> bytes:
     [
         (
             {"command": "commit", "id": 1, "offsets": [OFFSET]},
-            said.Commit(1, [said.AskedOffset(Partition("a", 1), 7, "", -1, None)]),
+            commands.Commit(1, [commands.AskedOffset(Partition("a", 1), 7, "", -1, None)]),
         ),
         (
             {
                 "command": "commit",
                 "offsets": [OFFSET | {"metadata": "é" * 4_096, "leader_epoch": 3, "tenure": 2}],
             },
-            said.Commit(None, [said.AskedOffset(Partition("a", 1), 7, "é" * 4_096, 3, 2)]),
+            commands.Commit(None, [commands.AskedOffset(Partition("a", 1), 7, "é" * 4_096, 3, 2)]),
         ),
-        ({"command": "fetch", "id": "x"}, said.Fetch("x", None)),
+        ({"command": "fetch", "id": "x"}, commands.Fetch("x", None)),
         (
             {"command": "fetch", "partitions": [{"topic": "a", "partition": 0}]},
-            said.Fetch(None, [Partition("a", 0)]),
+            commands.Fetch(None, [Partition("a", 0)]),
         ),
-        ({"command": "revoked", "revocation": 3}, said.LetGo(3)),
-        ({"command": "subscribe", "topics": ["a", "b"]}, said.Subscribe(Subscription(("a", "b")))),
-        ({"command": "subscribe", "pattern": "a.*"}, said.Subscribe(Subscription(pattern="a.*"))),
-        ({"command": "assignors", "names": ["range"]}, said.Offer(["range"])),
+        ({"command": "revoked", "revocation": 3}, commands.Revoked(3)),
+        ({"command": "subscribe", "topics": ["a", "b"]}, commands.Subscribe(Subscription(("a", "b")))),
+        ({"command": "subscribe", "pattern": "a.*"}, commands.Subscribe(Subscription(pattern="a.*"))),
+        ({"command": "assignors", "names": ["range"]}, commands.Offer(["range"])),
         (
             {"command": "rates", "rates": [{"topic": "a", "partition": 1, "rate": 2}]},
-            said.Rates({"a": {1: 2.0}}),
+            commands.Rates({"a": {1: 2.0}}),
         ),
-        ({"command": "join"}, said.Join()),
-        ({"command": "leave"}, said.Leave(final=False, within_ms=None, leave_static=False)),
+        ({"command": "join"}, commands.Join()),
+        ({"command": "leave"}, commands.Leave(final=False, within_ms=None, leave_static=False)),
         (
             {"command": "stop", "within_ms": 5, "static": True},
-            said.Leave(final=True, within_ms=5, leave_static=True),
+            commands.Leave(final=True, within_ms=5, leave_static=True),
         ),
     ],
 )
@@ -64,7 +64,7 @@ def test_each_command_is_read(fields: Mapping[str, object], command: Command) ->
 
 
 @pytest.mark.parametrize(
-    ("bad", "sentence"),
+    ("bad", "message"),
     [
         (b"", "the line is no JSON"),
         (b"\xff", "the line is no JSON"),
@@ -96,22 +96,24 @@ def test_each_command_is_read(fields: Mapping[str, object], command: Command) ->
         (line(command="leave", static="yes"), "static of the line is missing, or not what it should be"),
     ],
 )
-def test_a_line_that_says_nothing_is_answered_in_a_sentence(bad: bytes, sentence: str) -> None:
-    with pytest.raises(BadLine) as refused:
+def test_an_invalid_line_is_refused_with_a_message(bad: bytes, message: str) -> None:
+    with pytest.raises(InvalidCommand) as refused:
         parsed(bad)
-    assert sentence in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_the_answer_to_a_bad_line_names_its_id() -> None:
-    with pytest.raises(BadLine) as refused:
+    with pytest.raises(InvalidCommand) as refused:
         parsed(line(command="commit", id="mine", offsets=[{}]))
     assert refused.value.asked == "mine"
 
 
-@given(name=st.sampled_from(sorted(said.READERS)), fields=st.dictionaries(st.sampled_from(FIELDS), ANYTHING))
+@given(
+    name=st.sampled_from(sorted(commands.READERS)), fields=st.dictionaries(st.sampled_from(FIELDS), ANYTHING)
+)
 def test_whatever_a_command_carries_is_read_or_refused(name: str, fields: dict[str, object]) -> None:
     try:
         command = parsed(line(command=name, **fields))
-    except BadLine:
+    except InvalidCommand:
         return
     assert isinstance(command, Command)

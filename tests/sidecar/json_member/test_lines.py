@@ -6,12 +6,12 @@ from collections.abc import Coroutine, Iterator, Sequence
 
 import pytest
 
-from rota_sidecar.json_member.lines import (
+from tests.support.json_member.lines import (
     CHUNK_BYTES,
     UNREAD_LINES_MAX,
     LineReader,
     LineWriter,
-    NobodyReads,
+    OutputStalled,
     split,
 )
 
@@ -112,7 +112,7 @@ def test_lines_that_nobody_reads_are_refused_in_the_end(pipe: tuple[int, int]) -
         line = b"x" * CHUNK_BYTES
         for _ in range(UNREAD_LINES_MAX):
             writer.put(line)
-        with pytest.raises(NobodyReads, match=f"{UNREAD_LINES_MAX} events wait on standard output"):
+        with pytest.raises(OutputStalled, match=f"{UNREAD_LINES_MAX} events wait on standard output"):
             put_many(writer, 3)
         os.close(pipe[0])
         await writer.broken.wait()  # the thread would write into the next test's pipe

@@ -22,7 +22,7 @@ from rota_sidecar.config.flags import (
 )
 
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
-SWITCHES = ("tls", "insecure", "membership_only", "static", "suspend", "ends_with_stdin")
+SWITCHES = ("tls", "insecure", "static", "suspend", "ends_with_stdin")
 
 
 def parse(arguments: Sequence[str], settings: Mapping[str, str] | None = None) -> argparse.Namespace:

@@ -71,7 +71,7 @@ NUMBERS = {
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
-    """Everything here does nothing with --membership-only."""
+    """Add the flags of deliveries, listeners and Fleet."""
     for flag, default, metavar, meaning in (
         ("settings", "", "FILE", "the group's settings, as JSON; flags and variables go before them"),
         ("listen", "127.0.0.1:7080", "HOST:PORT", "where the application attaches; empty: nowhere"),

@@ -4,7 +4,6 @@ import argparse
 
 LOG_FORMATS = ("auto", "json", "text")
 COORDINATIONS = ("auto", "rota", "kafka")
-ACKNOWLEDGE = ("auto", "manual")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # The fewest heartbeats in a session: one that is lost must not end it.
 HEARTBEATS_MIN = 3
@@ -117,16 +116,4 @@ def add_process(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="auto", help="auto: text on a terminal, else json"
-    )
-    parser.add_argument(
-        "--membership-only",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="be a member and no more: events as JSON lines on stdout, commands on stdin",
-    )
-    parser.add_argument(
-        "--acknowledge",
-        choices=ACKNOWLEDGE,
-        default="auto",
-        help="with --membership-only: who says that revoked partitions are let go",
     )

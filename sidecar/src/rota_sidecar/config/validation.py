@@ -9,7 +9,6 @@ from rota_sidecar.config import SWITCHES
 from rota_sidecar.config.delivery_flags import INT32_MAX, serving_problem
 from rota_sidecar.config.endpoints import ROTA_SCHEME, has_tls, rota_addresses, speaks_rota
 from rota_sidecar.config.flags import (
-    ACKNOWLEDGE,
     COORDINATIONS,
     HEARTBEATS_MIN,
     LOG_FORMATS,
@@ -38,7 +37,7 @@ def problem(options: argparse.Namespace, strategies: Collection[str]) -> str:
         or strategy_problem(options, strategies)
         or time_problem(options)
         or security_problem(options)
-        or ("" if options.membership_only else serving_problem(options))
+        or serving_problem(options)
     )
 
 
@@ -48,11 +47,7 @@ def switch_problem(options: argparse.Namespace) -> str:
         value = getattr(options, name)
         if not isinstance(value, bool):
             return f"ROTA_{name.upper()} is {value}: give true or false"
-    for name, known in (
-        ("log_format", LOG_FORMATS),
-        ("coordination", COORDINATIONS),
-        ("acknowledge", ACKNOWLEDGE),
-    ):
+    for name, known in (("log_format", LOG_FORMATS), ("coordination", COORDINATIONS)):
         value = getattr(options, name)
         if value not in known:  # argparse does not look at what comes from the environment
             return f"ROTA_{name.upper()} is {value}: give one of {', '.join(known)}"
@@ -111,7 +106,7 @@ def group_problem(options: argparse.Namespace) -> str:
 def subscription_problem(options: argparse.Namespace) -> str:
     """What is wrong with the topics."""
     topics = listed(options.topics)
-    if not (topics or options.topic_pattern or options.membership_only):
+    if not (topics or options.topic_pattern):
         return ""  # the application subscribes
     if bool(topics) == bool(options.topic_pattern):
         return "give either --topics or --topic-pattern: one of them says what to read"

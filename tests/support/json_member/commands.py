@@ -1,4 +1,4 @@
-"""The commands of membership-only mode: what a line says, or in one sentence why it says nothing."""
+"""Parse the commands of a JSON member; a line that is no valid command is refused with a message."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,11 @@ Kind = TypeVar("Kind")
 Id = str | int | None
 
 
-class BadLine(Exception):
-    """It changes nothing; one sentence."""
+class InvalidCommand(Exception):
+    """A line that is refused and changes nothing; `asked` is its id."""
 
-    def __init__(self, sentence: str, asked: Id = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, asked: Id = None) -> None:
+        super().__init__(message)
         self.asked = asked
 
 
@@ -50,15 +50,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Say what is committed for these; None: for all that is held."""
+    """Fetch the committed offsets of these partitions; None: of all that the member owns."""
 
     asked: Id
     partitions: Sequence[Partition] | None
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
-    """The application has let go of what this revocation named."""
+class Revoked:
+    """The application has released the partitions of this revocation."""
 
     revocation: int
 
@@ -79,34 +79,34 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many records a second arrive."""
+    """Arrival rates, in records per second, by topic and partition."""
 
     rates: Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Be a member again, after a `leave`."""
+    """Join the group again, after a `leave`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Be a member no more; with `final` the process ends as well."""
+    """Leave the group; with `final` the process ends as well."""
 
     final: bool
     within_ms: int | None
     leave_static: bool
 
 
-Command = Commit | Fetch | LetGo | Subscribe | Offer | Rates | Join | Leave
+Command = Commit | Fetch | Revoked | Subscribe | Offer | Rates | Join | Leave
 
 
 class Fields:
-    """What stands in an object, each part asked for by name and kind; what nobody asked for is a mistake."""
+    """Read the fields of a JSON object by name and type; `end` refuses fields that were not read."""
 
     def __init__(self, held: object, where: str) -> None:
         if not isinstance(held, dict):
-            raise BadLine(f"{where} is no object")
+            raise InvalidCommand(f"{where} is no object")
         self._held = held
         self._where = where
         self._left = set(held)
@@ -115,14 +115,14 @@ class Fields:
         """A string that can be sent."""
         found = self._of(name, str, otherwise)
         if not found.isascii() and found != found.encode(errors="replace").decode():
-            raise BadLine(f"{name} of {self._where} has half a character")
+            raise InvalidCommand(f"{name} of {self._where} has half a character")
         return found
 
     def number(self, name: str, lowest: int, highest: int, otherwise: int | None = None) -> int:
         """A whole number within bounds."""
         found = self._of(name, int, otherwise)
         if not lowest <= found <= highest:
-            raise BadLine(f"{name} of {self._where} is {found}: give {lowest} to {highest}")
+            raise InvalidCommand(f"{name} of {self._where} is {found}: give {lowest} to {highest}")
         return found
 
     def rate(self, name: str) -> float:
@@ -130,7 +130,7 @@ class Fields:
         found = self._held.get(name)
         self._left.discard(name)
         if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < INT64_MAX:
-            raise BadLine(f"{name} of {self._where} is no rate: give a number of records a second")
+            raise InvalidCommand(f"{name} of {self._where} is no rate: give a number of records a second")
         return float(found)
 
     def switch(self, name: str) -> bool:
@@ -138,57 +138,57 @@ class Fields:
         return self._of(name, bool, False)  # noqa: FBT003  the value itself
 
     def has(self, name: str) -> bool:
-        """Whether it is there."""
+        """Return true if the object has the field."""
         return name in self._held
 
     def asked(self) -> Id:
-        """By what the answer is to be recognized."""
+        """Read the id that the answer repeats."""
         self._left.discard("id")
         found = self._held.get("id")
         if isinstance(found, bool) or not isinstance(found, str | int | None):
-            raise BadLine(f"id of {self._where} is neither a text nor a number")
+            raise InvalidCommand(f"id of {self._where} is neither a text nor a number")
         return found
 
     def each(self, name: str, most: int) -> Sequence[object]:
         """The parts of a list."""
         found = self._of(name, list, None)
         if len(found) > most:
-            raise BadLine(f"{name} of {self._where} has {len(found)} parts: give {most} at most")
+            raise InvalidCommand(f"{name} of {self._where} has {len(found)} parts: give {most} at most")
         return found
 
     def end(self) -> None:
-        """Nothing else may stand there."""
+        """Refuse fields that were not read."""
         if self._left:
-            raise BadLine(f"{self._where} has no {', '.join(sorted(self._left))}")
+            raise InvalidCommand(f"{self._where} has no {', '.join(sorted(self._left))}")
 
     def _of(self, name: str, kind: type[Kind], otherwise: Kind | None) -> Kind:
         self._left.discard(name)
         found = self._held.get(name, otherwise)
         # True is an int too.
         if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise BadLine(f"{name} of {self._where} is missing, or not what it should be")
+            raise InvalidCommand(f"{name} of {self._where} is missing, or not what it should be")
         return found
 
 
 def parsed(line: bytes) -> Command:
-    """The command. Raises BadLine."""
+    """The command. Raises InvalidCommand."""
     try:
         held = json.loads(line)
     except (ValueError, RecursionError):
-        raise BadLine("the line is no JSON") from None
+        raise InvalidCommand("the line is no JSON") from None
     fields = Fields(held, "the line")
     asked = fields.asked()
     try:
         return _command(fields, asked)
-    except BadLine as bad:
-        raise BadLine(str(bad), asked) from None
+    except InvalidCommand as bad:
+        raise InvalidCommand(str(bad), asked) from None
 
 
 def _command(fields: Fields, asked: Id) -> Command:
     name = fields.text("command")
     read = READERS.get(name)
     if read is None:
-        raise BadLine(f"there is no command {name}")
+        raise InvalidCommand(f"there is no command {name}")
     command = read(fields, asked)
     fields.end()
     return command
@@ -202,7 +202,7 @@ def _commit(fields: Fields, asked: Id) -> Commit:
 def _offset(fields: Fields) -> AskedOffset:
     metadata = fields.text("metadata", "")
     if len(metadata.encode("utf-16-le")) // 2 > METADATA_UNITS_MAX:
-        raise BadLine(f"metadata of an offset is longer than {METADATA_UNITS_MAX} characters")
+        raise InvalidCommand(f"metadata of an offset is longer than {METADATA_UNITS_MAX} characters")
     offset = AskedOffset(
         partition=_partition(fields),
         offset=fields.number("offset", 0, INT64_MAX),
@@ -218,7 +218,7 @@ def _partition(fields: Fields) -> Partition:
     topic = fields.text("topic")
     wrong = topics_problem([topic])
     if wrong:
-        raise BadLine(wrong)
+        raise InvalidCommand(wrong)
     return Partition(topic, fields.number("partition", 0, INT32_MAX))
 
 
@@ -235,7 +235,7 @@ def _fetch(fields: Fields, asked: Id) -> Fetch:
 
 def _subscribe(fields: Fields, _: Id) -> Subscribe:
     if fields.has("topics") == fields.has("pattern"):
-        raise BadLine("give either topics or pattern")
+        raise InvalidCommand("give either topics or pattern")
     if fields.has("pattern"):
         pattern = fields.text("pattern")
         wrong = pattern_problem(pattern) if pattern else "the pattern is empty"
@@ -245,7 +245,7 @@ def _subscribe(fields: Fields, _: Id) -> Subscribe:
         wrong = topics_problem(topics) if topics else "name at least one topic"
         subscription = Subscription(topics=tuple(topics))
     if wrong:
-        raise BadLine(wrong)
+        raise InvalidCommand(wrong)
     return Subscribe(subscription)
 
 
@@ -267,8 +267,8 @@ def _rates(fields: Fields, _: Id) -> Rates:
     return Rates(rates)
 
 
-def _let_go(fields: Fields, _: Id) -> LetGo:
-    return LetGo(fields.number("revocation", 0, INT64_MAX))
+def _revoked(fields: Fields, _: Id) -> Revoked:
+    return Revoked(fields.number("revocation", 0, INT64_MAX))
 
 
 def _join(_: Fields, __: Id) -> Join:
@@ -291,7 +291,7 @@ def _end(fields: Fields, *, final: bool) -> Leave:
 READERS: Mapping[str, Callable[[Fields, Id], Command]] = {
     "commit": _commit,
     "fetch": _fetch,
-    "revoked": _let_go,
+    "revoked": _revoked,
     "subscribe": _subscribe,
     "assignors": _offer,
     "rates": _rates,

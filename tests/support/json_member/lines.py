@@ -1,8 +1,8 @@
 """
-Lines in and lines out, for membership-only mode: pipes, terminals and files, none of which may hold up a heartbeat.
+Lines in and lines out, for the JSON member: pipes, terminals and files, none of which may hold up a heartbeat.
 
-Each direction has a thread of its own, because the event loop cannot wait for files. Both are daemons: what nobody
-reads, or never ends, does not keep the process alive.
+Each direction has a daemon thread of its own, because the event loop cannot wait for files and an unread pipe must not
+keep the process alive.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ CHUNK_BYTES = 64 << 10
 FLUSH_S = 2
 
 
-class NobodyReads(Exception):
-    """So many lines wait that no more are taken; one sentence."""
+class OutputStalled(Exception):
+    """The queue of unwritten lines is full."""
 
 
 class LineReader:
@@ -48,7 +48,7 @@ class LineReader:
                 self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
     def _chunks(self) -> Iterator[bytes]:
-        with suppress(OSError):  # closed from the start: nobody will say anything
+        with suppress(OSError):  # standard input is closed from the start
             while chunk := os.read(self._file, CHUNK_BYTES):
                 yield chunk
 
@@ -81,11 +81,11 @@ class LineWriter:
         self._thread.start()
 
     def put(self, line: bytes) -> None:
-        """Write it after all others. Raises NobodyReads."""
+        """Write it after all others. Raises OutputStalled."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:
-            raise NobodyReads(
+            raise OutputStalled(
                 f"{UNREAD_LINES_MAX} events wait on standard output and nobody reads them: read them, or send them to a file"
             ) from None
 

@@ -1,7 +1,7 @@
 """
-A bare member for people, tests and drivers: what happens goes out as JSON lines, what is wanted comes in as JSON lines.
+Translate between JSON lines and a membership: member events become lines, commands become member events.
 
-Put together by `program`, between the lines and the membership. docs/guide/sidecar.md lists every event and command.
+Made by `__main__`, between the lines and the membership. README.md lists every event and command.
 """
 
 import json
@@ -17,8 +17,6 @@ from rota_sidecar.core.member.config import Strategy
 from rota_sidecar.core.member.identity import Identity
 from rota_sidecar.core.member.partitions import Offset, Partition, by_topic
 from rota_sidecar.engines.port import Heard
-from rota_sidecar.json_member import commands as said
-from rota_sidecar.json_member.commands import BadLine
 from rota_sidecar.membership.driver import (
     ForeignProtocol,
     MemberEvent,
@@ -26,78 +24,80 @@ from rota_sidecar.membership.driver import (
     StateChanged,
     StateFileRecovered,
 )
+from tests.support.json_member import commands
+from tests.support.json_member.commands import InvalidCommand
 
 NO_TENURE = 0
-Facts = dict[str, Any]
+Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the mode is told when it starts."""
+    """Settings of one JSON member."""
 
     group_id: str
     # Every strategy that can be offered.
     strategies: Mapping[str, Strategy]
-    # Else whoever sends commands says when revoked partitions are let go.
+    # Revoked partitions are released at once; else by the command `revoked`.
     acknowledges: bool
     leave_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """When something happened, in milliseconds."""
+    """The clocks that stamp events, in milliseconds."""
 
     wall_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]
 
 
-class MembershipOnly:
-    """One membership in lines."""
+class JsonMember:
+    """One membership as JSON lines. Invariant: each `commit` and `fetch` is answered once, with its id."""
 
     def __init__(self, settings: Settings, clocks: Clocks, write: Callable[[bytes], None]) -> None:
         self._settings = settings
         self._clocks = clocks
         self._write = write
         self._membership: Membership | None = None
-        # By what those who asked recognize their answers; each request is answered.
-        self._asked: dict[int, said.Id] = {}
+        # The ids of commands, by the number of the member's request.
+        self._asked: dict[int, commands.Id] = {}
         self._requests = 0
-        # The generation that it was in last: what it gives up or loses belongs to that, whatever comes next.
+        # The last generation: revoked and lost partitions belong to it.
         self._last = Identity()
 
     def attach_member(self, membership: Membership) -> None:
         """To be called once, before the membership runs."""
         self._membership = membership
 
-    def listen(self, told: MemberEvent) -> None:
-        """Write down what happened."""
-        self._put(self._event(told))
-        if isinstance(told, do.Revoke) and self._settings.acknowledges:
-            self._running.post(on.PartitionsReleased(told.revocation))
+    def listen(self, event: MemberEvent) -> None:
+        """Write a member event as a line."""
+        self._put(self._event(event))
+        if isinstance(event, do.Revoke) and self._settings.acknowledges:
+            self._running.post(on.PartitionsReleased(event.revocation))
 
-    def obey(self, line: bytes | None) -> None:
-        """Do what the line says, or say what is wrong with it."""
+    def execute(self, line: bytes | None) -> None:
+        """Execute the command of a line, or answer why it is refused."""
         try:
             if line is None:
-                raise BadLine("the line is too long")
-            self._running.post(self._wish(said.parsed(line)))
-        except BadLine as bad:
+                raise InvalidCommand("the line is too long")
+            self._running.post(self._event_of(commands.parsed(line)))
+        except InvalidCommand as bad:
             self._put({"event": "refused", "id": bad.asked, "sentence": str(bad)})
 
     def end(self, reason: str) -> None:
-        """Give up everything, and end."""
+        """Revoke everything, leave the group and end."""
         self._running.post(on.End(self._settings.leave_timeout_ms, reason))
 
-    def hear(self, heard: Heard) -> None:
-        """What the coordinator's connection says by itself."""
-        self._running.on_coordinator_event(heard)
+    def on_coordinator_event(self, event: Heard) -> None:
+        """Forward an event of the coordinator's connection to the member."""
+        self._running.on_coordinator_event(event)
 
     @property
     def _running(self) -> Membership:
         assert self._membership is not None
         return self._membership
 
-    def _put(self, event: Facts) -> None:
+    def _put(self, event: Fields) -> None:
         stamp = {
             "group_id": self._settings.group_id,
             "member_id": self._last.member_id,
@@ -108,56 +108,56 @@ class MembershipOnly:
         }
         self._write(json.dumps(event | stamp).encode())
 
-    def _event(self, told: MemberEvent) -> Facts:
-        match told:
+    def _event(self, event: MemberEvent) -> Fields:
+        match event:
             case StateChanged():
-                return {"event": "state", "state": told.state}
+                return {"event": "state", "state": event.state}
             case do.Joined():
-                self._last = Identity(told.member_id, told.generation, told.strategy, told.incarnation)
-                return {"event": "joined", "assignor": told.strategy, "leads": told.leads}
+                self._last = Identity(event.member_id, event.generation, event.strategy, event.incarnation)
+                return {"event": "joined", "assignor": event.strategy, "leads": event.leads}
             case do.Problem():
-                return {"event": "problem", "sentence": told.sentence}
+                return {"event": "problem", "sentence": event.sentence}
             case ForeignProtocol():
-                return {"event": "foreign_protocol", "type": told.type}
+                return {"event": "foreign_protocol", "type": event.type}
             case StateFileRecovered():
                 return {"event": "kept"}
             case do.Ended():
-                return {"event": "stopped", "reason": told.reason, "failed": told.failed}
+                return {"event": "stopped", "reason": event.reason, "failed": event.failed}
             case do.Committed() | do.Fetched():
-                return self._answer(told)
+                return self._answer(event)
             case _:
-                return self._change(told)
+                return self._change(event)
 
-    def _change(self, told: do.Assign | do.Revoke | do.Revoked | do.Lost) -> Facts:
-        match told:
+    def _change(self, event: do.Assign | do.Revoke | do.Revoked | do.Lost) -> Fields:
+        match event:
             case do.Assign():
-                partitions, tenure = by_topic(told.partitions), told.tenure.number
+                partitions, tenure = by_topic(event.partitions), event.tenure.number
                 return {"event": "assigned", "partitions": partitions, "tenure": tenure}
             case do.Revoke():
-                within_ms = max(0, told.deadline_ms - self._running.now_ms())
-                partitions = by_topic(told.partitions)
+                within_ms = max(0, event.deadline_ms - self._running.now_ms())
+                partitions = by_topic(event.partitions)
                 return {
                     "event": "revoking",
-                    "revocation": told.revocation,
+                    "revocation": event.revocation,
                     "partitions": partitions,
                     "within_ms": within_ms,
                 }
             case do.Revoked():
-                return {"event": "revoked", "partitions": by_topic(told.partitions)}
+                return {"event": "revoked", "partitions": by_topic(event.partitions)}
             case do.Lost():
-                return {"event": "lost", "partitions": by_topic(told.partitions), "reason": told.reason}
+                return {"event": "lost", "partitions": by_topic(event.partitions), "reason": event.reason}
             case _:
-                assert_never(told)
+                assert_never(event)
 
-    def _answer(self, told: do.Committed | do.Fetched) -> Facts:
-        asked = self._asked.pop(told.request, None)
-        if isinstance(told, do.Committed):
+    def _answer(self, event: do.Committed | do.Fetched) -> Fields:
+        asked = self._asked.pop(event.request, None)
+        if isinstance(event, do.Committed):
             errors = [
                 {**named(partition), "error": error_name(error)}
-                for partition, error in sorted(told.errors.items())
+                for partition, error in sorted(event.errors.items())
                 if error != pb.NONE
             ]
-            done = [partition for partition, error in told.errors.items() if error == pb.NONE]
+            done = [partition for partition, error in event.errors.items() if error == pb.NONE]
             return {"event": "committed", "id": asked, "partitions": by_topic(done), "errors": errors}
         offsets = [
             {
@@ -167,38 +167,38 @@ class MembershipOnly:
                 "metadata": each.metadata,
                 "error": error_name(each.error_code),
             }
-            for topic in told.topics
+            for topic in event.topics
             for each in topic.partitions
         ]
-        return {"event": "fetched", "id": asked, "error": error_name(told.error), "offsets": offsets}
+        return {"event": "fetched", "id": asked, "error": error_name(event.error), "offsets": offsets}
 
-    def _wish(self, command: said.Command) -> on.Event:
+    def _event_of(self, command: commands.Command) -> on.Event:
         match command:
-            case said.Commit() | said.Fetch():
+            case commands.Commit() | commands.Fetch():
                 return self._request(command)
-            case said.LetGo():
+            case commands.Revoked():
                 return on.PartitionsReleased(command.revocation)
-            case said.Subscribe():
+            case commands.Subscribe():
                 return on.Subscribe(command.subscription)
-            case said.Offer():
+            case commands.Offer():
                 return on.OfferStrategies(self._strategies(command.names))
-            case said.Rates():
+            case commands.Rates():
                 return on.RatesMeasured(command.rates)
-            case said.Join():
+            case commands.Join():
                 return on.Start()
-            case said.Leave():
+            case commands.Leave():
                 return self._ending(command)
 
-    def _ending(self, command: said.Leave) -> on.End:
+    def _ending(self, command: commands.Leave) -> on.End:
         within_ms = self._settings.leave_timeout_ms if command.within_ms is None else command.within_ms
         reason = f"told to {'stop' if command.final else 'leave'}"
         return on.End(within_ms, reason, command.final, command.leave_static)
 
-    def _request(self, command: said.Commit | said.Fetch) -> on.Commit | on.Fetch:
+    def _request(self, command: commands.Commit | commands.Fetch) -> on.Commit | on.Fetch:
         self._requests += 1
         self._asked[self._requests] = command.asked
         held = self._running.member.held
-        if isinstance(command, said.Fetch):
+        if isinstance(command, commands.Fetch):
             partitions = sorted(held) if command.partitions is None else command.partitions
             return on.Fetch(self._requests, partitions)
         offsets = {}
@@ -213,15 +213,15 @@ class MembershipOnly:
         wanted = list(names)
         wrong = strategies_problem(wanted, self._settings.strategies)
         if wrong:
-            raise BadLine(wrong)
+            raise InvalidCommand(wrong)
         return tuple(self._settings.strategies[name] for name in wanted)
 
 
-def named(partition: Partition) -> Facts:
-    """The partition, as one of many."""
+def named(partition: Partition) -> Fields:
+    """The fields that name a partition."""
     return {"topic": partition.topic, "partition": partition.number}
 
 
 def error_name(error: pb.ErrorCode.ValueType) -> str:
-    """Kafka's name of it; its number when it is none that we know."""
+    """Kafka's name of an error code, or its number when the code is unknown."""
     return pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)

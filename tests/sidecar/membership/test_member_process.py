@@ -1,6 +1,7 @@
 """The sidecar as a process, on Rota's coordinator: partitions shared, given up and taken over; commands and events."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from rota_sidecar.json_member.lines import LINE_BYTES_MAX
 from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.json_member.lines import LINE_BYTES_MAX
 from tests.support.processes import wait_for
 from tests.support.sidecar import WITHIN_S, Sidecar, flat, running, settle
+from tests.support.tree import REPO
 
 pytestmark = pytest.mark.process
 PARTITIONS = 6
@@ -344,7 +346,8 @@ def test_a_strategy_that_never_returns_does_not_keep_the_process(
     (described / "entry_points.txt").write_text("[rota.assignors]\nendless = endless:Endless\n")
     (installed / "endless.py").write_text(ENDLESS)
     flags = [*EVENTS, "--assignors=endless"]
-    sidecar = Sidecar(tmp_path, servers, group, flags, environment={"PYTHONPATH": str(installed)})
+    path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
+    sidecar = Sidecar(tmp_path, servers, group, flags, environment={"PYTHONPATH": path})
     with running(sidecar):
         sidecar.wait("state", lambda event: event["state"] == "Syncing")
         assert sidecar.terminate() == 0
@@ -354,13 +357,14 @@ def test_a_strategy_that_never_returns_does_not_keep_the_process(
 def test_a_sidecar_whose_events_nobody_reads_any_more_leaves(
     tmp_path: Path, servers: str, group: str
 ) -> None:
-    flags = ["--membership-only", f"--bootstrap-servers={servers}", f"--group-id={group}", *EVENTS]
+    flags = [f"--bootstrap-servers={servers}", f"--group-id={group}", *EVENTS]
     other = Sidecar(tmp_path, servers, group)
     with subprocess.Popen(
-        [sys.executable, "-m", "rota_sidecar", *flags],
+        [sys.executable, "-m", "tests.support.json_member", *flags],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        cwd=REPO,
     ) as unread:
         try:
             assert unread.stdout is not None
@@ -383,7 +387,7 @@ def test_two_sidecars_do_not_share_a_state_folder(tmp_path: Path, servers: str, 
         first.wait_until_it_has(PARTITIONS)
         with running(second):
             assert second.wait_for_exit() == 1
-        assert second.log.startswith("rota-sidecar: --state-folder")
+        assert second.log.startswith("json-member: --state-folder")
         assert second.log.endswith("each sidecar needs its own folder\n")
 
 

@@ -1,1 +1,0 @@
-"""The member as JSON lines on stdin and stdout, without deliveries."""

@@ -60,7 +60,7 @@ class Connection:
     def __init__(
         self, address: Address, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], client_id: str
     ) -> None:
-        self.address = address
+        self._address = address
         self._reader, self._writer = streams
         self._client_id = client_id
         self._encrypted = self._writer.get_extra_info("ssl_object") is not None
@@ -72,6 +72,11 @@ class Connection:
         self._failure: Failure | None = None
         self.ended: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
+
+    @property
+    def address(self) -> Address:
+        """The broker's address."""
+        return self._address
 
     @property
     def failure(self) -> Failure | None:

@@ -1,18 +1,29 @@
-"""Proving who we are to a broker, right after the connection is there. Called by `connect` of `connection.py`."""
+"""SASL login at a broker, right after the connection is open. Called by `connect` of `connection.py`."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from rota_sidecar.engines.kafka.scram import MECHANISMS, Unproved, exchange
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings, Sasl
 from rota_sidecar.engines.port import Refused, Unreachable
 
-if TYPE_CHECKING:
-    from rota_sidecar.engines.kafka.connection import Connection
-
 ILLEGAL_SASL_STATE = 34
 SASL_AUTHENTICATION_FAILED = 58
+
+
+class Channel(Protocol):
+    """An open connection to one broker, before the login: `connection.Connection` as far as a login needs it."""
+
+    @property
+    def address(self) -> Address:
+        """The broker's address, for error messages."""
+        ...
+
+    async def ask(self, message: ApiMessage, within_s: float) -> ApiMessage:
+        """Send a request and return its answer. Raises Unreachable, Refused."""
+        ...
 
 
 def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
@@ -33,7 +44,7 @@ def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
         )
 
 
-async def log_in(connection: "Connection", sasl: Sasl, within_s: float) -> None:
+async def log_in(connection: Channel, sasl: Sasl, within_s: float) -> None:
     """Raises Refused when the broker does not take us, or has not proved that it knows the password."""
     credentials = sasl.credentials()
     await _choose(connection, sasl.mechanism, within_s)
@@ -62,7 +73,7 @@ async def log_in(connection: "Connection", sasl: Sasl, within_s: float) -> None:
             ) from None
 
 
-async def _choose(connection: "Connection", mechanism: str, within_s: float) -> None:
+async def _choose(connection: Channel, mechanism: str, within_s: float) -> None:
     answer = await connection.ask(SaslHandshakeRequest(mechanism=mechanism), within_s)
     match answer.error_code:
         case 0:

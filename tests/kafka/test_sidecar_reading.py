@@ -95,19 +95,19 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(
 
     async def story(reader: Reader) -> None:
         bad, good = Partition(topic, 0), Partition(topic, 1)
-        ledger = reader.open()
-        assert (await reader.read_to(bad, 1, ledger=ledger)).values == [b"before"]
+        delivery_epoch = reader.open()
+        assert (await reader.read_to(bad, 1, delivery_epoch=delivery_epoch)).values == [b"before"]
         for _ in range(2):
-            failed = await reader.failure(bad, 1, ledger=ledger)
+            failed = await reader.failure(bad, 1, delivery_epoch=delivery_epoch)
             assert failed.fetch_error is FetchError.CORRUPT
             assert "the batch at offset 1 cannot be read" in failed.sentence
             assert f"`rota topics delete-records {topic} --partition 0 --before OFFSET`" in failed.sentence
         assert (await reader.read_to(good, 3)).values == [b"before", b"damaged", b"behind"]
         await asyncio.to_thread(delete_records, kafka, topic, 2)
-        failed = await reader.failure(bad, 1, ledger=ledger)
+        failed = await reader.failure(bad, 1, delivery_epoch=delivery_epoch)
         if failed.fetch_error is FetchError.CORRUPT:
             # librdkafka fetches ahead: it had the batch from the broker before it was deleted, once at most.
-            failed = await reader.failure(bad, 1, ledger=ledger)
+            failed = await reader.failure(bad, 1, delivery_epoch=delivery_epoch)
         assert failed.fetch_error is FetchError.OUT_OF_RANGE
         assert (await reader.read_to(bad, 3, offset=2)).values == [b"behind"]
 
@@ -118,10 +118,10 @@ def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(
     kafka: Kafka, topic: str, writer: Writer
 ) -> None:
     async def story(reader: Reader) -> None:
-        here, ledger = Partition(topic, 0), reader.open()
-        first = await reader.read(here, 0, ledger=ledger)
+        here, delivery_epoch = Partition(topic, 0), reader.open()
+        first = await reader.read(here, 0, delivery_epoch=delivery_epoch)
         assert (first.batches, first.next_offset, first.bounds) == ([], 0, Bounds(0, 0))
-        later = reader.fetch(here, 0, ledger=ledger)
+        later = reader.fetch(here, 0, delivery_epoch=delivery_epoch)
         await asyncio.to_thread(writer.write, b"a")
         async with asyncio.timeout(WITHIN_S):
             found = await later
@@ -154,13 +154,13 @@ def test_an_open_transaction_ends_what_may_be_read(
     writer.write(b"behind")
 
     async def story(reader: Reader) -> None:
-        here, ledger = Partition(topic, 0), reader.open()
-        passage = await reader.read_to(here, 1, ledger=ledger)
+        here, delivery_epoch = Partition(topic, 0), reader.open()
+        passage = await reader.read_to(here, 1, delivery_epoch=delivery_epoch)
         while passage.bounds != Bounds(0, 1):
-            passage = passage.with_more(await reader.read(here, 1, ledger=ledger))
+            passage = passage.with_more(await reader.read(here, 1, delivery_epoch=delivery_epoch))
         assert passage.values == [b"before"]
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(0, 1)}
-        waiting = asyncio.create_task(reader.read_to(here, 4, offset=1, ledger=ledger))
+        waiting = asyncio.create_task(reader.read_to(here, 4, offset=1, delivery_epoch=delivery_epoch))
         await asyncio.to_thread(transactional.producer.commit_transaction, WITHIN_S)
         assert (await waiting).values == [b"held", b"behind"]
 
@@ -190,19 +190,19 @@ def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
     writer.write(b"x", partition=1)
 
     async def story(reader: Reader) -> None:
-        here, ledger = Partition(topic, 0), reader.open()
+        here, delivery_epoch = Partition(topic, 0), reader.open()
         before = memory()
         async with asyncio.timeout(WITHIN_S):
-            first = await reader.fetch(here, 0, ledger=ledger, bytes_max=1)
+            first = await reader.fetch(here, 0, delivery_epoch=delivery_epoch, bytes_max=1)
         assert isinstance(first, Read)
         # Nobody takes more of it, and a neighbour is read meanwhile.
         neighbour = await reader.read_to(Partition(topic, 1), 1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await reader.fetch(Partition(topic, 1), 1, ledger=neighbour.ledger)
+                await reader.fetch(Partition(topic, 1), 1, delivery_epoch=neighbour.delivery_epoch)
         assert memory() - before < 45 * MIB, "100 MB lie there to be read"
-        start = Passage(here, ledger, [], 0, Bounds(0, 0)).with_more(first)
-        rest = await reader.read_to(here, records, offset=start.next_offset, ledger=ledger)
+        start = Passage(here, delivery_epoch, [], 0, Bounds(0, 0)).with_more(first)
+        rest = await reader.read_to(here, records, offset=start.next_offset, delivery_epoch=delivery_epoch)
         taken = [int((value or b"")[:8]) for value in (*start.values, *rest.values)]
         assert taken == list(range(records))
         assert max(batch.size for batch in rest.batches) <= MIB
@@ -220,7 +220,7 @@ def test_what_was_paused_when_somebody_stopped_is_read_by_the_next_one(
     async def story(reader: Reader) -> None:
         here, neighbour, before = Partition(topic, 0), Partition(topic, 1), reader.open()
         async with asyncio.timeout(WITHIN_S):
-            await reader.fetch(here, 0, ledger=before, bytes_max=1)
+            await reader.fetch(here, 0, delivery_epoch=before, bytes_max=1)
         # The neighbour is heard of after all that lay there before, and by then the partition is paused.
         await reader.read_to(neighbour, 1)
         await asyncio.to_thread(writer.write, b"y", partition=1)
@@ -246,16 +246,16 @@ def test_slow_takers_miss_nothing_and_get_nothing_twice(kafka: Kafka, topic: str
             writer.write(*values, partition=partition)
 
     async def take(reader: Reader, partition: Partition) -> list[int]:
-        ledger, offset, turns, found = reader.open(), 0, 0, list[int]()
+        delivery_epoch, offset, turns, found = reader.open(), 0, 0, list[int]()
         while offset < records:
             turns += 1
             if turns % 7 == 0:
                 # Long enough for it to be paused.
                 await asyncio.sleep(0.02)
             if turns % 11 == 0:
-                reader.records.stop(ledger)
-                ledger = reader.open()
-            read = await reader.fetch(partition, offset, ledger=ledger, bytes_max=100_000)
+                reader.records.stop(delivery_epoch)
+                delivery_epoch = reader.open()
+            read = await reader.fetch(partition, offset, delivery_epoch=delivery_epoch, bytes_max=100_000)
             assert isinstance(read, Read)
             found += [row for each in read.batches for row in range(each.first, each.end)]
             offset = read.next_offset
@@ -330,10 +330,10 @@ def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) 
     async def story(reader: Reader) -> None:
         here, there = Partition(topic, 0), Partition(topic, 1)
         stopped, kept = reader.open(), reader.open()
-        await reader.read(here, 0, ledger=stopped)
-        await reader.read(there, 0, ledger=kept)
-        for_nobody = reader.fetch(here, 0, ledger=stopped)
-        for_us = reader.fetch(there, 0, ledger=kept)
+        await reader.read(here, 0, delivery_epoch=stopped)
+        await reader.read(there, 0, delivery_epoch=kept)
+        for_nobody = reader.fetch(here, 0, delivery_epoch=stopped)
+        for_us = reader.fetch(there, 0, delivery_epoch=kept)
         reader.records.stop(stopped)
         reader.records.stop(stopped)
         for number in (0, 1):
@@ -353,8 +353,8 @@ def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(
 
     async def story(reader: Reader) -> None:
         here, before = Partition(topic, 0), reader.open()
-        await reader.read_to(here, 3, ledger=before)
-        waits = reader.fetch(here, 3, ledger=before)
+        await reader.read_to(here, 3, delivery_epoch=before)
+        waits = reader.fetch(here, 3, delivery_epoch=before)
         assert (await reader.read_to(here, 3, offset=1)).values == [b"b", b"c"]
         assert not waits.done()
         # Who goes on where another one stopped hears where that is.
@@ -409,9 +409,9 @@ def test_partitions_that_a_topic_grows_are_read(kafka: Kafka, topic: str) -> Non
 
 def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(kafka: Kafka, topic: str) -> None:
     async def story(reader: Reader) -> None:
-        here, ledger = Partition(topic, 0), reader.open()
-        await reader.read(here, 0, ledger=ledger)
-        waiting = asyncio.create_task(reader.failure(here, 0, ledger=ledger))
+        here, delivery_epoch = Partition(topic, 0), reader.open()
+        await reader.read(here, 0, delivery_epoch=delivery_epoch)
+        waiting = asyncio.create_task(reader.failure(here, 0, delivery_epoch=delivery_epoch))
         await asyncio.to_thread(delete_topic, kafka, topic)
         assert (await waiting).fetch_error is FetchError.UNKNOWN_TOPIC
 
@@ -425,15 +425,17 @@ def test_a_topic_made_anew_is_another_one(
     writer.write(b"old", b"old")
 
     async def story(reader: Reader) -> None:
-        here, ledger = Partition(topic, 0), reader.open()
-        passage = await reader.read_to(here, 2, ledger=ledger)
+        here, delivery_epoch = Partition(topic, 0), reader.open()
+        passage = await reader.read_to(here, 2, delivery_epoch=delivery_epoch)
         await asyncio.to_thread(anew)
-        failed: Read | ReadFailed = await reader.fetch(here, passage.next_offset, ledger=ledger)
+        failed: Read | ReadFailed = await reader.fetch(
+            here, passage.next_offset, delivery_epoch=delivery_epoch
+        )
         while isinstance(failed, Read):
-            failed = await reader.fetch(here, failed.next_offset, ledger=ledger)
+            failed = await reader.fetch(here, failed.next_offset, delivery_epoch=delivery_epoch)
         assert failed.fetch_error in (FetchError.OTHER_TOPIC, FetchError.UNKNOWN_TOPIC)
         if failed.fetch_error is FetchError.OTHER_TOPIC:
-            assert (await reader.failure(here, 2, ledger=ledger)) == failed
+            assert (await reader.failure(here, 2, delivery_epoch=delivery_epoch)) == failed
         # Whoever begins with it reads it.
         assert (await reader.read_to(here, 3)).values == [b"new"] * 3
 
@@ -471,9 +473,9 @@ def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
         Writer(kafka, "lasting").write(b"a")
 
         async def story(reader: Reader) -> None:
-            here, ledger = Partition("lasting", 0), reader.open()
-            assert (await reader.read_to(here, 1, ledger=ledger)).values == [b"a"]
-            waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, ledger=ledger))
+            here, delivery_epoch = Partition("lasting", 0), reader.open()
+            assert (await reader.read_to(here, 1, delivery_epoch=delivery_epoch)).values == [b"a"]
+            waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, delivery_epoch=delivery_epoch))
             await asyncio.to_thread(kafka.broker(1).kill)
             complaint = await reader.complaint()
             assert complaint.startswith("no records can be read from Kafka now (")

@@ -263,15 +263,15 @@ class Desk:
             case do.ListOffsets():
                 self.member.process.spawn(self._look_up(action))
             case do.Fetch():
-                self._stop(action.ledger)
-                self._wanted[action.ledger] = self.member.process.spawn(self._read(action))
+                self._stop(action.delivery_epoch)
+                self._wanted[action.delivery_epoch] = self.member.process.spawn(self._read(action))
             case do.StopFetching():
-                self._stop(action.ledger)
+                self._stop(action.delivery_epoch)
             case do.WriteDeadLetter():
                 self.member.process.spawn(self._write(action))
 
-    def _stop(self, ledger: int) -> None:
-        task = self._wanted.pop(ledger, None)
+    def _stop(self, delivery_epoch: int) -> None:
+        task = self._wanted.pop(delivery_epoch, None)
         if task is not None:
             task.cancel()
 
@@ -284,8 +284,8 @@ class Desk:
 
     async def _read(self, action: do.Fetch) -> None:
         chance = self.world.chance
-        if action.ledger not in self._began:
-            self._began.add(action.ledger)
+        if action.delivery_epoch not in self._began:
+            self._began.add(action.delivery_epoch)
             self.member.history.begins(action.partition.number, action.offset)
             self._finished[action.partition] = Done()
             self._finished[action.partition].add(0, action.offset)
@@ -294,8 +294,8 @@ class Desk:
         while action.offset >= self._bounds().end:
             await asyncio.sleep(0.2)
         batches, following = read(action.offset, self._bounds().end, chance.randint(1, 3))
-        self._wanted.pop(action.ledger, None)
-        self.feed(on.Read(action.ledger, batches, following, self._bounds()))
+        self._wanted.pop(action.delivery_epoch, None)
+        self.feed(on.Read(action.delivery_epoch, batches, following, self._bounds()))
 
     async def _write(self, action: do.WriteDeadLetter) -> None:
         await asyncio.sleep(self.world.chance.uniform(0, 0.3))

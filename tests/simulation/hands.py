@@ -29,7 +29,7 @@ SLICE_S = 0.5
 class Held:
     """A record in the application's hands."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     offset: int
     since_s: float
@@ -39,7 +39,7 @@ class Held:
 class Book:
     """What the application knows of a ledger."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     # In order of partitions: what it works through one after the other.
     queue: list[int] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Hands:
         """Finish what it works on, or stop in the midst of it; what it has not begun goes back."""
         for book in self._books.values():
             if book.partition in told.partitions:
-                self._give_back([(book.ledger, offset) for offset in book.queue[1:]])
+                self._give_back([(book.delivery_epoch, offset) for offset in book.queue[1:]])
                 del book.queue[1:]
         while patience_s > 0 and any(self.holds(partition) for partition in told.partitions):
             await asyncio.sleep(0.02)
@@ -150,8 +150,10 @@ class Hands:
     def deliver(self, delivered: do.Deliver) -> None:
         """Records: its own, in order, and no more than it has room for."""
         self._check_right(delivered)
-        self._current[delivered.partition] = delivered.ledger
-        book = self._books.setdefault(delivered.ledger, Book(delivered.ledger, delivered.partition))
+        self._current[delivered.partition] = delivered.delivery_epoch
+        book = self._books.setdefault(
+            delivered.delivery_epoch, Book(delivered.delivery_epoch, delivered.partition)
+        )
         for batch_slice in delivered.dispatch.slices:
             for offset in range(batch_slice.first, batch_slice.end):
                 self._take(delivered, book, offset)
@@ -160,7 +162,7 @@ class Hands:
             raise Violation("S14", f"{-self._credit} records are handed out without credit")
         if self._desk.plan.ordering is Ordering.PARTITION and not book.works:
             book.works = True
-            self._spawn(self._work_through, delivered.ledger)
+            self._spawn(self._work_through, delivered.delivery_epoch)
 
     def _check_right(self, delivered: do.Deliver) -> None:
         if not self.is_attached:
@@ -171,45 +173,49 @@ class Hands:
             )
 
     def _take(self, delivered: do.Deliver, book: Book, offset: int) -> None:
-        ledger = delivered.ledger
-        if not is_record(offset) or (ledger, offset) in self._held:
+        delivery_epoch = delivered.delivery_epoch
+        if not is_record(offset) or (delivery_epoch, offset) in self._held:
             raise Violation(
                 "S8", f"{delivered.partition}@{offset} is handed out, and is in hand or no record"
             )
-        self._check_order(ledger, book, offset)
-        self._held[ledger, offset] = Held(ledger, delivered.partition, offset, self._world.loop.now_s)
+        self._check_order(delivery_epoch, book, offset)
+        self._held[delivery_epoch, offset] = Held(
+            delivery_epoch, delivered.partition, offset, self._world.loop.now_s
+        )
         book.seen = max(book.seen, offset)
         if self._desk.plan.ordering is Ordering.PARTITION:
             book.queue.append(offset)
         else:
-            self._spawn(self._work_on, ledger, offset)
+            self._spawn(self._work_on, delivery_epoch, offset)
 
-    def _check_order(self, ledger: int, book: Book, offset: int) -> None:
+    def _check_order(self, delivery_epoch: int, book: Book, offset: int) -> None:
         ordering = self._desk.plan.ordering
         if ordering is Ordering.PARTITION and book.queue and offset < book.queue[-1]:
             raise Violation("S8", f"{book.partition}@{offset} is handed out behind {book.queue[-1]}")
         if ordering is Ordering.KEY and key_of(offset) is not None:
             others = [
-                each for number, each in self._held if number == ledger and key_of(each) == key_of(offset)
+                each
+                for number, each in self._held
+                if number == delivery_epoch and key_of(each) == key_of(offset)
             ]
             if others:
                 raise Violation("S8", f"{book.partition}@{offset} does not wait for {others} of its key")
 
     # What it does.
 
-    async def _work_through(self, ledger: int) -> None:
-        book = self._books[ledger]
+    async def _work_through(self, delivery_epoch: int) -> None:
+        book = self._books[delivery_epoch]
         while book.queue:
-            await self._work_on(ledger, book.queue[0])
+            await self._work_on(delivery_epoch, book.queue[0])
         book.works = False
 
-    async def _work_on(self, ledger: int, offset: int) -> None:
+    async def _work_on(self, delivery_epoch: int, offset: int) -> None:
         session = self._session
         await self._spend(self._duration_s())
-        held = self._held.pop((ledger, offset), None)
+        held = self._held.pop((delivery_epoch, offset), None)
         if held is None or session != self._session:
             return
-        book = self._books[ledger]
+        book = self._books[delivery_epoch]
         verdict = self._verdict()
         dropped = [offset]
         if self._desk.plan.ordering is Ordering.PARTITION:
@@ -217,7 +223,7 @@ class Hands:
             if verdict is Verdict.RETRY:
                 dropped += book.queue
                 for behind in book.queue:
-                    del self._held[ledger, behind]
+                    del self._held[delivery_epoch, behind]
                 book.queue.clear()
         if verdict in FINAL:
             self._desk.did(held.partition, offset)
@@ -231,7 +237,7 @@ class Hands:
             seconds = 0 if self._world.calm else seconds - SLICE_S
 
     def _judge(self, held: Held, verdict: Verdict) -> None:
-        judgement = on.Judgement(held.ledger, held.partition, held.offset, held.offset, verdict)
+        judgement = on.Judgement(held.delivery_epoch, held.partition, held.offset, held.offset, verdict)
         if held.partition not in self._mine:
             self._world.situations.met["a verdict comes after its tenure"] += 1
         self._desk.feed(on.Judged((judgement,)))
@@ -239,14 +245,14 @@ class Hands:
         if not self._world.calm and chance.random() < self._desk.plan.lie_rate:
             # Of a record that it does not have: it was judged just now, or is in the future.
             wrong = held.offset + chance.choice([0, 0, 1000])
-            self._lies.add((held.ledger, wrong))
-            lie = on.Judgement(held.ledger, held.partition, wrong, wrong, Verdict.ACK)
+            self._lies.add((held.delivery_epoch, wrong))
+            lie = on.Judgement(held.delivery_epoch, held.partition, wrong, wrong, Verdict.ACK)
             self._world.situations.met["an application lies"] += 1
             self._desk.feed(on.Judged((lie,)))
 
     def refuse(self, refused: do.Refuse) -> None:
         """It was wrong about a record, and must have meant to be."""
-        if (refused.ledger, refused.offset) not in self._lies:
+        if (refused.delivery_epoch, refused.offset) not in self._lies:
             raise Violation(
                 "S8", f"a verdict on {refused.partition}@{refused.offset} is refused: {refused.sentence}"
             )
@@ -269,7 +275,7 @@ class Hands:
             (
                 each.since_s
                 for each in self._held.values()
-                if each.partition in partitions and self._current.get(each.partition) == each.ledger
+                if each.partition in partitions and self._current.get(each.partition) == each.delivery_epoch
             ),
             default=None,
         )

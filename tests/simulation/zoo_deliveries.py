@@ -30,7 +30,7 @@ def late_verdicts_count(core: Core, event: on.Judged) -> None:
     for judgement in event.judgements:
         partition_state = core.partition_states.get(judgement.partition)
         fetch_session = None if partition_state is None else partition_state.fetch_session
-        now[judgement] = judgement.ledger if fetch_session is None else fetch_session.number
+        now[judgement] = judgement.delivery_epoch if fetch_session is None else fetch_session.number
     renamed = [
         on.Judgement(ledger, each.partition, each.first, each.last, each.verdict)
         for each, ledger in now.items()

@@ -38,7 +38,7 @@ class FakeRecords(Records):
         raise AssertionError("applications do not fetch")
 
     @override
-    def stop(self, ledger: int) -> None:
+    def stop(self, delivery_epoch: int) -> None:
         raise AssertionError("applications do not fetch")
 
     @override
@@ -234,9 +234,13 @@ def batch_slice(of: Batch, first: int | None = None, end: int | None = None) -> 
 
 
 def handed(
-    *slices: BatchSlice, partition: Partition = P0, ledger: int = 1, deliveries: int = 1, turn: int = 0
+    *slices: BatchSlice,
+    partition: Partition = P0,
+    delivery_epoch: int = 1,
+    deliveries: int = 1,
+    turn: int = 0,
 ) -> do.Deliver:
-    return do.Deliver(ledger, partition, TENURE, Dispatch(deliveries, slices, turn))
+    return do.Deliver(delivery_epoch, partition, TENURE, Dispatch(deliveries, slices, turn))
 
 
 def error(name: str) -> pb.ErrorCode.ValueType:

@@ -71,4 +71,4 @@ def play(story: Callable[[Scene], Coroutine[Any, Any, None]], timeout_s: float =
 
 
 def one(value: bytes | None = b"v", offset: int = 7) -> do.Deliver:
-    return handed(batch_slice(batch(offset, [value])), ledger=5)
+    return handed(batch_slice(batch(offset, [value])), delivery_epoch=5)

@@ -141,10 +141,10 @@ def judgement(
     about: tuple[str, int, int] = ("orders", 0, 1),
 ) -> pb.DeliverRequest.Judgement:
     """About a partition, and a ledger of it."""
-    topic, partition, ledger = about
+    topic, partition, delivery_epoch = about
     return pb.DeliverRequest.Judgement(
         partition=at(topic, partition),
-        delivery_epoch=ledger,
+        delivery_epoch=delivery_epoch,
         offset=offset,
         last_offset=last_offset,
         verdict=verdict,  # type: ignore[arg-type]  # any number

@@ -56,7 +56,7 @@ def test_what_is_handed_out_together_comes_in_one_message(tmp_path: Path) -> Non
         talk.deliveries.there.deliver(
             [
                 handed(batch_slice(batch(5, [b"a", b"b"])), batch_slice(batch(9, [b"c"]))),
-                handed(batch_slice(batch(1, [b"d"])), partition=P1, ledger=2, deliveries=3),
+                handed(batch_slice(batch(1, [b"d"])), partition=P1, delivery_epoch=2, deliveries=3),
             ]
         )
         first, second = (await message_of(stream)).partitions
@@ -381,7 +381,7 @@ def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
         talk.deliveries.there.deliver(
             [
                 handed(batch_slice(batch(0, [b"a", b"b", b"c"]))),
-                handed(batch_slice(batch(0, [b"d"])), partition=P1, ledger=2),
+                handed(batch_slice(batch(0, [b"d"])), partition=P1, delivery_epoch=2),
             ]
         )
         # In the same turn of the loop: nothing was sent yet.
@@ -395,13 +395,13 @@ def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
 def test_after_a_seek_what_has_not_left_never_does(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
-        talk.deliveries.answers.append(do.Answer(1, ledger=6))
+        talk.deliveries.answers.append(do.Answer(1, delivery_epoch=6))
         # Nobody takes them before the seek.
         talk.deliveries.there.deliver(
             [
-                handed(batch_slice(batch(0, [b"old"])), ledger=6),
-                handed(batch_slice(batch(9, [b"new"])), ledger=7),
-                handed(batch_slice(batch(4, [b"other"])), ledger=3, partition=P1),
+                handed(batch_slice(batch(0, [b"old"])), delivery_epoch=6),
+                handed(batch_slice(batch(9, [b"new"])), delivery_epoch=7),
+                handed(batch_slice(batch(4, [b"other"])), delivery_epoch=3, partition=P1),
             ]
         )
         offsets = [pb.PartitionOffset(partition=at("orders", 0), offset=9)]

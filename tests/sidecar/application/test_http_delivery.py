@@ -27,7 +27,7 @@ def test_a_record_is_posted_as_a_cloud_event_in_binary_mode() -> None:
     record = batch(41, [b'{"n": 1}'], keys=["kä".encode()], headers=headers)
 
     async def story(playing: Scene) -> None:
-        playing.hand(handed(batch_slice(record), ledger=5, deliveries=2))
+        playing.hand(handed(batch_slice(record), delivery_epoch=5, deliveries=2))
         assert await playing.verdict() == on.Judgement(5, P0, 41, 41, Verdict.ACK)
         (posted,) = playing.endpoint.posted
         assert posted == Posted(

@@ -53,14 +53,14 @@ class Reader:
     """One `Records`, and what it has said."""
 
     def __init__(self, make: Callable[[Hear, Callable[[str], None]], Records]) -> None:
-        self._ledgers = 0
+        self._delivery_epochs = 0
         self._waiting: dict[int, asyncio.Future[Read | ReadFailed]] = {}
         self.heard_unasked: list[Read | ReadFailed] = []
         self.complaints: asyncio.Queue[str] = asyncio.Queue()
         self.records = make(self._hear, self.complaints.put_nowait)
 
     def _hear(self, heard: Read | ReadFailed) -> None:
-        waiting = self._waiting.pop(heard.ledger, None)
+        waiting = self._waiting.pop(heard.delivery_epoch, None)
         if waiting is None:
             self.heard_unasked.append(heard)
         else:
@@ -68,44 +68,52 @@ class Reader:
 
     def open(self) -> int:
         """The number of a new ledger."""
-        self._ledgers += 1
-        return self._ledgers
+        self._delivery_epochs += 1
+        return self._delivery_epochs
 
     def fetch(
-        self, partition: Partition, offset: int, *, ledger: int = 0, bytes_max: int = BYTES_MAX
+        self, partition: Partition, offset: int, *, delivery_epoch: int = 0, bytes_max: int = BYTES_MAX
     ) -> "asyncio.Future[Read | ReadFailed]":
         """Fetch once; what it brings."""
-        ledger = ledger or self.open()
+        delivery_epoch = delivery_epoch or self.open()
         answer: asyncio.Future[Read | ReadFailed] = asyncio.get_running_loop().create_future()
-        self._waiting[ledger] = answer
-        self.records.fetch(Wanted(ledger, partition, offset, bytes_max))
+        self._waiting[delivery_epoch] = answer
+        self.records.fetch(Wanted(delivery_epoch, partition, offset, bytes_max))
         return answer
 
-    async def read(self, partition: Partition, offset: int, *, ledger: int = 0) -> Read:
+    async def read(self, partition: Partition, offset: int, *, delivery_epoch: int = 0) -> Read:
         """What the next fetch brings."""
         async with asyncio.timeout(WITHIN_S):
-            found = await self.fetch(partition, offset, ledger=ledger)
+            found = await self.fetch(partition, offset, delivery_epoch=delivery_epoch)
         assert isinstance(found, Read), found
         return found
 
-    async def failure(self, partition: Partition, offset: int, *, ledger: int = 0) -> ReadFailed:
+    async def failure(self, partition: Partition, offset: int, *, delivery_epoch: int = 0) -> ReadFailed:
         """Why the next fetch that brings something new fails."""
-        ledger = ledger or self.open()
+        delivery_epoch = delivery_epoch or self.open()
         async with asyncio.timeout(WITHIN_S):
-            found = await self.fetch(partition, offset, ledger=ledger)
+            found = await self.fetch(partition, offset, delivery_epoch=delivery_epoch)
             while isinstance(found, Read):
-                found = await self.fetch(partition, found.next_offset, ledger=ledger)
+                found = await self.fetch(partition, found.next_offset, delivery_epoch=delivery_epoch)
         return found
 
     async def read_to(
-        self, partition: Partition, end: int, *, offset: int = 0, ledger: int = 0, bytes_max: int = BYTES_MAX
+        self,
+        partition: Partition,
+        end: int,
+        *,
+        offset: int = 0,
+        delivery_epoch: int = 0,
+        bytes_max: int = BYTES_MAX,
     ) -> "Passage":
         """All from the offset on, until the end is reached."""
-        ledger = ledger or self.open()
-        passage = Passage(partition, ledger, [], offset, Bounds(0, 0))
+        delivery_epoch = delivery_epoch or self.open()
+        passage = Passage(partition, delivery_epoch, [], offset, Bounds(0, 0))
         while passage.next_offset < end:
             async with asyncio.timeout(WITHIN_S):
-                found = await self.fetch(partition, passage.next_offset, ledger=ledger, bytes_max=bytes_max)
+                found = await self.fetch(
+                    partition, passage.next_offset, delivery_epoch=delivery_epoch, bytes_max=bytes_max
+                )
             assert isinstance(found, Read), found
             passage = passage.with_more(found)
         return passage
@@ -120,7 +128,7 @@ class Passage(NamedTuple):
     """What was read of one partition, one fetch after the other."""
 
     partition: Partition
-    ledger: int
+    delivery_epoch: int
     batches: Sequence[Batch]
     next_offset: int
     bounds: Bounds
@@ -133,7 +141,7 @@ class Passage(NamedTuple):
             assert batch.count > 0
             at = batch.end
         assert read.next_offset >= at
-        assert read.ledger == self.ledger
+        assert read.delivery_epoch == self.delivery_epoch
         return self._replace(
             batches=[*self.batches, *read.batches], next_offset=read.next_offset, bounds=read.bounds
         )

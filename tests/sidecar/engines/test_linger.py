@@ -30,8 +30,8 @@ class Engine(Records):
         self.asked.append(wanted)
 
     @override
-    def stop(self, ledger: int) -> None:
-        self.asked.append(ledger)
+    def stop(self, delivery_epoch: int) -> None:
+        self.asked.append(delivery_epoch)
 
     @override
     async def bounds(self, partitions: Collection[Partition], within_s: float) -> Mapping[Partition, Bounds]:
@@ -63,12 +63,12 @@ class Desk:
         self.came.set()
 
 
-def read(ledger: int, size: int = 100) -> Read:
-    return Read(ledger, [Batch(0, 1, size, b"")], 1, BOUNDS)
+def read(delivery_epoch: int, size: int = 100) -> Read:
+    return Read(delivery_epoch, [Batch(0, 1, size, b"")], 1, BOUNDS)
 
 
-def wanted(ledger: int) -> Wanted:
-    return Wanted(ledger, Partition("events", ledger), 0, 1_000)
+def wanted(delivery_epoch: int) -> Wanted:
+    return Wanted(delivery_epoch, Partition("events", delivery_epoch), 0, 1_000)
 
 
 def with_desk(linger_s: float, story: Callable[[Desk], Coroutine[None, None, None]]) -> Sequence[int]:
@@ -77,7 +77,7 @@ def with_desk(linger_s: float, story: Callable[[Desk], Coroutine[None, None, Non
     async def tell() -> Sequence[int]:
         desk = Desk(linger_s)
         await story(desk)
-        return [heard.ledger for heard in desk.heard]
+        return [heard.delivery_epoch for heard in desk.heard]
 
     return asyncio.run(tell())
 
@@ -94,8 +94,8 @@ def test_records_that_come_in_time_are_told_together() -> None:
 
 def test_those_after_them_wait_anew() -> None:
     async def story(desk: Desk) -> None:
-        for ledger in (1, 2):
-            desk.engine.hear(read(ledger))
+        for delivery_epoch in (1, 2):
+            desk.engine.hear(read(delivery_epoch))
             await asyncio.wait_for(desk.came.wait(), WITHIN_S)
             desk.came.clear()
 

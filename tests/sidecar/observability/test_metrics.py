@@ -88,7 +88,7 @@ def test_records_that_are_done_and_not_committed_keep_their_time_until_they_are(
         2_000,
     ]
     assert uncommitted.first_ms(ORDERS_0, 20) is None, "nothing was delivered behind it"
-    uncommitted.on_actions([timed(3, 6, 500, ledger=2)], 0, 0)
+    uncommitted.on_actions([timed(3, 6, 500, delivery_epoch=2)], 0, 0)
     assert uncommitted.first_ms(ORDERS_0, 3) == 500, "after a seek it begins anew"
     uncommitted.keep([])
     assert uncommitted.first_ms(ORDERS_0, 3) is None
@@ -132,11 +132,11 @@ class NeverLooked:
         """Nothing."""
 
 
-def timed(first: int, end: int, timestamp_ms: int, ledger: int = 1) -> do.Deliver:
+def timed(first: int, end: int, timestamp_ms: int, delivery_epoch: int = 1) -> do.Deliver:
     """A batch with its time, as it is handed over."""
     content = log_pb2.RecordBatch(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
     batch = Batch(first, end - first, 1, content)
-    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [BatchSlice(batch, first, end)]))
+    return do.Deliver(delivery_epoch, ORDERS_0, TENURE, Dispatch(1, [BatchSlice(batch, first, end)]))
 
 
 def test_nothing_is_left_only_when_that_was_seen() -> None:
@@ -174,13 +174,13 @@ def test_the_time_of_a_record_is_its_own() -> None:
     assert [timestamp_ms(batch, offset, BatchSlicer()) for offset in (7, 8, 9)] == [1_000, 2_000, 3_000]
 
 
-def delivery(first: int, end: int, ledger: int = 1) -> do.Deliver:
+def delivery(first: int, end: int, delivery_epoch: int = 1) -> do.Deliver:
     batch = Batch(first, end - first, 1, None)
-    return do.Deliver(ledger, ORDERS_0, TENURE, Dispatch(1, [BatchSlice(batch, first, end)]))
+    return do.Deliver(delivery_epoch, ORDERS_0, TENURE, Dispatch(1, [BatchSlice(batch, first, end)]))
 
 
-def judgement(first: int, last: int, ledger: int = 1) -> on.Judgement:
-    return on.Judgement(ledger, ORDERS_0, first, last, Verdict.ACK)
+def judgement(first: int, last: int, delivery_epoch: int = 1) -> on.Judgement:
+    return on.Judgement(delivery_epoch, ORDERS_0, first, last, Verdict.ACK)
 
 
 def test_what_was_handed_over_together_takes_until_the_verdict_on_its_last_record() -> None:
@@ -194,8 +194,8 @@ def test_what_was_handed_over_together_takes_until_the_verdict_on_its_last_recor
     timer.completed([judgement(10, 19)], 4_000)
     assert took == [2, 2]
     timer.dispatched(delivery(20, 21), 5_000)
-    timer.dispatched(delivery(0, 1, ledger=2), 6_000)
-    timer.completed([judgement(20, 20), judgement(0, 0, ledger=2)], 7_000)
+    timer.dispatched(delivery(0, 1, delivery_epoch=2), 6_000)
+    timer.completed([judgement(20, 20), judgement(0, 0, delivery_epoch=2)], 7_000)
     assert took == [2, 2, 1], "what was voided by a seek is not measured"
 
 

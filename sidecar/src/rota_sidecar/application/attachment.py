@@ -115,9 +115,9 @@ class Attachment(Application):
         """Its verdicts."""
         self._deliveries.on_application_event(judged_of(judgements))
 
-    def void(self, partitions: frozenset[Partition], ledger: int) -> None:
+    def void(self, partitions: frozenset[Partition], delivery_epoch: int) -> None:
         """It has sought elsewhere: what was handed out up to this ledger, and has not left yet, never does."""
-        self._drop(self._outgoing.drop(lambda part: _is_void(part, partitions, ledger)))
+        self._drop(self._outgoing.drop(lambda part: _is_void(part, partitions, delivery_epoch)))
 
     # -------------------------------------------------------------------------------------------- to the application
 
@@ -200,5 +200,5 @@ class Attachment(Application):
             self._deliveries.on_application_event(on.Credit(records))
 
 
-def _is_void(part: Part, partitions: frozenset[Partition], ledger: int) -> bool:
-    return part.partition in partitions and part.ledger <= ledger
+def _is_void(part: Part, partitions: frozenset[Partition], delivery_epoch: int) -> bool:
+    return part.partition in partitions and part.delivery_epoch <= delivery_epoch

@@ -91,9 +91,9 @@ class Calls:
         answer = await self._ask(on.SeekRequested(0, offsets), within_s)
         if attachment is not None:
             failed = {partition for partition, error in (answer.errors or {}).items() if error}
-            attachment.void(frozenset(offsets.keys() - failed), answer.ledger)
+            attachment.void(frozenset(offsets.keys() - failed), answer.delivery_epoch)
         return pb.SeekResponse(
-            error_code=error_of(answer), message=answer.sentence, voided_delivery_epoch=answer.ledger
+            error_code=error_of(answer), message=answer.sentence, voided_delivery_epoch=answer.delivery_epoch
         )
 
     async def pause(self, request: pb.PauseRequest, within_s: float) -> pb.PauseResponse:

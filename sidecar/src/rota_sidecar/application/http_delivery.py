@@ -43,7 +43,7 @@ class HttpSettings:
 class Post:
     """A record, and where it lies."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     offset: int
     deliveries: int
@@ -111,7 +111,11 @@ class HttpDelivery(Application):
             for batch_slice in dispatch.slices:
                 for offset in range(batch_slice.first, batch_slice.end):
                     post = Post(
-                        deliver.ledger, deliver.partition, offset, dispatch.deliveries, batch_slice.batch
+                        deliver.delivery_epoch,
+                        deliver.partition,
+                        offset,
+                        dispatch.deliveries,
+                        batch_slice.batch,
                     )
                     self._begin(post)
 
@@ -140,7 +144,7 @@ class HttpDelivery(Application):
         finally:
             self._busy[post.partition] -= 1
         judgement = on.Judgement(
-            post.ledger,
+            post.delivery_epoch,
             post.partition,
             post.offset,
             post.offset,

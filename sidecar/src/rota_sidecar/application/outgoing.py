@@ -29,7 +29,7 @@ AROUND_BYTES = 512
 class Part(NamedTuple):
     """A piece of what was handed out together."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     tenure: Tenure
     deliveries: int
@@ -82,7 +82,7 @@ class Outgoing:
         dispatch = deliver.dispatch
         parts = [
             Part(
-                deliver.ledger,
+                deliver.delivery_epoch,
                 deliver.partition,
                 deliver.tenure,
                 dispatch.deliveries,
@@ -151,7 +151,7 @@ class _Filling:
                 pb.PartitionRecords(
                     partition=partition_to(part.partition),
                     tenure=tenure_to(part.tenure),
-                    delivery_epoch=part.ledger,
+                    delivery_epoch=part.delivery_epoch,
                     deliveries=part.deliveries,
                     turn=part.turn,
                     first_offset=part.batch_slice.first,
@@ -164,7 +164,9 @@ class _Filling:
         """It never fits, or is damaged."""
         self._size += part.size
         self._judgements += [
-            on.Judgement(part.ledger, part.partition, offset, offset, Verdict.DEAD_LETTER, reason=reason)
+            on.Judgement(
+                part.delivery_epoch, part.partition, offset, offset, Verdict.DEAD_LETTER, reason=reason
+            )
             for offset in range(part.batch_slice.first, part.batch_slice.end)
         ]
 

@@ -163,7 +163,7 @@ def errors_to(error: do.PartitionError, partitions_max: int) -> Iterator[pb.Atta
                 kind=ERROR_KINDS[error.kind],
                 partitions=map(partition_to, part),
                 message=error.message,
-                delivery_epoch=error.ledger,
+                delivery_epoch=error.delivery_epoch,
             )
         )
 
@@ -174,7 +174,7 @@ def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
         refusals=[
             pb.DeliverResponse.Refusal(
                 partition=partition_to(each.partition),
-                delivery_epoch=each.ledger,
+                delivery_epoch=each.delivery_epoch,
                 offset=each.offset,
                 message=each.sentence,
             )

@@ -240,10 +240,10 @@ class DeliveryDriver(Deliveries):
     def _perform_one(self, action: do.Action) -> None:
         match action:
             case do.Fetch():
-                wanted = Wanted(action.ledger, action.partition, action.offset, action.bytes_max)
+                wanted = Wanted(action.delivery_epoch, action.partition, action.offset, action.bytes_max)
                 self.records.fetch(wanted)
             case do.StopFetching():
-                self.records.stop(action.ledger)
+                self.records.stop(action.delivery_epoch)
             case do.ListOffsets():
                 self._effects.list_offsets(action)
             case do.FetchCommitted() | do.Commit():

@@ -33,13 +33,13 @@ class Lingering(Records):
 
     @override
     def fetch(self, wanted: Wanted) -> None:
-        self._forget(wanted.ledger)
+        self._forget(wanted.delivery_epoch)
         self._records.fetch(wanted)
 
     @override
-    def stop(self, ledger: int) -> None:
-        self._forget(ledger)
-        self._records.stop(ledger)
+    def stop(self, delivery_epoch: int) -> None:
+        self._forget(delivery_epoch)
+        self._records.stop(delivery_epoch)
 
     @override
     async def bounds(self, partitions: Collection[Partition], within_s: float) -> Mapping[Partition, Bounds]:
@@ -59,7 +59,7 @@ class Lingering(Records):
         if isinstance(heard, ReadFailed):
             self._hear(heard)
             return
-        self._waiting[heard.ledger] = heard
+        self._waiting[heard.delivery_epoch] = heard
         self._bytes += _size(heard)
         if self._bytes >= ENOUGH_BYTES:
             self._tell_all()
@@ -72,8 +72,8 @@ class Lingering(Records):
         for read in waiting.values():
             self._hear(read)
 
-    def _forget(self, ledger: int) -> None:
-        read = self._waiting.pop(ledger, None)
+    def _forget(self, delivery_epoch: int) -> None:
+        read = self._waiting.pop(delivery_epoch, None)
         if read is not None:
             self._bytes -= _size(read)
 

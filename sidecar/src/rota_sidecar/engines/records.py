@@ -12,9 +12,9 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Wanted(NamedTuple):
-    """What is to be read; `ledger` comes back with it."""
+    """What is to be read; `delivery_epoch` comes back with it."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     offset: int
     bytes_max: int
@@ -35,7 +35,7 @@ class Records(Protocol):
         """
         ...
 
-    def stop(self, ledger: int) -> None:
+    def stop(self, delivery_epoch: int) -> None:
         """Nothing is wanted for it any more."""
         ...
 

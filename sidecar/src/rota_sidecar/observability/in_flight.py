@@ -39,18 +39,18 @@ class InFlightTimer:
 
     def dispatched(self, delivery: do.Deliver, now_ms: int) -> None:
         """It gets more."""
-        ledger, dispatched_ms = self._open.get(delivery.partition, (0, {}))
-        if ledger != delivery.ledger:
+        delivery_epoch, dispatched_ms = self._open.get(delivery.partition, (0, {}))
+        if delivery_epoch != delivery.delivery_epoch:
             dispatched_ms = {}
-            self._open[delivery.partition] = delivery.ledger, dispatched_ms
+            self._open[delivery.partition] = delivery.delivery_epoch, dispatched_ms
         if len(dispatched_ms) < OPEN_MAX:
             dispatched_ms[delivery.dispatch.slices[-1].end - 1] = now_ms
 
     def completed(self, judgements: Sequence[on.Judgement], now_ms: int) -> None:
         """It has done something."""
         for each in judgements:
-            ledger, dispatched_ms = self._open.get(each.partition, (0, {}))
-            if ledger != each.ledger:
+            delivery_epoch, dispatched_ms = self._open.get(each.partition, (0, {}))
+            if delivery_epoch != each.delivery_epoch:
                 continue
             if each.first == each.last:
                 done = [each.last] if each.last in dispatched_ms else []

@@ -33,8 +33,8 @@ class DeliveredBatch(NamedTuple):
 class DeliveredBatches:
     """Batches of one ledger, which begins at the committed offset. Invariant: their ends rise."""
 
-    def __init__(self, ledger: int) -> None:
-        self.ledger = ledger
+    def __init__(self, delivery_epoch: int) -> None:
+        self.delivery_epoch = delivery_epoch
         self._batches: deque[DeliveredBatch] = deque()
 
     def add(self, batch: Batch) -> None:
@@ -82,7 +82,7 @@ class UncommittedTimestamps(Observer):
         for action in actions:
             if isinstance(action, do.Deliver):
                 track = self._tracks.get(action.partition)
-                if track is None or track.ledger != action.ledger:
-                    track = self._tracks[action.partition] = DeliveredBatches(action.ledger)
+                if track is None or track.delivery_epoch != action.delivery_epoch:
+                    track = self._tracks[action.partition] = DeliveredBatches(action.delivery_epoch)
                 for batch_slice in action.dispatch.slices:
                     track.add(batch_slice.batch)

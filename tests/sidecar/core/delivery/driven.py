@@ -123,10 +123,10 @@ class Driven:
         fetch = self.fetch_of(number)
         batches = [batch(fetch.offset, count, keys)] if count else []
         end = fetch.offset + count
-        return self.step(on.Read(fetch.ledger, batches, end, on.Bounds(0, end)))
+        return self.step(on.Read(fetch.delivery_epoch, batches, end, on.Bounds(0, end)))
 
     def fail_read(self, fetch_error: on.FetchError, number: int = 0) -> list[do.Action]:
-        return self.step(on.ReadFailed(self.fetch_of(number).ledger, fetch_error, "it says so"))
+        return self.step(on.ReadFailed(self.fetch_of(number).delivery_epoch, fetch_error, "it says so"))
 
     def answer_commit(
         self, error: Error = pb.NONE, errors: dict[Partition, Error] | None = None
@@ -166,13 +166,15 @@ class Driven:
         number: int = 0,
         *,
         retry_after_ms: int | None = None,
-        ledger: int | None = None,
+        delivery_epoch: int | None = None,
     ) -> list[do.Action]:
         """Of the ledger of which was handed out last."""
-        if ledger is None:
-            ledger = [each.ledger for each in self.all(do.Deliver) if each.partition == one(number)][-1]
+        if delivery_epoch is None:
+            delivery_epoch = [
+                each.delivery_epoch for each in self.all(do.Deliver) if each.partition == one(number)
+            ][-1]
         end = first if last is None else last
-        judgement = on.Judgement(ledger, one(number), first, end, verdict, retry_after_ms, "because")
+        judgement = on.Judgement(delivery_epoch, one(number), first, end, verdict, retry_after_ms, "because")
         return self.step(on.Judged([judgement]))
 
     def commit_asked(

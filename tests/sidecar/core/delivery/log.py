@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.partitions import Partition
 
 
 @dataclass
@@ -44,3 +45,11 @@ class Log:
         """The owner wants to go on there, whatever has verdicts."""
         self.done = set(range(offset))
         self.found = set()
+
+
+@dataclass
+class HeldRecords:
+    """Records of one delivery epoch that the application holds."""
+
+    partition: Partition
+    offsets: dict[int, bytes | None] = field(default_factory=dict)

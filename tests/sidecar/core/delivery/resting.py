@@ -4,7 +4,8 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition
-from tests.sidecar.core.delivery.world import PARTITIONS, Hands, World
+from tests.sidecar.core.delivery.log import HeldRecords
+from tests.sidecar.core.delivery.world import PARTITIONS, World
 
 
 def come_to_rest(world: World) -> None:
@@ -42,19 +43,19 @@ def _is_at_rest(world: World) -> bool:
 
 def _skip_what_stands_still(world: World) -> None:
     for partition, view in world.delivery.partitions.items():
-        if view.stopped and partition in world.ledgers:
-            _skip_first(world, partition, world.ledgers[partition])
+        if view.stopped and partition in world.delivery_epochs:
+            _skip_first(world, partition, world.delivery_epochs[partition])
 
 
-def _skip_first(world: World, partition: Partition, ledger: int) -> None:
+def _skip_first(world: World, partition: Partition, delivery_epoch: int) -> None:
     """The application decides about the record for which it stands still."""
     log = world.logs[partition]
-    in_flight = world.hands.get(ledger, Hands(partition)).offsets
+    in_flight = world.hands.get(delivery_epoch, HeldRecords(partition)).offsets
     for offset in range(log.end):
         if offset in log.done or offset in in_flight:
             continue
         log.done.add(offset)
-        judgement = on.Judgement(ledger, partition, offset, offset, Verdict.SKIP)
+        judgement = on.Judgement(delivery_epoch, partition, offset, offset, Verdict.SKIP)
         if any(isinstance(each, do.Settled) for each in world.delivery_of(judgement)):
             return
         log.done.discard(offset)

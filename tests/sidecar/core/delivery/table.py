@@ -170,7 +170,7 @@ def last_request(driven: Driven, kind: type[do.FetchCommitted | do.ListOffsets |
 
 
 def last_ledger(driven: Driven) -> int:
-    return driven.last(do.Fetch).ledger if driven.all(do.Fetch) else 9_999
+    return driven.last(do.Fetch).delivery_epoch if driven.all(do.Fetch) else 9_999
 
 
 def read(driven: Driven) -> on.Event:

@@ -47,15 +47,15 @@ def test_what_was_under_way_for_what_is_lost_changes_nothing_when_it_comes() -> 
 def test_a_partition_that_comes_back_begins_anew_in_another_ledger() -> None:
     driven = Driven().begin(0)
     driven.read(10)
-    first = driven.last(do.Deliver).ledger
+    first = driven.last(do.Deliver).delivery_epoch
     driven.lose(0)
     driven.assign(0)
     driven.acknowledge()
     driven.find(3)
     driven.answer_commit()
     driven.read(5)
-    assert driven.last(do.Deliver).ledger > first
-    assert driven.judge(0, 9, ledger=first) == []
+    assert driven.last(do.Deliver).delivery_epoch > first
+    assert driven.judge(0, 9, delivery_epoch=first) == []
 
 
 def test_when_a_revocation_is_lost_nobody_is_told_that_it_is_given_up() -> None:

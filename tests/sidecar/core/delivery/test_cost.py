@@ -29,11 +29,11 @@ class Calls:
 def calls_for_a_batch(records: int, partitions: int) -> int:
     """To read it, hand it out, and take the verdict and new credit."""
     driven = Driven().begin(*range(partitions), credit=records)
-    ledger = driven.fetch_of().ledger
+    delivery_epoch = driven.fetch_of().delivery_epoch
     delivery, now_ms = driven.delivery, driven.now_ms
     with Calls() as calls:
-        delivery.step(on.Read(ledger, [batch(0, records)], records, on.Bounds(0, records)), now_ms)
-        delivery.step(on.Judged([on.Judgement(ledger, one(), 0, records - 1, Verdict.ACK)]), now_ms)
+        delivery.step(on.Read(delivery_epoch, [batch(0, records)], records, on.Bounds(0, records)), now_ms)
+        delivery.step(on.Judged([on.Judgement(delivery_epoch, one(), 0, records - 1, Verdict.ACK)]), now_ms)
         delivery.step(on.Credit(records), now_ms)
         assert delivery.alarm is not None
     assert delivery.positions[one()] == records

@@ -47,9 +47,9 @@ def test_a_seek_that_is_answered_later_has_a_ledger_that_is_not_lower() -> None:
     driven = without_offsets(0)
     driven.acknowledge()
     (answer,) = driven.answers(driven.seek(5, 0))
-    assert answer.ledger >= driven.last(do.PartitionError).ledger
+    assert answer.delivery_epoch >= driven.last(do.PartitionError).delivery_epoch
     driven.fail_read(on.FetchError.OUT_OF_RANGE)
-    assert driven.last(do.PartitionError).ledger > answer.ledger
+    assert driven.last(do.PartitionError).delivery_epoch > answer.delivery_epoch
 
 
 def test_the_other_partitions_go_on() -> None:

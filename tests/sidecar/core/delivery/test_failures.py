@@ -219,7 +219,7 @@ def unreadable(driven: Driven, number: int = 0) -> on.ReadFailed:
     fetch = driven.fetch_of(number)
     kept = Batch(fetch.offset, 1, 10, object(), [None])
     poison = on.Unreadable(kept, fetch.offset + 5, "it cannot be read")
-    return on.ReadFailed(fetch.ledger, on.FetchError.CORRUPT, "stuck", poison)
+    return on.ReadFailed(fetch.delivery_epoch, on.FetchError.CORRUPT, "stuck", poison)
 
 
 @pytest.mark.parametrize("ordering", list(Ordering))

@@ -202,7 +202,7 @@ def test_topics_of_a_higher_priority_go_first() -> None:
     driven.answer_commit()
     driven.read(10)
     urgent = driven.fetch_of(0, "urgent")
-    driven.step(on.Read(urgent.ledger, [batch(0, 10)], 10, on.Bounds(0, 10)))
+    driven.step(on.Read(urgent.delivery_epoch, [batch(0, 10)], 10, on.Bounds(0, 10)))
     dispatch_position = [
         deliver.partition.topic for deliver in driven.credit(15) if isinstance(deliver, do.Deliver)
     ]
@@ -369,7 +369,7 @@ def test_who_cannot_go_first_holds_up_nobody() -> None:
     driven.acknowledge()
     driven.find(0)
     driven.answer_commit()
-    urgent, orders = driven.fetch_of(0, "urgent").ledger, driven.fetch_of().ledger
+    urgent, orders = driven.fetch_of(0, "urgent").delivery_epoch, driven.fetch_of().delivery_epoch
     driven.step(on.Read(urgent, [batch(0, 10)], 10, on.Bounds(0, 10)))
     retry = on.Judgement(urgent, one(0, "urgent"), 0, 0, Verdict.RETRY, 60_000)
     driven.step(on.Judged([retry]))

@@ -214,18 +214,18 @@ def test_when_a_partition_is_given_up_nothing_is_committed_for_it_any_more() -> 
 def test_a_seek_makes_void_what_is_in_hand_and_reads_on_there() -> None:
     driven = Driven().begin(0, credit=5)
     driven.read(10)
-    old = driven.last(do.Deliver).ledger
+    old = driven.last(do.Deliver).delivery_epoch
     request = driven.seek(40, 0)
     (answer,) = driven.answers(request)
     assert answer.errors == {one(): pb.NONE}
-    assert answer.ledger >= old
-    assert driven.judge(0, 4, ledger=old) == []
+    assert answer.delivery_epoch >= old
+    assert driven.judge(0, 4, delivery_epoch=old) == []
     assert committed(driven.last(do.Commit)) == {0: 40}
     driven.answer_commit()
     assert driven.fetch_of().offset == 40
     driven.credit(5)
     assert delivered(driven.read(3)) == [(0, 40, 43)]
-    assert driven.last(do.Deliver).ledger > answer.ledger
+    assert driven.last(do.Deliver).delivery_epoch > answer.delivery_epoch
 
 
 def test_a_seek_back_is_committed_though_it_is_lower() -> None:

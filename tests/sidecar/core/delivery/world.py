@@ -1,7 +1,6 @@
 """A tiny engine, coordinator, member and application around deliveries; whatever they do, the rules are held."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
@@ -12,7 +11,7 @@ from rota_sidecar.core.ledger.batches import Batch, Ordering
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 from tests.sidecar.core.delivery.driven import with_settings
-from tests.sidecar.core.delivery.log import Log
+from tests.sidecar.core.delivery.log import HeldRecords, Log
 from tests.sidecar.core.ledger.desk import said_beyond
 
 PARTITIONS = [Partition("orders", number) for number in range(3)]
@@ -27,14 +26,6 @@ ERRORS = (
 )
 KEYS: list[bytes | None] = [b"a", b"b", None]
 Call = do.FetchCommitted | do.ListOffsets | do.Commit | do.Fetch | do.WriteDeadLetter
-
-
-@dataclass
-class Hands:
-    """What the application has of one ledger."""
-
-    partition: Partition
-    offsets: dict[int, bytes | None] = field(default_factory=dict)
 
 
 class World:
@@ -60,10 +51,10 @@ class World:
         self.credit = 0
         self.to_acknowledge: list[do.Tell] = []
         self.may_deliver: set[Partition] = set()
-        self.hands: dict[int, Hands] = {}
+        self.hands: dict[int, HeldRecords] = {}
         # Of ledgers that are gone: verdicts on these change nothing.
-        self.late: dict[int, Hands] = {}
-        self.ledgers: dict[Partition, int] = {}
+        self.late: dict[int, HeldRecords] = {}
+        self.delivery_epochs: dict[Partition, int] = {}
         self.dead_letters: dict[int, int] = {}
         self.look_ups: dict[Partition, int] = {}
         self.finds: dict[Partition, int] = {}
@@ -127,9 +118,11 @@ class World:
         match action:
             case do.FetchCommitted() | do.ListOffsets() | do.Commit() | do.Fetch() | do.WriteDeadLetter():
                 self._called(action)
-            case do.StopFetching(ledger=ledger):
+            case do.StopFetching(delivery_epoch=delivery_epoch):
                 self.calls = [
-                    call for call in self.calls if not isinstance(call, do.Fetch) or call.ledger != ledger
+                    call
+                    for call in self.calls
+                    if not isinstance(call, do.Fetch) or call.delivery_epoch != delivery_epoch
                 ]
             case do.Tell():
                 self._told(action)
@@ -147,7 +140,7 @@ class World:
             case do.Commit():
                 self._check_commit(call)
             case do.WriteDeadLetter():
-                self.dead_letters[call.dead_letter] = self.ledgers[call.partition]
+                self.dead_letters[call.dead_letter] = self.delivery_epochs[call.partition]
             case do.ListOffsets():
                 self.look_ups.update(dict.fromkeys(call.partitions, call.request))
             case do.FetchCommitted():
@@ -155,11 +148,13 @@ class World:
         self.calls.append(call)
 
     def _check_fetch(self, fetch: do.Fetch) -> None:
-        assert not any(isinstance(call, do.Fetch) and call.ledger == fetch.ledger for call in self.calls)
+        assert not any(
+            isinstance(call, do.Fetch) and call.delivery_epoch == fetch.delivery_epoch for call in self.calls
+        )
         log = self.logs[fetch.partition]
-        if self.ledgers.get(fetch.partition) != fetch.ledger:
-            assert fetch.ledger > self.ledgers.get(fetch.partition, 0)
-            self.ledgers[fetch.partition] = fetch.ledger
+        if self.delivery_epochs.get(fetch.partition) != fetch.delivery_epoch:
+            assert fetch.delivery_epoch > self.delivery_epochs.get(fetch.partition, 0)
+            self.delivery_epochs[fetch.partition] = fetch.delivery_epoch
             # What is still looked up is late by now.
             self.look_ups.pop(fetch.partition, None)
             self.finds.pop(fetch.partition, None)
@@ -200,8 +195,8 @@ class World:
     def _delivered(self, deliver: do.Deliver) -> None:
         assert deliver.partition in self.may_deliver, "it was not acknowledged, or is going, or gone"
         assert self.held[deliver.partition] == deliver.tenure
-        assert self.ledgers[deliver.partition] == deliver.ledger
-        hands = self.hands.setdefault(deliver.ledger, Hands(deliver.partition))
+        assert self.delivery_epochs[deliver.partition] == deliver.delivery_epoch
+        hands = self.hands.setdefault(deliver.delivery_epoch, HeldRecords(deliver.partition))
         log = self.logs[deliver.partition]
         for batch_slice in deliver.dispatch.slices:
             for offset in range(batch_slice.first, batch_slice.end):
@@ -332,7 +327,9 @@ class World:
     def _fetch(self, fetch: do.Fetch) -> None:
         log = self.logs[fetch.partition]
         if not log.start <= fetch.offset <= log.end:
-            self.step(on.ReadFailed(fetch.ledger, on.FetchError.OUT_OF_RANGE, "it is not there any more"))
+            self.step(
+                on.ReadFailed(fetch.delivery_epoch, on.FetchError.OUT_OF_RANGE, "it is not there any more")
+            )
             return
         if fetch.offset == log.end:
             self.calls.append(fetch)
@@ -342,7 +339,7 @@ class World:
         if self.rules.ordering is Ordering.KEY:
             keys = [KEYS[offset % 3] for offset in range(fetch.offset, end)]
         batch = Batch(fetch.offset, end - fetch.offset, 10 * (end - fetch.offset), object(), keys)
-        self.step(on.Read(fetch.ledger, [batch], end, on.Bounds(log.start, log.end)))
+        self.step(on.Read(fetch.delivery_epoch, [batch], end, on.Bounds(log.start, log.end)))
 
     def _write(self, dead_letter: do.WriteDeadLetter, error: pb.ErrorCode.ValueType) -> None:
         if error != pb.NONE:
@@ -352,7 +349,7 @@ class World:
         # One that was given out in another ledger counts for nothing here.
         if (
             dead_letter.partition in self.held
-            and self.dead_letters[dead_letter.dead_letter] == self.ledgers[dead_letter.partition]
+            and self.dead_letters[dead_letter.dead_letter] == self.delivery_epochs[dead_letter.partition]
         ):
             self.logs[dead_letter.partition].done.add(offset)
         self.step(on.DeadLetterWritten(dead_letter.dead_letter))
@@ -418,7 +415,7 @@ class World:
                 last += 1
         self._judge(number, mine, first, last, verdict)
 
-    def _judge(self, number: int, mine: Hands, first: int, last: int, verdict: Verdict) -> None:
+    def _judge(self, number: int, mine: HeldRecords, first: int, last: int, verdict: Verdict) -> None:
         is_late = number not in self.hands
         for offset in range(first, last + 1):
             mine.offsets.pop(offset, None)

@@ -9,8 +9,8 @@ from rota_sidecar.engines.records import Wanted
 HERE = Partition("orders", 0)
 
 
-def wanted(offset: int, *, ledger: int = 1, bytes_max: int = 1_000) -> Wanted:
-    return Wanted(ledger, HERE, offset, bytes_max)
+def wanted(offset: int, *, delivery_epoch: int = 1, bytes_max: int = 1_000) -> Wanted:
+    return Wanted(delivery_epoch, HERE, offset, bytes_max)
 
 
 def batch(first: int, count: int = 1, size: int = 100) -> Batch:
@@ -78,9 +78,9 @@ def test_the_same_is_not_told_twice_to_one_ledger_and_once_to_each() -> None:
     track.want(wanted(5))
     assert track.give(0, 100) is None
     assert track.wanted is not None
-    track.want(wanted(5, ledger=2))
-    assert given(track).ledger == 2
-    track.want(wanted(5, ledger=2))
+    track.want(wanted(5, delivery_epoch=2))
+    assert given(track).delivery_epoch == 2
+    track.want(wanted(5, delivery_epoch=2))
     assert given(track, low=3).bounds == Bounds(3, 5)
 
 

@@ -48,7 +48,7 @@ def test_markers_and_what_lies_before_the_offset_are_left_out() -> None:
     assert isinstance(read, Read)
     (found,) = read.batches
     assert (found.first, found.count, found.keys, read.next_offset) == (11, 2, [b"b", None], 14)
-    assert (read.ledger, read.bounds) == (7, Bounds(2, 15))
+    assert (read.delivery_epoch, read.bounds) == (7, Bounds(2, 15))
 
 
 def test_a_batch_without_keys_has_a_null_for_each_record() -> None:
@@ -74,7 +74,7 @@ def test_an_id_that_is_gone_is_asked_about_once_more_without_it() -> None:
     assert track.is_urgent
     failed = news(part(pb.UNKNOWN_TOPIC_OR_PARTITION), WANTED, track, MANNER)
     assert isinstance(failed, ReadFailed)
-    assert (failed.fetch_error, failed.ledger) == (FetchError.UNKNOWN_TOPIC, 7)
+    assert (failed.fetch_error, failed.delivery_epoch) == (FetchError.UNKNOWN_TOPIC, 7)
 
 
 def test_another_topic_of_the_name_is_told_however_often_somebody_asks() -> None:

@@ -100,10 +100,10 @@ def test_a_batch_passes_as_it_was_written_also_from_its_middle(address: str) -> 
 def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(address: str) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("quiet")
-        here, ledger = Partition("quiet", 0), reader.open()
-        first = await reader.read(here, 0, ledger=ledger)
+        here, delivery_epoch = Partition("quiet", 0), reader.open()
+        first = await reader.read(here, 0, delivery_epoch=delivery_epoch)
         assert (first.batches, first.next_offset, first.bounds) == ([], 0, Bounds(0, 0))
-        later = reader.fetch(here, 0, ledger=ledger)
+        later = reader.fetch(here, 0, delivery_epoch=delivery_epoch)
         await talk.send("quiet", batch([b"a"]))
         async with asyncio.timeout(WITHIN_S):
             found = await later
@@ -131,13 +131,13 @@ def test_what_was_aborted_is_passed_over_and_is_no_lag(address: str) -> None:
 def test_an_open_transaction_ends_what_may_be_read(address: str) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("open")
-        here, ledger = Partition("open", 0), reader.open()
+        here, delivery_epoch = Partition("open", 0), reader.open()
         transaction = await Transaction(talk, "open").begin()
         assert await transaction.send("open", b"held") == codes.NONE
         await talk.send("open", batch([b"behind"]))
-        assert (await reader.read(here, 0, ledger=ledger)).bounds == Bounds(0, 0)
+        assert (await reader.read(here, 0, delivery_epoch=delivery_epoch)).bounds == Bounds(0, 0)
         assert (await reader.records.bounds([here], WITHIN_S)) == {here: Bounds(0, 0)}
-        waiting = asyncio.create_task(reader.read_to(here, 3, ledger=ledger))
+        waiting = asyncio.create_task(reader.read_to(here, 3, delivery_epoch=delivery_epoch))
         assert await transaction.end(commit=True) == codes.NONE
         assert (await waiting).values == [b"held", b"behind"]
 
@@ -183,9 +183,11 @@ def test_who_wants_something_while_others_wait_does_not_wait_for_them(address: s
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("busy", 12)
         ends = range(12)
-        ledgers = {number: reader.open() for number in ends}
+        delivery_epochs = {number: reader.open() for number in ends}
         waiting = {
-            number: asyncio.create_task(reader.read_to(Partition("busy", number), 1, ledger=ledgers[number]))
+            number: asyncio.create_task(
+                reader.read_to(Partition("busy", number), 1, delivery_epoch=delivery_epochs[number])
+            )
             for number in ends
         }
         # One after the other each gets a record, and reads on at once.
@@ -197,11 +199,14 @@ def test_who_wants_something_while_others_wait_does_not_wait_for_them(address: s
                 assert passage.values == [b"%d" % turn]
                 waiting[number] = asyncio.create_task(
                     reader.read_to(
-                        Partition("busy", number), turn + 2, offset=turn + 1, ledger=ledgers[number]
+                        Partition("busy", number),
+                        turn + 2,
+                        offset=turn + 1,
+                        delivery_epoch=delivery_epochs[number],
                     )
                 )
         for number, task in waiting.items():
-            reader.records.stop(ledgers[number])
+            reader.records.stop(delivery_epochs[number])
             task.cancel()
         await asyncio.wait(waiting.values())
 
@@ -213,10 +218,10 @@ def test_who_stops_hears_nothing_more(address: str) -> None:
         await talk.make("stopped", 2)
         here, there = Partition("stopped", 0), Partition("stopped", 1)
         stopped, kept = reader.open(), reader.open()
-        await reader.read(here, 0, ledger=stopped)
-        await reader.read(there, 0, ledger=kept)
-        for_nobody = reader.fetch(here, 0, ledger=stopped)
-        for_us = reader.fetch(there, 0, ledger=kept)
+        await reader.read(here, 0, delivery_epoch=stopped)
+        await reader.read(there, 0, delivery_epoch=kept)
+        for_nobody = reader.fetch(here, 0, delivery_epoch=stopped)
+        for_us = reader.fetch(there, 0, delivery_epoch=kept)
         reader.records.stop(stopped)
         reader.records.stop(stopped)
         for number in (0, 1):
@@ -234,8 +239,8 @@ def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(address: st
         await talk.make("sought")
         await talk.send("sought", batch([b"a", b"b", b"c"]))
         here, before = Partition("sought", 0), reader.open()
-        await reader.read_to(here, 3, ledger=before)
-        waits = reader.fetch(here, 3, ledger=before)
+        await reader.read_to(here, 3, delivery_epoch=before)
+        waits = reader.fetch(here, 3, delivery_epoch=before)
         assert (await reader.read_to(here, 3, offset=1)).values == [b"b", b"c"]
         assert not waits.done()
 
@@ -289,9 +294,9 @@ def test_partitions_that_a_topic_grows_are_read(address: str) -> None:
 def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(address: str) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("deleted")
-        here, ledger = Partition("deleted", 0), reader.open()
-        await reader.read(here, 0, ledger=ledger)
-        waiting = asyncio.create_task(reader.failure(here, 0, ledger=ledger))
+        here, delivery_epoch = Partition("deleted", 0), reader.open()
+        await reader.read(here, 0, delivery_epoch=delivery_epoch)
+        waiting = asyncio.create_task(reader.failure(here, 0, delivery_epoch=delivery_epoch))
         await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["deleted"]))
         failed = await waiting
         assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
@@ -304,12 +309,12 @@ def test_a_topic_made_anew_is_another_one(address: str) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("anew")
         await talk.send("anew", batch([b"old", b"old"]))
-        here, ledger = Partition("anew", 0), reader.open()
-        await reader.read_to(here, 1, ledger=ledger)
+        here, delivery_epoch = Partition("anew", 0), reader.open()
+        await reader.read_to(here, 1, delivery_epoch=delivery_epoch)
         await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["anew"]))
         await talk.make("anew")
         await talk.send("anew", batch([b"new", b"new", b"new"]))
-        failed = await reader.failure(here, 2, ledger=ledger)
+        failed = await reader.failure(here, 2, delivery_epoch=delivery_epoch)
         assert failed.fetch_error is FetchError.OTHER_TOPIC
         # Whoever begins with it reads it.
         assert (await reader.read_to(here, 3)).values == [b"new"] * 3
@@ -352,11 +357,11 @@ def test_a_log_that_dies_is_read_on_when_it_is_back_and_said_once(tmp_path: Path
     async def story() -> None:
         here = Partition("lasting", 0)
         async with reading([coordinator.address]) as reader:
-            ledger = reader.open()
+            delivery_epoch = reader.open()
             async with Conversation(coordinator.address) as talk:
                 await talk.send("lasting", batch([b"a"]))
-                assert (await reader.read_to(here, 1, ledger=ledger)).values == [b"a"]
-            waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, ledger=ledger))
+                assert (await reader.read_to(here, 1, delivery_epoch=delivery_epoch)).values == [b"a"]
+            waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, delivery_epoch=delivery_epoch))
             await asyncio.to_thread(coordinator.kill)
             assert "cannot be reached" in await reader.complaint()
             with pytest.raises(Unreachable):

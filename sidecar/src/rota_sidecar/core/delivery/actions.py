@@ -41,7 +41,7 @@ class Commit:
 class Fetch:
     """Read what lies at the offset, or wait until something does: Read or ReadFailed, once, under this ledger."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     offset: int
     bytes_max: int
@@ -51,7 +51,7 @@ class Fetch:
 class StopFetching:
     """Nothing is wanted for this ledger any more; a Read that is on its way may still come."""
 
-    ledger: int
+    delivery_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class PartitionError:
     A seek that is answered with this ledger or a higher one came later, and has settled the error.
     """
 
-    ledger: int
+    delivery_epoch: int
     kind: ErrorKind
     partitions: Sequence[Partition]
     message: str
@@ -142,7 +142,7 @@ class PartitionError:
 class Deliver:
     """Hand these over."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     tenure: Tenure
     dispatch: Dispatch
@@ -152,7 +152,7 @@ class Deliver:
 class Refuse:
     """The application was wrong about this record."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     offset: int
     sentence: str
@@ -168,7 +168,7 @@ class Answer:
     offsets: Mapping[Partition, int] | None = None
     sentence: str = ""
     # To a seek: the last ledger there was before it. What is handed out of it, or of one before, is void.
-    ledger: int = 0
+    delivery_epoch: int = 0
 
 
 # ---------------------------------------------------------------------------------------------- to those who run it

@@ -119,7 +119,7 @@ class PendingRequest:
     errors: dict[Partition, Error] = field(default_factory=dict)
     offsets: dict[Partition, int] = field(default_factory=dict)
     # With a seek: the records of its partitions in books up to this one are void.
-    ledger: int = 0
+    delivery_epoch: int = 0
 
 
 class Timer(Enum):
@@ -318,7 +318,12 @@ class Core:
             said = sentence_of(pending.errors)
             self.actions.append(
                 do.Answer(
-                    request, pb.NONE, pending.errors, pending.offsets, sentence=said, ledger=pending.ledger
+                    request,
+                    pb.NONE,
+                    pending.errors,
+                    pending.offsets,
+                    sentence=said,
+                    delivery_epoch=pending.delivery_epoch,
                 )
             )
 

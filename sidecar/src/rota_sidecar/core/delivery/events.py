@@ -105,7 +105,7 @@ class Bounds:
 class Read:
     """What a fetch brought; it is over. `next_offset` is where to read on, behind gaps too; no batch = nothing yet."""
 
-    ledger: int
+    delivery_epoch: int
     batches: Sequence[Batch]
     next_offset: int
     bounds: Bounds
@@ -127,7 +127,7 @@ class FetchError(Enum):
 class ReadFailed:
     """A fetch brought nothing; it is over."""
 
-    ledger: int
+    delivery_epoch: int
     fetch_error: FetchError
     # One, without the partition's name.
     sentence: str
@@ -199,7 +199,7 @@ class Judged:
 class Judgement:
     """On the records from `first` to `last`, inclusive; RETRY and DEAD_LETTER are about one."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     first: int
     last: int

@@ -43,9 +43,9 @@ def fetch_if_room(core: Core, partition_state: PartitionState, fetch_session: Fe
         core.actions.append(do.Fetch(fetch_session.number, partition_state.partition, ledger.position, room))
 
 
-def _fetched(core: Core, ledger: int) -> tuple[PartitionState, FetchSession] | None:
+def _fetched(core: Core, delivery_epoch: int) -> tuple[PartitionState, FetchSession] | None:
     """Whose fetch has ended; None = nobody waits for it."""
-    partition_state = core.fetch_sessions.get(ledger)
+    partition_state = core.fetch_sessions.get(delivery_epoch)
     if (
         partition_state is None
         or (fetch_session := partition_state.running) is None
@@ -58,7 +58,7 @@ def _fetched(core: Core, ledger: int) -> tuple[PartitionState, FetchSession] | N
 
 def read(core: Core, event: on.Read) -> None:
     """Records have come; or only where to read on, or how long the log is."""
-    match _fetched(core, event.ledger):
+    match _fetched(core, event.delivery_epoch):
         case None:
             return
         case partition_state, fetch_session:
@@ -73,7 +73,7 @@ def read(core: Core, event: on.Read) -> None:
 
 def failed(core: Core, event: on.ReadFailed) -> None:
     """Nothing has come: it is tried again, or there is nothing to try."""
-    match _fetched(core, event.ledger):
+    match _fetched(core, event.delivery_epoch):
         case None:
             return
         case partition_state, fetch_session:

@@ -162,7 +162,7 @@ def _seek(core: Core, event: on.SeekRequested) -> None:
     ]
     _begin(core, event.request, errors, mine)
     # Every book there is, and none that is opened for this.
-    core.pending_requests[event.request].ledger = core.number()
+    core.pending_requests[event.request].delivery_epoch = core.number()
     for partition_state in mine:
         offset = event.offsets[partition_state.partition]
         if offset >= 0:

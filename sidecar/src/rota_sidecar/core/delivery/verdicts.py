@@ -8,7 +8,7 @@ from rota_sidecar.core.delivery.core import Core
 def judged(core: Core, event: on.Judged) -> None:
     """Each on its own: one that is wrong holds up no other."""
     for judgement in event.judgements:
-        partition_state = core.fetch_sessions.get(judgement.ledger)
+        partition_state = core.fetch_sessions.get(judgement.delivery_epoch)
         fetch_session = None if partition_state is None else partition_state.fetch_session
         if partition_state is None or fetch_session is None:
             _judged_late(core, judgement)
@@ -23,7 +23,9 @@ def judged(core: Core, event: on.Judged) -> None:
         )
         if outcome.refusal:
             core.actions.append(
-                do.Refuse(judgement.ledger, partition_state.partition, judgement.first, outcome.refusal)
+                do.Refuse(
+                    judgement.delivery_epoch, partition_state.partition, judgement.first, outcome.refusal
+                )
             )
             continue
         core.actions.append(do.Settled(partition_state.partition, judgement.verdict.value, outcome.settled))
@@ -33,13 +35,13 @@ def judged(core: Core, event: on.Judged) -> None:
 
 def _judged_late(core: Core, judgement: on.Judgement) -> None:
     """It changes nothing; but a hung application that says so is not hung any more."""
-    retired = core.retired.get(judgement.ledger)
+    retired = core.retired.get(judgement.delivery_epoch)
     if retired is None:
         return
     _, ledger = retired
     ledger.judge(judgement.first, judgement.last, judgement.verdict, core.now_ms)
     if not ledger.in_flight:
-        del core.retired[judgement.ledger]
+        del core.retired[judgement.delivery_epoch]
 
 
 def reported(core: Core, event: on.Reported) -> None:

@@ -62,7 +62,7 @@ TUNING: Config = {
 class Failed:
     """A partition that is read no longer."""
 
-    ledger: int
+    delivery_epoch: int
     partition: Partition
     fetch_error: FetchError
     offset: int
@@ -321,7 +321,7 @@ class Consumption:
             return
         self._drop(partition)
         _unassign(consumer, {partition: track})
-        self._news.append(Failed(track.ledger, partition, fetch_error, track.position))
+        self._news.append(Failed(track.delivery_epoch, partition, fetch_error, track.position))
 
     def _heard(self, error: KafkaError) -> None:
         """What is wrong with no partition by its name."""

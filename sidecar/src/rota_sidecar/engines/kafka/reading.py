@@ -41,7 +41,7 @@ class Manner:
 class Reading:
     """A partition that somebody reads."""
 
-    ledger: int
+    delivery_epoch: int
     # Whether an answer is owed.
     is_waited_for: bool
     failure: ReadFailed | None = None
@@ -74,11 +74,11 @@ class KafkaRecords(Records):
     @override
     def fetch(self, wanted: Wanted) -> None:
         reading = self._readings.get(wanted.partition)
-        if reading is None or reading.ledger != wanted.ledger:
+        if reading is None or reading.delivery_epoch != wanted.delivery_epoch:
             if reading is not None:
-                del self._partitions[reading.ledger]
-            reading = self._readings[wanted.partition] = Reading(wanted.ledger, is_waited_for=True)
-            self._partitions[wanted.ledger] = wanted.partition
+                del self._partitions[reading.delivery_epoch]
+            reading = self._readings[wanted.partition] = Reading(wanted.delivery_epoch, is_waited_for=True)
+            self._partitions[wanted.delivery_epoch] = wanted.partition
             self._watch.forget(wanted.partition)
         reading.is_waited_for = True
         if reading.failure is not None:
@@ -88,8 +88,8 @@ class KafkaRecords(Records):
         self._consumption.want(wanted.partition, wanted)
 
     @override
-    def stop(self, ledger: int) -> None:
-        partition = self._partitions.pop(ledger, None)
+    def stop(self, delivery_epoch: int) -> None:
+        partition = self._partitions.pop(delivery_epoch, None)
         if partition is not None:
             del self._readings[partition]
             self._watch.forget(partition)
@@ -140,7 +140,7 @@ class KafkaRecords(Records):
 
     def _tell(self, heard: Read | ReadFailed) -> None:
         """If it is still waited for."""
-        partition = self._partitions.get(heard.ledger)
+        partition = self._partitions.get(heard.delivery_epoch)
         reading = None if partition is None else self._readings[partition]
         if reading is not None and reading.is_waited_for:
             reading.is_waited_for = False
@@ -151,11 +151,11 @@ class KafkaRecords(Records):
 
     def _failed(self, failed: Failed) -> None:
         reading = self._readings.get(failed.partition)
-        if reading is None or reading.ledger != failed.ledger or reading.failure is not None:
+        if reading is None or reading.delivery_epoch != failed.delivery_epoch or reading.failure is not None:
             return
         topic, number = failed.partition
         sentence = SENTENCES[failed.fetch_error].format(offset=failed.offset, topic=topic, partition=number)
-        failure = ReadFailed(reading.ledger, failed.fetch_error, sentence)
+        failure = ReadFailed(reading.delivery_epoch, failed.fetch_error, sentence)
         task = self._loop.create_task(self._fail(failed.partition, failure))
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)
@@ -170,12 +170,12 @@ class KafkaRecords(Records):
         reading = self._readings.get(partition)
         if reading is not None:
             self._consumption.want(partition, None)
-            self._end(partition, ReadFailed(reading.ledger, fetch_error, SENTENCES[fetch_error]))
+            self._end(partition, ReadFailed(reading.delivery_epoch, fetch_error, SENTENCES[fetch_error]))
 
     def _end(self, partition: Partition, failure: ReadFailed) -> None:
         """The partition gives nothing more to this ledger; who does not ask now is told when asking."""
         reading = self._readings.get(partition)
-        if reading is None or reading.ledger != failure.ledger or reading.failure is not None:
+        if reading is None or reading.delivery_epoch != failure.delivery_epoch or reading.failure is not None:
             return
         reading.failure = failure
         self._watch.forget(partition)

@@ -18,7 +18,7 @@ class Track:
 
     def __init__(self, wanted: Wanted) -> None:
         # Who reads it.
-        self.ledger = wanted.ledger
+        self.delivery_epoch = wanted.delivery_epoch
         # Where the next Read begins, and where the consumer goes on.
         self.front = self.position = wanted.offset
         self.wanted: Wanted | None = wanted
@@ -38,7 +38,7 @@ class Track:
 
     def want(self, wanted: Wanted) -> None:
         """The same, or somebody else, goes on at the front."""
-        self.ledger = wanted.ledger
+        self.delivery_epoch = wanted.delivery_epoch
         self.wanted = wanted
 
     def took(self, batches: Sequence[Batch]) -> None:
@@ -64,12 +64,12 @@ class Track:
         # Under an open transaction the log goes on, and readers stand at the end.
         end = self.position if self._ends_at == self.position else max(high, self.position)
         bounds = Bounds(max(low, 0), end)
-        told = (wanted.ledger, bounds)
+        told = (wanted.delivery_epoch, bounds)
         if not batches and self.front == wanted.offset and told == self._told:
             return None
         self._told = told
         self.wanted = None
-        return Read(wanted.ledger, batches, self.front, bounds)
+        return Read(wanted.delivery_epoch, batches, self.front, bounds)
 
     def _take(self, bytes_max: int) -> list[Batch]:
         taken: list[Batch] = []

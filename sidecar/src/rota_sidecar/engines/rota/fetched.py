@@ -29,7 +29,7 @@ class Manner:
 class Track:
     """What is known of a partition as long as one ledger reads it."""
 
-    ledger: int
+    delivery_epoch: int
     topic_id: bytes = b""
     bounds: Bounds | None = None
     # There is no topic with this id any more: the next answer tells whether there is another one of the name.
@@ -53,7 +53,7 @@ def news(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | Rea
             "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
             "reset the group's offsets"
         )
-        return ReadFailed(wanted.ledger, FetchError.OTHER_TOPIC, sentence)
+        return ReadFailed(wanted.delivery_epoch, FetchError.OTHER_TOPIC, sentence)
     track.topic_id, track.doubted = part.topic_id, False
     return _read(part, wanted, track, manner)
 
@@ -83,7 +83,7 @@ def _read(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | Re
     if not batches and next_offset == wanted.offset and bounds == track.bounds:
         return None
     track.bounds = bounds
-    return Read(wanted.ledger, batches, next_offset, bounds)
+    return Read(wanted.delivery_epoch, batches, next_offset, bounds)
 
 
 def _corrupt(part: Part, wanted: Wanted, found: log_pb2.RecordBatch | None, why: str) -> ReadFailed:
@@ -96,7 +96,7 @@ def _corrupt(part: Part, wanted: Wanted, found: log_pb2.RecordBatch | None, why:
     )
     reason = f"the batch at offset {wanted.offset} cannot be read ({why})"
     unreadable = None if found is None else Unreadable(raw_batch(found, wanted.offset), after, reason)
-    return ReadFailed(wanted.ledger, FetchError.CORRUPT, sentence, unreadable)
+    return ReadFailed(wanted.delivery_epoch, FetchError.CORRUPT, sentence, unreadable)
 
 
 def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
@@ -146,15 +146,15 @@ def _failed(part: Part, wanted: Wanted, track: Track) -> ReadFailed:
                 f"offset {wanted.offset} is not in the log, which has {part.log_start_offset} to "
                 f"{part.high_watermark}: reset the group's offsets, or let it decide what it does then"
             )
-            return ReadFailed(wanted.ledger, FetchError.OUT_OF_RANGE, sentence)
+            return ReadFailed(wanted.delivery_epoch, FetchError.OUT_OF_RANGE, sentence)
         case pb.UNKNOWN_TOPIC_OR_PARTITION | pb.UNKNOWN_TOPIC_ID:
             gone = "is not there any more" if track.topic_id else "does not exist"
             sentence = f"it {gone}: make the topic, or leave it out of the group's subscription"
-            return ReadFailed(wanted.ledger, FetchError.UNKNOWN_TOPIC, sentence)
+            return ReadFailed(wanted.delivery_epoch, FetchError.UNKNOWN_TOPIC, sentence)
         case pb.TOPIC_AUTHORIZATION_FAILED:
             sentence = "its topic is not for us: allow this client to consume it"
-            return ReadFailed(wanted.ledger, FetchError.DENIED, sentence)
+            return ReadFailed(wanted.delivery_epoch, FetchError.DENIED, sentence)
         case _:
             name = pb.ErrorCode.Name(part.error_code)
             sentence = f"the log answers {name}: see its own messages"
-            return ReadFailed(wanted.ledger, FetchError.UNREACHABLE, sentence)
+            return ReadFailed(wanted.delivery_epoch, FetchError.UNREACHABLE, sentence)

@@ -72,7 +72,7 @@ class RotaRecords(Records):
         self._loop = asyncio.get_running_loop()
         self._channel: grpc.aio.Channel | None = None
         self._tracks: dict[Partition, Track] = {}
-        self._ledgers: dict[int, Partition] = {}
+        self._delivery_epochs: dict[int, Partition] = {}
         self._wanted: dict[Partition, Wanted] = {}
         # Those of them that no request asks for, in order.
         self._ready: dict[Partition, None] = {}
@@ -87,18 +87,18 @@ class RotaRecords(Records):
     @override
     def fetch(self, wanted: Wanted) -> None:
         track = self._tracks.get(wanted.partition)
-        if track is None or track.ledger != wanted.ledger:
+        if track is None or track.delivery_epoch != wanted.delivery_epoch:
             if track is not None:
-                del self._ledgers[track.ledger]
-            self._tracks[wanted.partition] = Track(wanted.ledger)
-            self._ledgers[wanted.ledger] = wanted.partition
+                del self._delivery_epochs[track.delivery_epoch]
+            self._tracks[wanted.partition] = Track(wanted.delivery_epoch)
+            self._delivery_epochs[wanted.delivery_epoch] = wanted.partition
         self._wanted[wanted.partition] = wanted
         self._ready[wanted.partition] = None
         self._send_soon()
 
     @override
-    def stop(self, ledger: int) -> None:
-        partition = self._ledgers.pop(ledger, None)
+    def stop(self, delivery_epoch: int) -> None:
+        partition = self._delivery_epochs.pop(delivery_epoch, None)
         if partition is None:
             return
         del self._tracks[partition]
@@ -125,7 +125,7 @@ class RotaRecords(Records):
     async def close(self) -> None:
         self._wanted.clear()
         self._tracks.clear()
-        self._ledgers.clear()
+        self._delivery_epochs.clear()
         self._ready.clear()
         self._cancel_timers()
         self._drop_connection()

@@ -1,7 +1,8 @@
 """
-Which application there is, one at a time: to those that attach it is there at once, to deliveries when they hear of it.
+The attached application, at most one at a time. Used by the delivery driver.
 
-Used by `delivering`. Between the two lie events that were meant for who was there before.
+`attach` and `detach` take effect at once for the caller, and for deliveries when the driver handles their events:
+events in between belong to the application before.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from rota_sidecar.core.delivery import events as on
 
 
 class AttachedApplication:
-    """None to begin with."""
+    """Invariant: calls of the core reach the application whose Attached event was handled last, and no other."""
 
     def __init__(self) -> None:
         self._sessions = 0
@@ -21,7 +22,7 @@ class AttachedApplication:
         self._spoken_to: Application | None = None
 
     def attach(self, application: Application) -> int:
-        """Its session. Raises AttachedAlready."""
+        """Attach the application and return its session. Raises AttachedAlready."""
         if self._there is not None:
             raise AttachedAlready(
                 "an application is attached already, and a sidecar has one: end it first, or start another sidecar"
@@ -32,7 +33,7 @@ class AttachedApplication:
         return self._sessions
 
     def detach(self, session: int) -> bool:
-        """Whether it was there."""
+        """Detach the session; false: it is not attached."""
         if self._there is None or self._there[0] != session:
             return False
         self._there = None
@@ -40,11 +41,11 @@ class AttachedApplication:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is one."""
+        """Return true if an application is attached."""
         return self._there is not None
 
     def on_event(self, event: on.Event) -> None:
-        """Deliveries are about to."""
+        """Follow the Attached and Detached events that the core is about to handle."""
         match event:
             case on.Attached():
                 self._spoken_to = self._coming.pop(event.session)
@@ -54,26 +55,29 @@ class AttachedApplication:
                 pass
 
     def tell(self, event: do.Tell) -> None:
-        """If it is still there."""
+        """Notify the application of a change of its partitions, if it is still attached."""
         if self._spoken_to is not None:
             self._spoken_to.tell(event)
 
     def report(self, error: do.PartitionError) -> None:
-        """If it is still there; another application is told when it has acknowledged the partitions."""
+        """
+        Report an error of partitions, if the application is still attached; another one gets it after its
+        acknowledgement.
+        """
         if self._spoken_to is not None:
             self._spoken_to.report(error)
 
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
-        """If it is still there; what it does not get it is not charged with."""
+        """Deliver records, if the application is still attached; records that it does not get are not counted as delivered."""
         if self._spoken_to is not None:
             self._spoken_to.deliver(deliveries)
 
     def refuse(self, refusals: Sequence[do.Refuse]) -> None:
-        """If it is still there."""
+        """Return refused verdicts, if the application is still attached."""
         if self._spoken_to is not None:
             self._spoken_to.refuse(refusals)
 
     def close(self, reason: str) -> None:
-        """The sidecar ends."""
+        """End the attachment, because the sidecar stops."""
         if self._there is not None:
             self._there[1].close(reason)

@@ -1,7 +1,7 @@
 """
-Records as they go to the dead-letter topic: as they are, with headers that tell where each came from and why it goes.
+Dead letters: records as they are, with headers that name their origin and the reason.
 
-The delivery's shell makes them and hands them to the engine's `DeadLetterWriter`.
+The delivery driver's effects make them and pass them to the backend's `DeadLetterWriter`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ PREFIX = "rota-dlq-"
 
 
 def dead_letter_of(due: WriteDeadLetter, group_id: str, slicer: BatchSlicer) -> DeadLetter:
-    """The letter for a record. Raises MalformedPayload."""
+    """Return the dead letter of a record. Raises MalformedPayload."""
     content = content_of(due.batch_slice.batch)
     # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
     place = min(due.batch_slice.first - content.base_offset, content.count - 1)
@@ -33,7 +33,7 @@ def dead_letter_of(due: WriteDeadLetter, group_id: str, slicer: BatchSlicer) -> 
 
 
 def _own(headers: Headers) -> Headers:
-    """Without those of an earlier journey: they stand in that letter, and this one says where it lies."""
+    """Return the record's headers without those of an earlier dead letter."""
     return [(name, value) for name, value in headers if not name.startswith(PREFIX)]
 
 
@@ -51,7 +51,7 @@ def _origin(due: WriteDeadLetter, group_id: str, timestamp_ms: int) -> Headers:
 
 
 class LazyDeadLetterWriter(DeadLetterWriter):
-    """Nothing is loaded or connected before the first letter."""
+    """Loads and connects the backend's writer at the first dead letter."""
 
     def __init__(self, connect: Callable[[], DeadLetterWriter]) -> None:
         self._connect = connect

@@ -1,9 +1,9 @@
 """
-The shell around deliveries: it owns their clock and timer, and performs what the core decides on engine, member and
+The asyncio driver of the delivery core: owns its clock and timer, and performs its actions on backend, member and
 application.
 
-Put together by `serving`, between the membership, to which it listens, and whatever speaks with the application.
-Everything happens on one loop and in order; what nobody expected ends the process.
+Events of member, backend and application are posted to one queue and handled in FIFO order on one event loop. An
+unexpected exception ends the process.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ OFFSETS_LATER = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE, pb.COORDINATO
 
 
 class DeliveryDriver(Deliveries):
-    """To be made and used on a running loop; `connect` and `attach_member` come before `run`."""
+    """Must be created and used on a running loop; `connect` and `attach_member` precede `run`."""
 
     def __init__(self, config: DeliveryConfig, observers: Sequence[Observer], leave_timeout_ms: int) -> None:
         self._delivery = Delivery(config)
@@ -75,18 +75,18 @@ class DeliveryDriver(Deliveries):
         self._participation = Participation(self._spawn, lambda: self.post(on.LeftGroup()), leave_timeout_ms)
 
     def connect(self, ports: EffectPorts) -> None:
-        """What there is outside. The records' reader is made with `tell`."""
+        """Connect the driver to the outside. The reader of records posts its events with `post_now`."""
         self._ports = ports
         self._runner = EffectRunner(ports, self.post, self.fail)
 
     def attach_member(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
-        """This is the member from now on; whether it is to be started."""
+        """Use this member from now on; true: it is to be started."""
         self._membership = membership
         self._offsets.attach_member(membership)
         return self._participation.attach_member(membership, is_wanted=is_wanted, is_held=is_held)
 
     async def run(self) -> None:
-        """For ever; raises what nobody expected."""
+        """Handle events until cancelled; raises unexpected exceptions."""
         self._is_running = True
         self._handle_events()
         try:
@@ -103,13 +103,13 @@ class DeliveryDriver(Deliveries):
         return int((self._loop.time() - self._started_s) * 1000)
 
     def post(self, event: on.Event) -> None:
-        """Something happened; it is looked at soon, after all that happened before."""
+        """Enqueue an event; the loop handles events in FIFO order on its next turn."""
         self._enqueue(event)
         if self._scheduled is None and not self._is_handling:
             self._scheduled = self._loop.call_soon(self._handle_events)
 
     def post_now(self, event: on.Event) -> None:
-        """As `tell`, and looked at in this turn of the loop: where records come one by one, turns are what they cost."""
+        """Enqueue an event and handle the queue in this turn of the loop: records come one by one, and turns cost time."""
         self._enqueue(event)
         self._handle_events()
 
@@ -120,57 +120,57 @@ class DeliveryDriver(Deliveries):
             self.fail(RuntimeError(f"{EVENTS_MAX} events wait for deliveries: the loop stands still"))
 
     def fail(self, error: BaseException) -> None:
-        """What nobody expected: it ends."""
+        """End `run` with an unexpected exception."""
         if not self._failure.done():
             self._failure.set_exception(error)
 
     @property
     def delivery(self) -> Delivery:
-        """For looking at; only `tell` changes it."""
+        """Return the core for reading; only events change it."""
         return self._delivery
 
     @property
     def participation(self) -> Participation:
-        """Whether there is to be a member."""
+        """Return the member's participation in the group."""
         return self._participation
 
     @property
     def is_attached(self) -> bool:
-        """Whether there is an application."""
+        """Return true if an application is attached."""
         return self._application.is_there
 
     @property
     def picked(self) -> frozenset[Partition]:
-        """What is assigned by hand."""
+        """Return the manually assigned partitions."""
         return self._manual_assignment.partitions
 
     async def put_back(self, within_ms: int) -> None:
-        """Revoke the partitions that were assigned by hand."""
+        """Revoke the manually assigned partitions."""
         async with self._changing:
             await self._manual_assignment.pick(frozenset(), self._offsets.own_tenure, within_ms)
 
     async def drain(self, within_ms: int) -> int:
-        """Hand out nothing more; how many records are still in hand when none is, or when time is up."""
+        """Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline."""
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
         self.post(on.Drain(self.now_ms() + within_ms))
         return await drained
 
     def undrain(self) -> None:
-        """Go on."""
+        """Dispatch again."""
         self.post(on.Undrain())
 
     def configure(self, config: DeliveryConfig) -> None:
-        """Other settings."""
+        """Replace the settings."""
         self._config = config
         self.post(on.Configure(config))
 
     def end_attachment(self, reason: str) -> None:
-        """The sidecar ends."""
+        """End the attachment, because the sidecar stops."""
         self._application.close(reason)
 
     def on_member_event(self, event: MemberEvent) -> None:
-        """The member says something."""
+        """Observe an event of the member, and post the delivery event that follows from it."""
         for observer in self._observers:
             observer.on_member_event(event, self.now_ms())
         match event:
@@ -193,11 +193,11 @@ class DeliveryDriver(Deliveries):
                 pass
 
     def on_coordinator_event(self, event: Heard) -> None:
-        """What the coordinator's connection says by itself."""
+        """Pass on a notice of the coordinator's connection to the member."""
         self._member.on_coordinator_event(event)
 
     def _handle_events(self) -> None:
-        """At all that has happened. What a step makes happen comes behind it."""
+        """Handle all queued events, and those that they cause."""
         if self._is_handling or not self._is_running:
             return
         self._is_handling = True
@@ -226,7 +226,7 @@ class DeliveryDriver(Deliveries):
         self._set_timer()
 
     def _perform(self, kind: type[do.Action], actions: Sequence[do.Action]) -> None:
-        """All of one kind, in order."""
+        """Perform actions of one kind, in order."""
         if kind is do.Deliver:
             self._application.deliver(cast("Sequence[do.Deliver]", actions))
         elif kind is do.Refuse:

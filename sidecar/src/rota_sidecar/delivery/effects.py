@@ -1,7 +1,7 @@
 """
-What deliveries want done that takes a while: look-ups, dead letters, offsets without a member.
+Runs the delivery core's asynchronous effects: offset lookups, standalone commits, dead-letter writes.
 
-`delivering` sends it on its way, and each outcome comes back as an event.
+The delivery driver starts each effect; its outcome is posted back as an event.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OFFSETS_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class EffectPorts:
-    """All that deliveries need of the outside."""
+    """The ports through which effects and the driver reach the outside."""
 
     records: Records
     dead_letters: DeadLetterWriter
@@ -34,7 +34,7 @@ class EffectPorts:
 
 
 class EffectRunner:
-    """To be made and used on a running loop."""
+    """Invariant: each effect posts exactly one outcome, unless the runner is closed. Must be used on a running loop."""
 
     def __init__(
         self, ports: EffectPorts, tell: Callable[[on.Event], None], broken: Callable[[BaseException], None]
@@ -51,28 +51,28 @@ class EffectRunner:
         self.begin(self._list_offsets(action))
 
     def find(self, action: do.FetchCommitted) -> None:
-        """Found follows."""
+        """Fetch committed offsets; posts CommittedFetched."""
         self.begin(self._find(action))
 
     def commit(self, action: do.Commit) -> None:
-        """Committed follows."""
+        """Commit under no generation; posts Committed."""
         self.begin(self._commit(action))
 
     def write(self, dead_letters: Sequence[do.WriteDeadLetter]) -> None:
-        """DeadLetterWritten follows for each. The ledgers bound how many there are."""
+        """Write dead letters; posts DeadLetterWritten for each. The ledgers bound their number."""
         self._dead_letters += dead_letters
         if not self._writes:
             self._writes = True
             self.begin(self._write())
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have it done; what goes wrong with it that nobody expected ends the process."""
+        """Run a coroutine as a task; an unexpected exception of it ends the process."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Let everything be."""
+        """Cancel all effects under way."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -124,7 +124,7 @@ class EffectRunner:
         self._writes = False
 
     async def _written(self, dead_letters: Sequence[DeadLetter]) -> str:
-        """Why they are not; empty when they are."""
+        """Write dead letters; return why they are not written, or empty."""
         if not dead_letters:
             return ""
         try:
@@ -135,5 +135,5 @@ class EffectRunner:
 
 
 def error_of(failure: Unreachable | Refused) -> pb.ErrorCode.ValueType:
-    """The nearest of Kafka's errors: one that is worth another try, or one that is not."""
+    """Return the nearest of Kafka's errors: a transient one, or one that another attempt does not help."""
     return pb.GROUP_AUTHORIZATION_FAILED if isinstance(failure, Refused) else pb.NOT_COORDINATOR

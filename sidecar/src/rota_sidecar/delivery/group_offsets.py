@@ -1,7 +1,7 @@
 """
-What deliveries ask of the coordinator through their member: what is committed, and to commit.
+Offsets of the group through the member: commits and fetches of the delivery core.
 
-Used by `delivering`. Numbers of requests and of tenures are translated here: members come and go, deliveries stay.
+Used by the delivery driver. Request numbers and tenures are translated here: members come and go, deliveries stay.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Fetched = tuple[Error, Mapping[Partition, on.Stored]]
 
 
 class GroupOffsets:
-    """Of one member after the other; each is named by `attach_member`."""
+    """The offset requests of one member after the other; `attach_member` names each."""
 
     def __init__(self, tell: Callable[[on.Event], None]) -> None:
         self._tell = tell
@@ -34,7 +34,7 @@ class GroupOffsets:
         self._last_tenure = 0
 
     def attach_member(self, membership: Membership) -> None:
-        """Ask this one; what was asked of another one has no answer any more."""
+        """Use this member; requests that an earlier one did not answer fail."""
         self._membership = membership
         self._tenures_before = self._last_tenure
         for number in list(self._commits):
@@ -43,18 +43,18 @@ class GroupOffsets:
             self._fetched(number, pb.NOT_COORDINATOR, {})
 
     def own_tenure(self) -> int:
-        """The number of a tenure that is not the member's."""
+        """Return the number of a tenure that is not the member's."""
         self._last_tenure += 1
         self._tenures_before += 1
         return self._last_tenure
 
     def tenure(self, tenure: Tenure) -> Tenure:
-        """As deliveries know it."""
+        """Translate a tenure of the member into one of the deliveries."""
         self._last_tenure = tenure.number + self._tenures_before
         return tenure._replace(number=self._last_tenure)
 
     def commit(self, action: do.Commit) -> None:
-        """Committed follows."""
+        """Commit through the member; posts Committed."""
         self._requests += 1
         self._commits[self._requests] = action
         # One of an earlier member belongs to no tenure of this one.
@@ -65,17 +65,17 @@ class GroupOffsets:
         self._running.post(member_on.Commit(self._requests, offsets))
 
     def find(self, action: do.FetchCommitted) -> None:
-        """Found follows."""
+        """Fetch committed offsets through the member; posts CommittedFetched."""
         self._fetch(action, sorted(action.partitions))
 
     async def fetch(self, partitions: Sequence[Partition]) -> Fetched:
-        """What is committed; an error stands for all."""
+        """Fetch committed offsets; an error stands for all."""
         answer: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
         self._fetch(answer, partitions)
         return await answer
 
     def on_member_event(self, event: member_do.Committed | member_do.Fetched) -> None:
-        """The member has an answer."""
+        """Complete the request that the member has answered."""
         match event:
             case member_do.Committed():
                 self._committed(event.request, event.errors)

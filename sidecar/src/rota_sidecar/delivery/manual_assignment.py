@@ -1,8 +1,8 @@
 """
-Partitions that the application picked itself: to deliveries they come and go as the group's do, only that no member has
-them.
+Manual partition assignment, as Kafka's `assign`: to the core such partitions come and go as the group's, without a
+member.
 
-Used by `delivering`, which sees to it that there is no member meanwhile.
+Used by the delivery driver, which keeps the member out of the group meanwhile.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ SLACK_S = 1
 
 
 class ManualAssignment:
-    """None to begin with."""
+    """The manually assigned partitions; empty at first."""
 
     def __init__(self, tell: Callable[[on.Event], None], now_ms: Callable[[], int]) -> None:
         self._tell = tell
@@ -29,11 +29,11 @@ class ManualAssignment:
 
     @property
     def partitions(self) -> frozenset[Partition]:
-        """What there is."""
+        """Return the assigned partitions."""
         return self._partitions
 
     async def pick(self, partitions: frozenset[Partition], number: Callable[[], int], within_ms: int) -> None:
-        """These and no others, in a tenure of that number; what stays is not touched."""
+        """Replace the assignment, within `within_ms` for those that go; `number` gives the tenure of new ones."""
         gone, new = self._partitions - partitions, partitions - self._partitions
         if gone:
             await self._revoke(gone, within_ms)
@@ -43,7 +43,7 @@ class ManualAssignment:
             self._tell(on.Assigned(tenure, new, is_manual=True))
 
     def is_released(self, revocation: int) -> bool:
-        """Whether that was one of these."""
+        """Note that the core has released a revocation; true: it was one of these."""
         event = self._released.get(revocation)
         if event is not None:
             event.set()

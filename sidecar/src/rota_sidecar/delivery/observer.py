@@ -1,4 +1,4 @@
-"""What `delivering` tells those who count or write down what happens. They are quick, and never fail."""
+"""Interface of those that count or log deliveries. Called by the delivery driver; implementations are fast and never fail."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,16 +9,16 @@ from rota_sidecar.membership.driver import MemberEvent
 
 
 class Observer(Protocol):
-    """Somebody who wants to know."""
+    """An observer of one delivery driver, called in the order of its events."""
 
     def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
-        """What the member says."""
+        """Observe an event of the member."""
         ...
 
     def on_event(self, event: on.Event, now_ms: int) -> None:
-        """What deliveries are told, before they are."""
+        """Observe an event before the core handles it."""
         ...
 
     def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
-        """What they want done, before it is; and how many records the application has then."""
+        """Observe the core's actions before they are performed, with the number of records in flight after them."""
         ...

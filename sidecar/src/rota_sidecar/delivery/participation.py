@@ -1,7 +1,8 @@
 """
-Whether there is to be a member: as long as somebody subscribes, and deliveries do not stand by.
+Participation in the group: the member takes part while the application subscribes and membership is not suspended.
 
-Used by `delivering`. Deliveries stand by when the application hangs; then the member leaves until they say otherwise.
+Used by the delivery driver. Membership is suspended when the application hangs; the member leaves until it is
+resumed.
 """
 
 import asyncio
@@ -18,7 +19,11 @@ DOWN = "Down"
 
 
 class Participation:
-    """Of one member after the other; each is named by `attach_member`."""
+    """
+    The participation of one member after the other; `attach_member` names each.
+
+    Invariant: the member is started only if it is wanted, not suspended, not held and down.
+    """
 
     def __init__(
         self,
@@ -41,7 +46,7 @@ class Participation:
         self._went_down = asyncio.Event()
 
     def attach_member(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
-        """This is the member from now on; whether it is to be started."""
+        """Use this member from now on; true: it is to be started."""
         self._membership = membership
         self._is_wanted, self._is_held = is_wanted, is_held
         begins = is_wanted and not is_held and not self._is_suspended
@@ -51,7 +56,7 @@ class Participation:
         return begins
 
     def on_member_state(self, state: str) -> None:
-        """The member is in another state."""
+        """Follow the member's state."""
         if state == DOWN:
             self._begin(self._rest(self._running))
 
@@ -62,11 +67,11 @@ class Participation:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody subscribes."""
+        """Return true if the application subscribes."""
         return self._is_wanted
 
     def suspend_membership(self, reason: str) -> None:
-        """Leave, at once, and stay away."""
+        """Leave the group at once, and stay out until `resume_membership`."""
         self._is_suspended = True
         if self._is_down:
             self._on_left_group()
@@ -74,19 +79,19 @@ class Participation:
             self._running.post(on.End(STANDING_TIMEOUT_MS, reason, final=False))
 
     def resume_membership(self) -> None:
-        """Be a member again, if somebody still subscribes."""
+        """Join again, if the application still subscribes."""
         self._is_suspended = False
         self._look()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want other topics."""
+        """Subscribe to other topics."""
         self._is_wanted = True
         self.subscription = subscription
         self._running.post(on.Subscribe(subscription))
         self._look()
 
     async def unsubscribe(self, reason: str) -> None:
-        """Want nothing; returns when it is no member."""
+        """Leave the group; returns when the member has left."""
         self._is_wanted = False
         if not self._is_down:
             self._running.post(on.End(self._leave_timeout_ms, reason, final=False))

@@ -1,7 +1,7 @@
 """
-Offsets of a group under no generation, as Kafka's simple consumer has them: for partitions that were assigned by hand.
+Offsets of a group without membership, as Kafka's simple consumer commits them: for manually assigned partitions.
 
-Used by `delivering` while there is no member. It has a connection of its own, made when it is needed first.
+Used by the delivery driver's effects. The connection is made on first use.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ ELSEWHERE = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE}
 
 
 class StandaloneOffsets:
-    """To be made and used on a running loop."""
+    """Commits and fetches offsets under no generation. Must be used on a running loop."""
 
     def __init__(self, group_id: str, connect: Callable[[Hear], Coordination]) -> None:
         self._requests = Requests(MemberConfig(group_id))
@@ -31,7 +31,7 @@ class StandaloneOffsets:
         self._finding = asyncio.Lock()
 
     async def commit(self, offsets: Mapping[Partition, Offset], within_s: float) -> Mapping[Partition, Error]:
-        """Commit; the outcome for each. Raises Unreachable, Refused."""
+        """Commit offsets; return the error of each. Raises Unreachable, Refused."""
         coordination = await self._found(within_s)
         response = await coordination.ask(self._requests.commit(Identity(), offsets), within_s)
         assert isinstance(response, pb.CommitOffsetsResponse)
@@ -47,7 +47,7 @@ class StandaloneOffsets:
     async def fetch(
         self, partitions: Sequence[Partition], within_s: float
     ) -> tuple[Error, Mapping[Partition, Stored]]:
-        """What is committed; an error stands for all. Raises Unreachable, Refused."""
+        """Fetch committed offsets; an error stands for all. Raises Unreachable, Refused."""
         coordination = await self._found(within_s)
         response = await coordination.ask(self._requests.fetch(partitions), within_s)
         assert isinstance(response, pb.FetchOffsetsResponse)
@@ -55,7 +55,7 @@ class StandaloneOffsets:
         return response.error_code, stored(response.topics)
 
     async def close(self) -> None:
-        """End the connection; it is made again when it is needed."""
+        """Close the connection; the next call opens another one."""
         self._is_found = False
         coordination, self._coordination = self._coordination, None
         if coordination is not None:
@@ -84,7 +84,7 @@ class StandaloneOffsets:
 
 
 def stored(topics: Iterable[pb.FetchedTopic]) -> Mapping[Partition, Stored]:
-    """What was fetched, by partition."""
+    """Return the fetched offsets by partition."""
     return {
         Partition(topic.name, each.index): Stored(
             each.offset, each.metadata, each.leader_epoch, each.error_code

@@ -1,5 +1,4 @@
 """
-What is read, handed to the application, judged and committed: everything between a member and its application.
-
-Events and the time go in, actions come out, as with `rota_sidecar.core.member`; the shell performs them. Pure.
+The delivery core: which records an application gets, what is committed, what happens at a rebalance. Pure, without IO
+or clocks.
 """

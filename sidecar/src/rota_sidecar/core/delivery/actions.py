@@ -92,7 +92,7 @@ class Rejoin:
 
 
 class Kind(Enum):
-    """What happens to partitions."""
+    """The change of an assignment."""
 
     ASSIGNED = "assigned"
     REVOKING = "revoking"
@@ -192,7 +192,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something is wrong that somebody may have to mend: one sentence, said once as long as it lasts."""
+    """A problem that an operator may have to solve: one message, reported once as long as it lasts."""
 
     sentence: str
     partitions: Sequence[Partition] = ()

@@ -11,7 +11,7 @@ from rota_sidecar.core.member.partitions import Tenure
 
 
 def attached(core: Core, event: on.Attached) -> None:
-    """An application is there, and knows of nothing."""
+    """Attach an application, which knows of no partition yet."""
     if core.application is not None:
         # There is one at a time: the other one cannot be there any more.
         detached(core, on.Detached(core.application.session, clean=False))
@@ -25,7 +25,7 @@ def attached(core: Core, event: on.Attached) -> None:
 
 
 def detached(core: Core, event: on.Detached) -> None:
-    """It is gone, and what it held comes again; the partitions stay: its container may be back in a moment."""
+    """Detach the application; its records are delivered again. The partitions stay: its container may be back in a moment."""
     if core.application is None or core.application.session != event.session:
         return
     core.application = None
@@ -51,7 +51,7 @@ def _event(
     deadline_ms: int | None = None,
     reason: str = "",
 ) -> int | None:
-    """Its number, if there is anybody to be told."""
+    """Notify the application, and return the event's id; None: no application is attached."""
     application = core.application
     if application is None:
         return None
@@ -81,7 +81,7 @@ def _tell_of_all(core: Core) -> None:
 
 
 def tell_assigned(core: Core, tenure: Tenure) -> None:
-    """It has these, and answers for them once it has acknowledged that."""
+    """Notify the application of the partitions of this tenure; it gets their records once it has acknowledged."""
     partition_states = [
         partition_state
         for partition_state in core.partition_states.values()
@@ -95,7 +95,7 @@ def tell_assigned(core: Core, tenure: Tenure) -> None:
 
 
 def tell_revoking(core: Core, partition_states: Iterable[PartitionState], until_ms: int) -> None:
-    """It is to let these go."""
+    """Notify the application that these partitions are being revoked."""
     told = [partition_state for partition_state in partition_states if partition_state.told is not None]
     if told:
         event_id = _event(core, do.Kind.REVOKING, told, _tenure(told), until_ms)
@@ -105,7 +105,7 @@ def tell_revoking(core: Core, partition_states: Iterable[PartitionState], until_
 
 
 def tell(core: Core, kind: do.Kind, partition_states: list[PartitionState], reason: str = "") -> None:
-    """These are gone."""
+    """Notify the application that these partitions are gone."""
     if partition_states:
         _event(core, kind, partition_states, _tenure(partition_states), reason=reason)
 
@@ -117,7 +117,7 @@ def _tenure(partition_states: Iterable[PartitionState]) -> Tenure | None:
 
 
 def acknowledged(core: Core, event: on.Acknowledged) -> None:
-    """It has done what it was told."""
+    """Note that the application has handled an event."""
     if core.application is None:
         return
     told = core.application.unacknowledged.pop(event.event_id, None)
@@ -144,7 +144,7 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
 
 
 def _take_back(core: Core, partition_state: PartitionState, *, clean: bool) -> None:
-    """Nothing of it is in hand any more."""
+    """Return the partition's records in flight to the ledger."""
     if partition_state.fetch_session is not None:
         partition_state.fetch_session.ledger.application_gone(core.now_ms, clean=clean)
         core.recount(partition_state.fetch_session)

@@ -1,8 +1,8 @@
 """
-What is committed, and when.
+Commits: which offsets, and when.
 
-One commit is under way at a time: what becomes due meanwhile goes with the next one, all together, so that no commit
-overtakes another.
+One commit is under way at a time: offsets that become due meanwhile go with the next one, all together, so that no
+commit overtakes another.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from rota_sidecar.core.member.partitions import Offset, Partition
 
 
 def own_point(core: Core, partition_state: PartitionState) -> CommitPoint | None:
-    """What is to be committed of it without anybody's asking; None = nothing is."""
+    """Return the point to commit of this partition without a request; None: none."""
     fetch_session = partition_state.fetch_session
     if fetch_session is None or not core.commits_by_itself:
         return None
@@ -40,7 +40,7 @@ def own_point(core: Core, partition_state: PartitionState) -> CommitPoint | None
 
 
 def is_durable(partition_state: PartitionState, point: CommitPoint) -> bool:
-    """Whether exactly that is committed, in whatever words."""
+    """Return true if exactly that point is committed, however its metadata is written."""
     durable = partition_state.durable
     if durable is None or durable.offset != point.offset:
         return False
@@ -50,7 +50,7 @@ def is_durable(partition_state: PartitionState, point: CommitPoint) -> bool:
 
 
 def has_settled(core: Core, partition_state: PartitionState) -> bool:
-    """Whether there is nothing to commit, and nothing under way."""
+    """Return true if there is nothing to commit, and no commit under way."""
     point = own_point(core, partition_state)
     is_done = point is None or is_durable(partition_state, point)
     return is_done and not partition_state.pending_commits and not core.is_committing(partition_state)
@@ -77,7 +77,7 @@ def consider(core: Core, partition_state: PartitionState) -> None:
 
 
 def member_is_in(core: Core) -> None:
-    """It is in a generation: what was refused while it joined is tried now. In a next round it would be refused again."""
+    """Retry the commits that were refused while the member joined; in a next rebalance they would be refused again."""
     for partition_state in core.partition_states.values():
         if partition_state.commit_attempts:
             _try_again(core, partition_state)
@@ -185,7 +185,7 @@ def _to_send(core: Core, partition_state: PartitionState) -> Sent | None:
 
 
 def _next_pending_commits(partition_state: PartitionState) -> Iterator[PendingCommit]:
-    """Those that one commit fulfils: up to one after which reading goes on elsewhere."""
+    """Yield the pending commits that one commit fulfils: up to one after which reading goes on elsewhere."""
     while partition_state.pending_commits:
         pending_commit = partition_state.pending_commits.popleft()
         yield pending_commit
@@ -255,7 +255,7 @@ def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
 
 
 def _void_pending_commits(core: Core, partition_state: PartitionState) -> None:
-    """The application wanted these before it could know that its offsets were set by somebody else."""
+    """Fail the application's pending commits: they were made before it could know that its offsets were reset."""
     void = tuple(
         pending_commit for pending_commit in partition_state.pending_commits if not pending_commit.seeks
     )
@@ -285,7 +285,7 @@ def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
 
 
 def _is_shortened(one: Sent, error: Error) -> bool:
-    """Whether the next commit says less, for this one was too long."""
+    """Return true if the next commit carries less metadata, because this one was too long."""
     if (
         error != pb.OFFSET_METADATA_TOO_LARGE
         or one.fetch_session is None

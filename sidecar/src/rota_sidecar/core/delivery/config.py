@@ -1,4 +1,4 @@
-"""What delivery is told before it starts, and what may be changed while it runs."""
+"""Settings of the delivery core; Fleet's orders may replace them while it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from rota_sidecar.core.ledger.rules import Rules
 
 
 class CommitMode(Enum):
-    """Who commits, and when."""
+    """The party that commits, and when."""
 
     # Every interval, what has verdicts.
     PERIODIC = "periodic"
@@ -21,7 +21,7 @@ class CommitMode(Enum):
 
 
 class Reset(Enum):
-    """Where to begin without a commit; and what to do when what was committed is no longer in the log."""
+    """The position without a commit, and when the committed offset is no longer in the log."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -1,8 +1,4 @@
-"""
-What deliveries are made of, and the steps from which their behaviour is put together.
-
-Used by the modules beside it, each of which knows one side of that behaviour; nobody else gets to see it.
-"""
+"""State of the delivery core, and the steps that its modules share. Used inside this package only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +26,7 @@ BACKOFF_MAX_MS = 10_000
 
 
 class Traits(NamedTuple):
-    """How an application works. Before the first one came it is taken for a usual one."""
+    """Properties of an application; the defaults hold until the first one attaches."""
 
     commits_itself: bool = False
     reads_itself: bool = False
@@ -47,7 +43,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Application:
-    """Who is attached."""
+    """The attached application."""
 
     session: int
     # Records that it still takes.
@@ -62,14 +58,14 @@ class InGroup:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """It was told to leave."""
+    """The member was told to leave the group."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfGroup:
-    """It has left."""
+    """The member has left the group."""
 
     reason: str
 
@@ -113,7 +109,7 @@ class Draining:
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A question, and what is known of its answer."""
+    """A request, and the part of its answer that is known."""
 
     waits_for: set[Partition]
     errors: dict[Partition, Error] = field(default_factory=dict)
@@ -123,7 +119,7 @@ class PendingRequest:
 
 
 class Timer(Enum):
-    """What is waited for; all but the first few for one partition."""
+    """The timers; all but the first few belong to one partition."""
 
     COMMIT = auto()
     PROGRESS = auto()
@@ -194,7 +190,10 @@ class Core:
     # What things are kept under
 
     def set_terms(self) -> None:
-        """Settings or the application are others: books under other terms are replaced when nobody works on them."""
+        """
+        Recompute the terms after new settings or another application; fetch sessions under other terms are replaced
+        when idle.
+        """
         self.terms = self._terms()
         self.touch_all()
 
@@ -209,12 +208,12 @@ class Core:
 
     @property
     def commits_by_itself(self) -> bool:
-        """Whether verdicts are committed without being asked to."""
+        """Return true if verdicts are committed without a request."""
         mode = self.config.commit_mode
         return mode in (CommitMode.PERIODIC, CommitMode.SYNC) and not self.traits.commits_itself
 
     def is_committing(self, partition_state: PartitionState) -> bool:
-        """Whether a commit of it waits for its answer."""
+        """Return true if a commit of this partition is under way."""
         sent = None if self.under_way is None else self.under_way.sent.get(partition_state.partition)
         return sent is not None and sent.partition_state is partition_state
 
@@ -246,13 +245,13 @@ class Core:
             self.timers.pop((timer, partition_state.partition), None)
 
     def stop_fetching(self, fetch_session: FetchSession) -> None:
-        """Nobody needs what may come."""
+        """Cancel the fetch under way, if any."""
         if fetch_session.fetches_at is not None:
             fetch_session.fetches_at = None
             self.actions.append(do.StopFetching(fetch_session.number))
 
     def take_turn_from(self, partition_state: PartitionState) -> None:
-        """It hands out nothing."""
+        """Remove the partition from the dispatch queues."""
         self.turns.pop(partition_state.partition, None)
         self.isolated_partitions.pop(partition_state.partition, None)
 
@@ -264,12 +263,12 @@ class Core:
         fetch_session.in_flight, fetch_session.lanes = in_flight, lanes
 
     def answer_lookup(self, partition_state: PartitionState, error: Error = pb.NONE) -> None:
-        """Whoever waited for an end of the log has got it, or something else that is as good, or an error."""
+        """Answer the seek that waits for an offset lookup, with an error if given."""
         if isinstance(partition_state.state, ResolvingOffset):
             self.answer(partition_state.state.seek_request, partition_state.partition, error)
 
     def remove(self, partition_state: PartitionState) -> None:
-        """It is the member's no longer."""
+        """Remove a partition that the member has no longer."""
         partition, fetch_session = partition_state.partition, partition_state.fetch_session
         if fetch_session is not None and fetch_session.in_flight and not isinstance(self.membership, InGroup):
             self.retired[fetch_session.number] = partition, fetch_session.ledger
@@ -301,7 +300,7 @@ class Core:
     def answer(
         self, request: int | None, partition: Partition, error: Error = pb.NONE, offset: int | None = None
     ) -> None:
-        """For this partition it is known how it went; None = nobody asked."""
+        """Note the outcome for this partition; None: there is no request."""
         if request is None or (pending := self.pending_requests.get(request)) is None:
             return
         pending.waits_for.discard(partition)

@@ -26,7 +26,7 @@ def write(core: Core, partition_state: PartitionState, fetch_session: FetchSessi
 
 
 def written(core: Core, event: on.DeadLetterWritten) -> None:
-    """It is in its topic; or not, and goes again."""
+    """Finish the record whose dead letter is durable; after a failure, schedule another attempt."""
     number, offset = core.dead_letters.pop(event.dead_letter, (0, 0))
     partition_state = core.fetch_sessions.get(number)
     if partition_state is None or (fetch_session := partition_state.fetch_session) is None:

@@ -1,7 +1,8 @@
 """
-Deliveries: what happens next between a member, its partitions' records and the application.
+The delivery core's entry point: events and the time in, actions out.
 
-Called by the sidecar's shell, which feeds events, performs the actions in order, and sends a Tick when the alarm says so.
+Called by the delivery driver, which performs the actions in order, feeds their outcomes back as events, and sends a
+Tick when the alarm is due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,17 +48,17 @@ class Delivery:
 
     @property
     def config(self) -> DeliveryConfig:
-        """As it is now."""
+        """Return the settings of now."""
         return self._core.config
 
     @property
     def alarm(self) -> int | None:
-        """When it wants a Tick; in the past: now. Ask after every step."""
+        """Return when a Tick is due, in milliseconds; in the past: now. To be read after every step."""
         return min(self._core.timers.values(), default=None)
 
     @property
     def held(self) -> Mapping[Partition, Tenure]:
-        """What is assigned; what is on its way to others is among it until it is gone."""
+        """Return the assigned partitions, with those that are being revoked until they are gone."""
         return {
             partition: partition_state.tenure
             for partition, partition_state in self._core.partition_states.items()
@@ -65,31 +66,31 @@ class Delivery:
 
     @property
     def paused(self) -> frozenset[Partition]:
-        """What was paused by the application."""
+        """Return the partitions that the application paused."""
         return views.paused(self._core)
 
     @property
     def positions(self) -> Mapping[Partition, int]:
-        """The next offset that each partition hands out, where that is known."""
+        """Return the next offset of each partition that the application gets, where it is known."""
         return views.positions(self._core)
 
     @property
     def in_flight(self) -> int:
-        """How many records the application has."""
+        """Return the number of records that the application holds."""
         return self._core.in_flight
 
     @property
     def readiness(self) -> str:
-        """Why it is out of the group: one sentence; empty while it is not."""
+        """Return why the member is out of the group: one message; empty: it is in."""
         return progress.readiness(self._core)
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionView]:
-        """Everything that there is to see."""
+        """Return a view of every partition."""
         return views.partitions(self._core)
 
     def step(self, event: on.Event, now_ms: int) -> Sequence[Action]:
-        """What is to be done about the event. `now_ms` never falls."""
+        """Handle one event and return the actions it leads to, in order. `now_ms` never falls."""
         core = self._core
         core.now_ms, core.actions = now_ms, []
         _handle(core, event)

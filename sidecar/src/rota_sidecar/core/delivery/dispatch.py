@@ -1,4 +1,4 @@
-"""Who hands out next, and how much: credit, lanes, priorities, turns, the rate."""
+"""Dispatching: which partition is next, and how many records, by credit, lanes, priorities, turns and rate."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery.core import Core, InGroup, Timer
@@ -89,7 +89,7 @@ def _first_isolated(core: Core) -> tuple[PartitionState, FetchSession] | None:
 
 
 def _turns(core: Core) -> list[PartitionState]:
-    """Those of the highest priority that have something."""
+    """Return the partitions of the highest priority that have records."""
     priorities = core.config.priorities
     if not priorities:
         return list(core.turns.values())
@@ -100,7 +100,7 @@ def _turns(core: Core) -> list[PartitionState]:
 
 
 def _take_turn(core: Core, partition_state: PartitionState) -> bool:
-    """Whether anything came of it."""
+    """Dispatch records of this partition; true: some went out."""
     budget = _budget(core)
     fetch_session = _takes_part(core, partition_state)
     if fetch_session is None or fetch_session.ledger.awaits_commit:
@@ -156,7 +156,7 @@ def _give(
 
 
 def _budget(core: Core) -> int:
-    """How many records may go out now."""
+    """Return the number of records that may be dispatched now, by credit and rate."""
     assert core.application is not None
     credit, rate = core.application.credit, core.config.rate_max
     if not rate or not credit:

@@ -1,4 +1,4 @@
-"""What may be answered about a partition, what that says about asking again, and how people are told."""
+"""Error codes of commits and lookups: which are transient, and the advice that goes with each."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -36,7 +36,7 @@ def name_of(error: Error) -> str:
 
 
 def sentence_of(errors: Mapping[Partition, Error]) -> str:
-    """What is wrong with the first of them that something is wrong with; nothing, if all is well."""
+    """Return a message about the first partition with an error; empty: there is none."""
     failed = sorted(partition for partition, error in errors.items() if error != pb.NONE)
     if not failed:
         return ""

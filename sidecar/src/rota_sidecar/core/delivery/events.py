@@ -34,14 +34,14 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """These are the member's no longer, in good order."""
+    """The member has released these partitions."""
 
     partitions: frozenset[Partition]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """These are the member's no longer, and may be another's already."""
+    """The member has lost these partitions, which may be another member's already."""
 
     partitions: frozenset[Partition]
     reason: str
@@ -65,7 +65,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommittedFetched:
-    """What is committed: offset (-1 = none) and metadata. An error stands for all of them."""
+    """Committed offsets (-1 = none) with their metadata. An error stands for all of them."""
 
     request: int
     error: pb.ErrorCode.ValueType
@@ -103,7 +103,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a fetch brought; it is over. `next_offset` is where to read on, behind gaps too; no batch = nothing yet."""
+    """The result of a fetch, which is over. `next_offset` is the position to read from; no batch = nothing yet."""
 
     delivery_epoch: int
     batches: Sequence[Batch]
@@ -168,7 +168,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """It is gone: `clean`, or because it crashed, or its connection did."""
+    """The application detached: `clean`, or because it or its connection crashed."""
 
     session: int
     clean: bool
@@ -176,14 +176,14 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """It has done what an event asked for."""
+    """The application has handled an event."""
 
     event_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """It takes so many more records."""
+    """The application takes this many more records."""
 
     records: int
 
@@ -210,7 +210,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Where the application is that reads by itself."""
+    """The positions of an application that reads by itself."""
 
     positions: Sequence["ReportedPosition"]
 

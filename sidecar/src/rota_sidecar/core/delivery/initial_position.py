@@ -1,8 +1,9 @@
 """
-Where a partition begins: at what is committed; where nothing is, or that lies outside of the log, as the settings say.
+The initial position of a partition: the committed offset; without one, or outside of the log, the position of the
+settings.
 
-A partition counts as one that appeared later, and starts at its first record, when this sidecar commits by itself, had
-others of the topic before, and never had this one.
+A partition counts as one that appeared later, and starts at its first record, when this sidecar commits by itself,
+had others of the topic before, and never had this one.
 """
 
 from collections.abc import Iterable
@@ -56,7 +57,7 @@ def assigned(core: Core, event: on.Assigned) -> None:
 
 
 def is_due(core: Core, state: FetchingCommitted | ResolvingOffset) -> bool:
-    """Whether to ask now."""
+    """Return true if the lookup is to be sent now."""
     return state.request is None and core.now_ms >= state.retry_ms
 
 
@@ -102,7 +103,7 @@ def _ask_later(
 
 
 def found(core: Core, event: on.CommittedFetched) -> None:
-    """It is known what is committed, or why not."""
+    """Start at the committed offset, or schedule another lookup."""
     for partition_state in list(core.partition_states.values()):
         match partition_state.state:
             case FetchingCommitted(request=event.request) as state:
@@ -120,7 +121,7 @@ def found(core: Core, event: on.CommittedFetched) -> None:
 
 
 def _is_being_decided(core: Core, partition_state: PartitionState) -> bool:
-    """Whether its owner commits an offset: that is where it begins, and what was found is older."""
+    """Return true if a commit is under way or pending: it decides the position, and the fetched offset is older."""
     return bool(partition_state.pending_commits) or core.is_committing(partition_state)
 
 
@@ -159,7 +160,7 @@ def _begin_by(
     why: Said,
     fetch_session: FetchSession | None = None,
 ) -> None:
-    """Where the settings say; `fetch_session` is what was read before, if anything."""
+    """Start at the position of the settings; `fetch_session` is the one before, if any."""
     if reset is Reset.NONE:
         sentence = f"group {core.config.group_id} does not know where to read on: {why.sentence}; {REMEDY}"
         core.complain(partition_state, Subject.BEGINNING, sentence, why.kind)
@@ -185,7 +186,7 @@ def list_offsets(
 
 
 def offsets_listed(core: Core, event: on.OffsetsListed) -> None:
-    """It is known where the logs begin and end; of some, perhaps, not."""
+    """Start the partitions that waited for the ends of their logs."""
     for partition_state in list(core.partition_states.values()):
         match partition_state.state:
             case ResolvingOffset(request=event.request) as state:
@@ -271,7 +272,7 @@ def renew(core: Core, partition_state: PartitionState, fetch_session: FetchSessi
 
 
 def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
-    """What it finished, or reported, and did not commit comes again: whoever was to commit it is gone."""
+    """Start again at the committed offset: verdicts that were not committed are void with their application."""
     partition_state.reported = partition_state.reported_ms = None
     if isinstance(partition_state.state, Running):
         core.drop_fetch_session(partition_state)
@@ -283,7 +284,7 @@ def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
 
 
 def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """Where it stands there is nothing to read any more, and nobody works on what was read before."""
+    """Leave a position at which the log has no records any more, once no record is in flight."""
     core.remembered.pop(partition_state.partition, None)
     if fetch_session.unreadable:
         # What could not be read was deleted to get past it; all that is left is read, whatever the settings say.

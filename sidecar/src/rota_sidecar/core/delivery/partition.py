@@ -1,4 +1,4 @@
-"""One partition in one tenure: what is being done about it, and the book in which its records stand."""
+"""The state of one partition in one tenure, and the fetch session that reads it."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 
 
 class Terms(NamedTuple):
-    """What a book is kept under; under other terms there is another book."""
+    """The terms of a fetch session; under other terms the session is replaced."""
 
     rules: Rules
     # Whether commits carry marks: not where somebody else commits, and not where somebody else reads.
@@ -22,7 +22,7 @@ class Terms(NamedTuple):
 
 
 class FetchSession:
-    """A ledger, and what is under way around it."""
+    """A ledger with its fetch, its dead letters and their retries. `number` is the delivery epoch."""
 
     def __init__(self, number: int, ledger: Ledger, terms: Terms, *, begins: bool) -> None:
         self.number = number
@@ -75,7 +75,7 @@ class Edge(Enum):
 
 @dataclass(slots=True)
 class FetchingCommitted:
-    """What is committed is being looked up; or will be."""
+    """The committed offset is being fetched, or will be."""
 
     request: int | None = None
     attempt: int = 0
@@ -84,7 +84,7 @@ class FetchingCommitted:
 
 @dataclass(slots=True)
 class ResolvingOffset:
-    """An end of the log is being looked up, to begin there; or will be."""
+    """An end of the log is being looked up, to start there."""
 
     edge: Edge
     # Whose wish that is; else it is committed at once.
@@ -96,14 +96,14 @@ class ResolvingOffset:
 
 @dataclass(slots=True)
 class Running:
-    """It is read, handed out and committed."""
+    """The partition is read, dispatched and committed."""
 
     fetch_session: FetchSession
 
 
 @dataclass(slots=True)
 class Stopped:
-    """Nobody knows where to begin, or to read on; what is done before that is committed."""
+    """The position is unknown until a seek or a reset; verdicts before it are committed."""
 
     sentence: str
     fetch_session: FetchSession | None = None
@@ -111,7 +111,7 @@ class Stopped:
 
 @dataclass(slots=True)
 class Revoking:
-    """It was revoked: nothing is handed out any more, what is in hand is finished, and committed."""
+    """The partition is being revoked: nothing more is dispatched, records in flight are finished and committed."""
 
     fetch_session: FetchSession | None
     # What the application was told, until it has acknowledged that.
@@ -135,7 +135,7 @@ State = FetchingCommitted | ResolvingOffset | Running | Stopped | Revoking
 
 
 class Subject(Enum):
-    """What can be wrong with a partition: of each, something is said once as long as it lasts."""
+    """The kinds of problems of a partition; each is reported once as long as it lasts."""
 
     BEGINNING = auto()
     READING = auto()
@@ -145,7 +145,7 @@ class Subject(Enum):
 
 
 class Said(NamedTuple):
-    """What is wrong with a partition, as long as it lasts; `kind` where the application is told as well."""
+    """A problem of a partition, as long as it lasts; with `kind` the application is notified too."""
 
     sentence: str
     kind: ErrorKind | None = None
@@ -153,7 +153,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit that somebody asked for; None = as far as verdicts go."""
+    """A commit that was requested; without offset: as far as verdicts go."""
 
     request: int
     offset: RequestedOffset | None

@@ -12,7 +12,7 @@ from rota_sidecar.core.delivery.core import Core, InGroup, Leaving, OutOfGroup, 
 
 
 def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
-    """What the application is expected to do, since when, and what to say when it does not."""
+    """Yield since when the application owes something, with the reason to report."""
     within = f"within {core.config.processing_timeout_ms / 1000:g} s"
     for partition_state in core.partition_states.values():
         since_ms = (

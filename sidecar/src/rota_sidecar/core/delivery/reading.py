@@ -17,14 +17,14 @@ KINDS = {
 
 
 def share_bytes(core: Core) -> int:
-    """How much each partition may read ahead, so that all together stay within their bound."""
+    """Return how many bytes each partition may read ahead, so that all together stay within their bound."""
     config = core.config
     share = config.ahead_bytes_total_max // max(len(core.partition_states), 1)
     return min(config.ahead_bytes_max, max(share, SHARE_MIN_BYTES))
 
 
 def may_read(core: Core) -> bool:
-    """Whether anything is to be read at all."""
+    """Return true if records are to be read at all."""
     return not core.config.suspended and core.draining is None and not core.traits.reads_itself
 
 

@@ -1,4 +1,4 @@
-"""What the application, or the group's owner, asks for: commits, seeks, pauses. Each is answered once."""
+"""Requests of the application and of the group's owner: commits, seeks, pauses. Each is answered once."""
 
 from collections.abc import Iterable, Mapping
 
@@ -89,7 +89,7 @@ def _commit(core: Core, event: on.CommitRequested) -> None:
 
 
 def _is_mine(partition_state: PartitionState, tenure: int) -> bool:
-    """Whether it can be committed, by who names this tenure; 0 = whichever it is."""
+    """Return true if a request under this tenure may commit the partition; 0 = any tenure."""
     if isinstance(partition_state.state, Revoking) and partition_state.state.released:
         return False
     return tenure in (0, partition_state.tenure.number)

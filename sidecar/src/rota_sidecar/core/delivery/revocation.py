@@ -107,7 +107,7 @@ def _end(core: Core, number: int) -> None:
 
 
 def revoked(core: Core, event: on.Revoked) -> None:
-    """They are the member's no longer."""
+    """Remove partitions that the member has released."""
     told = _remove(core, event.partitions)
     match core.membership:
         case Leaving(reason=reason):
@@ -117,7 +117,7 @@ def revoked(core: Core, event: on.Revoked) -> None:
 
 
 def lost(core: Core, event: on.Lost) -> None:
-    """They may be another's already: nothing is committed, whatever is in hand."""
+    """Remove partitions that were lost: nothing is committed, whatever is in flight."""
     told = _remove(core, event.partitions)
     attaching.tell(core, do.Kind.LOST, told, reason=event.reason)
 

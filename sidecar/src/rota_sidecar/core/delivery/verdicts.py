@@ -1,4 +1,4 @@
-"""What the application says about records: verdicts, or how far it is when it reads by itself."""
+"""Verdicts of the application, and the positions that an application reports when it reads by itself."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -45,7 +45,7 @@ def _judged_late(core: Core, judgement: on.Judgement) -> None:
 
 
 def reported(core: Core, event: on.Reported) -> None:
-    """How far it is; less than it said before says nothing, for that it has a seek."""
+    """Apply reported positions; one below an earlier report is ignored, because a seek moves back."""
     if not core.traits.reads_itself:
         return
     for each in event.positions:

@@ -1,4 +1,4 @@
-"""What can be seen of deliveries from outside; nothing here changes anything."""
+"""Read-only views of the delivery core."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,5 +1,1 @@
-"""
-What an application has in its hands of one partition, and how far it is done: the core behind every commit.
-
-Called by `rota_sidecar.core.delivery`, which holds one ledger for each partition and tenure. Pure.
-"""
+"""The delivery state of one partition: records read, in flight and done; what to commit. Pure, without IO or clocks."""

@@ -1,4 +1,4 @@
-"""Records as the ledger knows them: where they lie, never what they say."""
+"""Batches and dispatches as the ledger knows them: offsets and sizes, never the records' content."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Ordering(Enum):
-    """Which records must wait for which."""
+    """The records that have to wait for each other."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -18,7 +18,7 @@ class Batch:
     """
     Consecutive records, one for each offset; a gap in the log (a marker, a compacted record) begins another batch.
 
-    `payload` is the shell's own; nobody here looks into it.
+    `payload` belongs to the asyncio driver; the core never reads it.
     """
 
     first: int
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchSlice:
-    """Records of a batch from `first` on, before `end`."""
+    """Records of a batch: offsets from `first` on, before `end`."""
 
     batch: Batch
     first: int
@@ -44,13 +44,13 @@ class BatchSlice:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Return the number of records."""
         return self.end - self.first
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Records to be handed to the application together, all for the same time."""
+    """Records that go to the application together, all with the same delivery count."""
 
     # This time included.
     deliveries: int
@@ -60,5 +60,5 @@ class Dispatch:
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """Return the number of records."""
         return sum(batch_slice.count for batch_slice in self.slices)

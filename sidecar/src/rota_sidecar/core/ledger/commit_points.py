@@ -1,9 +1,9 @@
 """
-What a commit says beside its offset: how often the record there has failed, what may be in an application's hands, and
-what is done beyond the offset.
+The metadata of a commit: failures of the record at the offset, records that may be in flight, offsets completed
+ahead.
 
-A sidecar that is killed together with its application leaves nothing behind but its last commit. Whoever takes the
-partition over learns from it whether it was cut off, and whom to suspect.
+A sidecar that is killed together with its application leaves its last commit only. The next owner learns from that
+metadata whether the application was cut off, and which records may have killed it.
 """
 
 import re
@@ -16,7 +16,7 @@ from rota_sidecar.core.ledger import completed_ahead
 
 
 class State(Enum):
-    """What an application may have in hand of the partition, as long as nothing later is committed."""
+    """Records of the partition that may be in flight, as long as nothing later is committed."""
 
     # Nothing: the tenure is over, or has not begun.
     CLEAN = "clean"
@@ -30,7 +30,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What is known of the record at the committed offset, and around it."""
+    """The knowledge of the record at the committed offset, and of the offsets behind it."""
 
     state: State = State.CLEAN
     # Verdicts that asked for another delivery.
@@ -42,7 +42,7 @@ class CommitMetadata:
 
     @property
     def metadata(self) -> str:
-        """As it stands in a commit."""
+        """Return the text of the commit's metadata field."""
         return _metadata(self.state, self.retries, self.crashes, self.completed_ahead)
 
 
@@ -54,7 +54,7 @@ def _metadata(state: State, retries: int, crashes: int, completed_ahead: str) ->
 
 
 class CommitPoint(NamedTuple):
-    """What to commit."""
+    """An offset to commit, with its metadata."""
 
     offset: int
     metadata: str
@@ -66,7 +66,7 @@ _METADATA = re.compile(
 
 
 def parse_commit_metadata(metadata: str) -> CommitMetadata:
-    """What a commit said; one that Rota did not write says nothing."""
+    """Parse a commit's metadata; text that Rota did not write gives the default, which is clean."""
     found = _METADATA.fullmatch(metadata)
     if found is None:
         return CommitMetadata()

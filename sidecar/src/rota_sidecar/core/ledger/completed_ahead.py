@@ -1,8 +1,8 @@
 """
-What is done beyond the offset of a commit, as text in its metadata.
+Offsets completed ahead of the committed offset, as text in the commit's metadata.
 
-Where records are worked through side by side some are done before those that lie in front of them. Whoever takes the
-partition over after a clean stop must not hand them out again, and has nothing but the commit to learn that from.
+Where records are processed in parallel, some are done before those in front of them. The next owner after a clean
+stop must not dispatch them again, and has nothing but the commit to learn that from.
 """
 
 import re
@@ -22,7 +22,7 @@ PATTERN = rf"[0-9]{{1,19}}:(?:[A-Za-z0-9_-]{{4}}){{1,{_GROUPS_MAX}}}"
 
 
 def write(runs: Sequence[Run]) -> str:
-    """These offsets, in order; nothing for none."""
+    """Encode runs of offsets, in ascending order; empty for no runs."""
     if not runs:
         return ""
     base, bits = runs[0].first, 0
@@ -37,7 +37,7 @@ def write(runs: Sequence[Run]) -> str:
 
 
 def read(text: str) -> Runs:
-    """What was written."""
+    """Decode the text that `write` made."""
     runs = Runs()
     if text:
         base, _, encoded = text.partition(":")

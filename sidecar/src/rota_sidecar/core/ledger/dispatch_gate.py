@@ -1,11 +1,18 @@
-"""Whether more may be handed out: only what a durable commit has announced, so that a crash finds the truth there."""
+"""
+Gate for dispatching: records go out only after a durable commit has announced them, so that a crash leaves the truth
+there.
+"""
 
 from rota_sidecar.core.ledger.commit_points import CommitPoint, State, parse_commit_metadata
 from rota_sidecar.core.ledger.poison_probe import PoisonRecordProbe
 
 
 class DispatchGate:
-    """Without marks everything may go at once: then the application commits by itself, and keeps its own account."""
+    """
+    Invariant: with metadata, no record is dispatched before a durable commit says that records may be in flight.
+
+    Without metadata the gate is always open: the application commits, and keeps its own account.
+    """
 
     def __init__(self, *, has_metadata: bool) -> None:
         self.probe = PoisonRecordProbe()
@@ -19,36 +26,36 @@ class DispatchGate:
 
     @property
     def has_metadata(self) -> bool:
-        """Whether commits are marked."""
+        """Return true if commits carry metadata."""
         return self._has_metadata
 
     def state(self, low: int) -> State:
-        """What a commit at this place says may be in hand."""
+        """Return the state that a commit at this index announces."""
         return self._claim[1] if self._claim is not None and self._claim[0] == low else State.OPEN
 
     @property
     def is_granted(self) -> bool:
-        """Whether records may go out."""
+        """Return true if records may be dispatched."""
         return not self._has_metadata or (self.probe.is_cleared if self.probe.is_on else self._is_open)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the next commit is waited for, if it announces something; the first is, whoever takes records."""
+        """Return true if the next commit is waited for, provided that it announces something; the first one always is."""
         return self._has_metadata and self._is_wanted
 
     def ask(self, low: int, state: State) -> None:
-        """Records are to go out, the one at `low` first; if it goes by itself, in this way."""
+        """Request to dispatch records, the one at `low` first; `state` holds if that record goes out by itself."""
         self._is_wanted = True
         self._claim = (low, state) if self.probe.is_single else None
 
     def answer(self, point: CommitPoint) -> bool:
-        """Whether they may, when this is what there is to commit."""
+        """Return true if records may be dispatched when `point` is the point to commit."""
         if self.probe.is_on and self._durable == point:
             self.probe.is_cleared = True
         return self.is_granted
 
     def withdraw(self) -> None:
-        """What was announced is not in hand, or is so no more."""
+        """Take the announcement back: the announced record is not in flight, or is so no more."""
         if self.probe.is_single:
             self.probe.is_cleared = False
         if self._claim is not None:
@@ -56,11 +63,11 @@ class DispatchGate:
             self._is_wanted = True
 
     def awaits(self, point: CommitPoint) -> bool:
-        """Whether somebody waits for this to be committed."""
+        """Return true if dispatching waits until this point is committed."""
         return self.is_wanted and not self._is_announced(point)
 
     def committed(self, committed: CommitPoint, point: CommitPoint) -> None:
-        """That is durable, while this is what there is to commit."""
+        """Note that `committed` is durable, while `point` is the point to commit now."""
         self._durable = committed
         self._is_open = parse_commit_metadata(committed.metadata).state is not State.CLEAN
         # A clean commit ends a tenure, or a drain does: only who wants to hand out more may revoke that.

@@ -1,4 +1,4 @@
-"""Records that failed: when each is delivered again, which of them kill applications, which have failed for good."""
+"""Failure records of a partition: retries with their backoff, crashes of the application, records that failed permanently."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _STALE_MAX = 64
 
 
 class Disposition(Enum):
-    """What becomes of a record that has failed for good."""
+    """The next step for a record that failed permanently."""
 
     # It is to be written as a dead letter,
     DEAD_LETTER = "letter"
@@ -28,7 +28,7 @@ class Disposition(Enum):
 
 @dataclass(slots=True)
 class FailureRecord:
-    """Of one record."""
+    """The failures of one record."""
 
     # Verdicts that asked for another delivery.
     retries: int = 0
@@ -43,12 +43,16 @@ class FailureRecord:
 
     @property
     def failed(self) -> int:
-        """Deliveries that failed."""
+        """Return the number of failed deliveries."""
         return self.retries + self.crashes
 
 
 class FailureRecords:
-    """By place."""
+    """
+    The failure records of one partition, by index.
+
+    Invariant: every index in `exhausted`, `isolated_records` and `_due` has a failure record.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -67,24 +71,24 @@ class FailureRecords:
         return bool(self._all)
 
     def get(self, index: int) -> FailureRecord | None:
-        """None: it has none."""
+        """Return the failure record; None: the record never failed."""
         return self._all.get(index)
 
     def within(self, first: int, end: int) -> Iterable[int]:
-        """Which of these have any, in order."""
+        """Return the indexes in this range that have a failure record, in ascending order."""
         if len(self._all) < end - first:
             return sorted(index for index in self._all if first <= index < end)
         return [index for index in range(first, end) if index in self._all]
 
     def inherit(self, index: int, failure: FailureRecord) -> None:
-        """It comes with that, from another tenure."""
+        """Set the failure record that an earlier owner left in the commit."""
         self._all[index] = failure
         self._isolate_if_exhausted(index, failure)
         if failure.crashes:
             self._fail_if_alone(index, failure)
 
     def forget(self, first: int, end: int) -> None:
-        """These are done."""
+        """Drop the failure records of this range: these records are done."""
         if not self._all:
             return
         for index in self.within(first, end):
@@ -96,7 +100,7 @@ class FailureRecords:
     # ------------------------------------------------------------------------------------------ failures
 
     def retry(self, index: int, now_ms: int, after_ms: int | None, reason: str) -> None:
-        """The application wants it again."""
+        """Count a RETRY, and schedule the next delivery; after too many the record fails permanently."""
         failure = self._all.setdefault(index, FailureRecord())
         failure.retries += 1
         self._isolate_if_exhausted(index, failure)
@@ -107,20 +111,20 @@ class FailureRecords:
             self._plan(index, now_ms + wait_ms)
 
     def count_crash(self, index: int) -> None:
-        """The application died with it in hand."""
+        """Count a crash of the application while the record was in flight."""
         failure = self._all.setdefault(index, FailureRecord())
         failure.crashes += 1
         self._isolate_if_exhausted(index, failure)
         self._fail_if_alone(index, failure)
 
     def fail_permanently(self, index: int, reason: str) -> None:
-        """The application never wants it again."""
+        """Fail the record on the application's verdict DEAD_LETTER."""
         failure = self._all.setdefault(index, FailureRecord())
         self._fail_permanently(index, failure, reason)
         failure.deliveries += 1
 
     def reject(self, index: int, reason: str) -> None:
-        """The application could never be given it."""
+        """Fail a record that cannot be given to the application at all."""
         self._fail_permanently(index, self._all.setdefault(index, FailureRecord()), reason)
 
     def _isolate_if_exhausted(self, index: int, failure: FailureRecord) -> None:
@@ -152,17 +156,17 @@ class FailureRecords:
 
     @property
     def wake_ms(self) -> int | None:
-        """When the next one is due."""
+        """Return when the next retry is due, in milliseconds; None: no retry waits."""
         while self._agenda and self._due.get(self._agenda[0][1]) != self._agenda[0][0]:
             heappop(self._agenda)
         return self._agenda[0][0] if self._agenda else None
 
     def first_waiting(self, before: int) -> int:
-        """The lowest place that waits for its time, or `before`."""
+        """Return the lowest index that waits for its retry, or `before`."""
         return min(self._due, default=before)
 
     def wake(self, now_ms: int) -> list[int]:
-        """Those whose time has come wait no more."""
+        """Return the indexes whose retry is due, and drop their timers."""
         woken: list[int] = []
         while (due_ms := self.wake_ms) is not None and due_ms <= now_ms:
             index = heappop(self._agenda)[1]
@@ -173,7 +177,7 @@ class FailureRecords:
     # ------------------------------------------------------------------------------------------ dead letters
 
     def dead_letters(self) -> list[int]:
-        """Those that are to be written are being written from now on."""
+        """Return the indexes whose dead letters are to be written, and mark them as being written."""
         due = [index for index in self._dead_letters if index in self.exhausted]
         self._dead_letters.clear()
         for index in due:
@@ -181,7 +185,7 @@ class FailureRecords:
         return due
 
     def dead_letter_failed(self, index: int) -> None:
-        """It is to be written again."""
+        """Schedule the dead letter of this record for another attempt."""
         self.exhausted[index].disposition = Disposition.DEAD_LETTER
         self._dead_letters.append(index)
 

@@ -1,4 +1,4 @@
-"""Records one after the other. Many may be in hand; then the application works through them from the first one on."""
+"""Records in the order of their offsets. Many may be in flight; the application works through them from the first one on."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,7 @@ from rota_sidecar.core.ledger.runs import Run, Runs
 
 
 class InOrder(Order):
-    """What goes out lies behind all that is in hand, always. What it costs depends on runs, not on records."""
+    """Invariant: a record that is dispatched lies behind all that are in flight. Costs grow with runs, not with records."""
 
     def __init__(self, buffer: RecordBuffer, *, takes_many: bool) -> None:
         self._buffer = buffer

@@ -1,4 +1,4 @@
-"""Records side by side: each in its own lane, or those of a key in one, one after the other."""
+"""Records in parallel: each in its own lane, or one lane for each key, in which records go one after the other."""
 
 from collections import deque
 from collections.abc import Collection
@@ -11,7 +11,10 @@ from rota_sidecar.core.ledger.runs import Run, Runs
 
 
 class Lanes(Order):
-    """A record without a key has a lane of its own; `keyed` False: every record."""
+    """
+    Invariant: of the records of a key at most one is in flight. A record without a key has its own lane; `keyed`
+    False: all have.
+    """
 
     def __init__(self, buffer: RecordBuffer, *, keyed: bool) -> None:
         self._buffer = buffer
@@ -88,7 +91,7 @@ class Lanes(Order):
         return picked
 
     def _come_upon(self, before: int, left: int) -> list[Run]:
-        """Look at records that were never looked at, until so many of them may go."""
+        """Scan records that were never scanned, until `left` of them may be dispatched."""
         found: list[Run] = []
         for index, key in self._buffer.keys(self._ahead, before):
             self._ahead = index + 1
@@ -154,7 +157,7 @@ class Lanes(Order):
                 self._advance(key, index + 1)
 
     def _advance(self, key: bytes, before: int) -> None:
-        """What lies before that place in the lane is done."""
+        """Drop the part of the lane before that index, which is done, and make the next record ready."""
         lane = self._lanes[key]
         while lane and lane[0] < before:
             lane.popleft()

@@ -1,7 +1,8 @@
 """
-One partition in one tenure: what was read, what the application holds, and how far it is done. The ledger's door.
+One partition under one delivery epoch: records read, in flight and done, and the point to commit.
 
-Called by `rota_sidecar.core.delivery`, which drops it with the tenure, and with every seek.
+Called by `rota_sidecar.core.delivery`: batches and verdicts come in, dispatches, dead letters and commit points go
+out. Dropped when the partition is revoked, and with every seek.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,10 @@ _REASON_CHARACTERS_MAX = 200
 
 
 class Ledger:
-    """Nothing here is asked for what the application said of another ledger."""
+    """
+    Invariant: the commit point never passes a record without a verdict, and verdicts of other delivery epochs never
+    get here.
+    """
 
     def __init__(self, start: int, rules: Rules, commit_metadata: CommitMetadata | None) -> None:
         """Begin at `start`, whose commit had this mark; None: the sidecar commits nothing here by itself."""
@@ -59,16 +63,16 @@ class Ledger:
 
     @property
     def position(self) -> int:
-        """Where to read on."""
+        """Return the offset to read from next."""
         return self._buffer.position
 
     @property
     def buffered_bytes(self) -> int:
-        """Of what was read and never handed out."""
+        """Return the size of the records that were read and never dispatched."""
         return self._buffer.buffered_bytes
 
     def fetched(self, batches: Sequence[Batch], next_offset: int) -> None:
-        """These come next; reading goes on at `next_offset`. What lies before the position is passed over."""
+        """Append batches; reading continues at `next_offset`. Records before the position are ignored."""
         if self._rules.ordering is Ordering.KEY:
             for batch in batches:
                 if batch.keys is None:
@@ -111,31 +115,31 @@ class Ledger:
 
     @property
     def dispatch_position(self) -> int:
-        """The next offset that is handed out for the first time."""
+        """Return the next offset that is dispatched for the first time."""
         return self._buffer.offset(self._order.fresh)
 
     @property
     def waiting(self) -> int:
-        """Records that were read and are not in hand; those that come again are among them."""
+        """Return the number of records that were read and are not in flight, retries among them."""
         return self._buffer.undone - self._order.in_flight - len(self._failures.exhausted)
 
     @property
     def in_flight(self) -> int:
-        """Records that the application has."""
+        """Return the number of records that the application holds."""
         return self._order.in_flight
 
     @property
     def lanes_busy(self) -> int:
-        """How many records it may be working on at the same time."""
+        """Return the number of records that the application may be working on at the same time."""
         return self._order.lanes_busy
 
     @property
     def wants_alone(self) -> bool:
         """
-        A record is to go out while nothing else is in the application's hands, or is there now.
+        Return true if a record is to be dispatched in isolation, or is in flight in isolation now.
 
-        Hand out nothing of other partitions then, and offer `alone` when the hands are empty; to one ledger at a time,
-        until it does not want it any more.
+        The caller then dispatches nothing of other partitions, and calls `take` with `alone` once nothing is in
+        flight; for one ledger at a time, until this is false.
         """
         return self._is_alone or (not self.stopped and self._isolated_record() is not None)
 
@@ -160,9 +164,9 @@ class Ledger:
 
     def take(self, records_max: int, lanes_max: int, now_ms: int, *, alone: bool) -> Sequence[Dispatch]:
         """
-        What goes to the application now.
+        Return the records to dispatch now.
 
-        `lanes_max`: so many lanes more may be busy. `alone`: nothing else is in its hands, and nothing will be.
+        `lanes_max`: number of lanes that may become busy. `alone`: nothing else is in flight, and nothing will be.
         """
         if self.stopped or self._is_alone or records_max < 1:
             return ()
@@ -222,12 +226,12 @@ class Ledger:
 
     @property
     def wake_ms(self) -> int | None:
-        """When `take` may give a record again that waits; in the past until `take` was asked."""
+        """Return when the next retry is due, in milliseconds; it may lie in the past until `take` is called."""
         return self._failures.wake_ms
 
     @property
     def in_flight_since_ms(self) -> int | None:
-        """Since when the application works on the same record; the longest counts. None: it has none."""
+        """Return since when the oldest record has been worked on, in milliseconds; None: no record is in flight."""
         return self._order.in_flight_since_ms
 
     # ------------------------------------------------------------------------------------------ verdicts
@@ -242,7 +246,7 @@ class Ledger:
         retry_after_ms: int | None = None,
         reason: str = "",
     ) -> Judged:
-        """The application's verdict on the records from `first` to `last`, inclusive."""
+        """Apply the application's verdict to the records from `first` to `last`, inclusive."""
         index, end = self._buffer.index(first), self._buffer.index(last + 1)
         refusal = self._wrong(first, last, verdict) or self._out_of_hand(first, index, end)
         if refusal and verdict is Verdict.SKIP and first == last and self._stops(index, first):
@@ -308,7 +312,7 @@ class Ledger:
         self._buffer.finish(first, end)
 
     def settle_below(self, offset: int, now_ms: int) -> None:
-        """Everything before the offset is done, whatever it was; if that was not read so far, it is not read."""
+        """Mark everything before the offset as done; what was not read so far is not read."""
         index = self._buffer.index(offset)
         if index > self._buffer.low:
             self._order.pass_over(index, now_ms)
@@ -319,7 +323,7 @@ class Ledger:
         self._meet_first()
 
     def application_gone(self, now_ms: int, *, clean: bool) -> None:
-        """Nothing is in hand any more. Unless it went in good order, what it worked on is suspected."""
+        """Take all records back. Unless the detach was clean, count a crash for those that may have been worked on."""
         if not clean:
             self._count_crash(now_ms)
         self._order.return_all()
@@ -337,7 +341,7 @@ class Ledger:
 
     @property
     def stopped(self) -> str:
-        """Why nothing is handed out any more before somebody decides: one sentence, or nothing."""
+        """Return why nothing is dispatched until an operator decides: one message; empty: dispatching goes on."""
         if self._rules.has_dead_letters or not self._failures.exhausted:
             return ""
         index = min(self._failures.exhausted)
@@ -351,7 +355,7 @@ class Ledger:
     # ------------------------------------------------------------------------------------------ dead letters
 
     def dead_letters(self) -> Sequence[DueDeadLetter]:
-        """Records that are to be written as dead letters now; each is given once, and again after it failed."""
+        """Return the records whose dead letters are due now; each once, and again after a failed write."""
         return tuple(map(self._dead_letter, self._failures.dead_letters()))
 
     def _dead_letter(self, index: int) -> DueDeadLetter:
@@ -360,19 +364,19 @@ class Ledger:
         return DueDeadLetter(batch_slice.first, batch_slice, failure.reason, failure.deliveries)
 
     def dead_letter_written(self, offset: int) -> None:
-        """It is there, durably: the record is done."""
+        """Mark the record as done: its dead letter is durable."""
         index = self._writing(offset)
         if index is not None:
             self._finish(index, index + 1)
 
     def dead_letter_failed(self, offset: int) -> None:
-        """It is not, and is due again."""
+        """Make the dead letter due again."""
         index = self._writing(offset)
         if index is not None:
             self._failures.dead_letter_failed(index)
 
     def _writing(self, offset: int) -> int | None:
-        """None: it was settled meanwhile, in another way."""
+        """Return the index of a record whose dead letter is being written; None: the record was settled meanwhile."""
         index = self._buffer.index(offset)
         failure = self._failures.exhausted.get(index)
         is_it = (
@@ -386,7 +390,7 @@ class Ledger:
 
     @property
     def point(self) -> CommitPoint:
-        """What to commit now: no record at or after this offset is lost when everything here is forgotten."""
+        """Return the point to commit now: no record at or after its offset is lost when this ledger is forgotten."""
         return self._point(self._gate.state(self._buffer.low))
 
     def _point(self, state: State) -> CommitPoint:
@@ -411,11 +415,11 @@ class Ledger:
 
     @property
     def awaits_commit(self) -> bool:
-        """Nothing more is handed out before `point` is committed. `take` may be what makes it so."""
+        """Return true if nothing more is dispatched before `point` is committed. A call of `take` may change this."""
         return self._gate.is_wanted and self._gate.awaits(self.point)
 
     def committed(self, point: CommitPoint) -> None:
-        """It is durable; the latest one counts."""
+        """Note that this point is durable; the latest one counts."""
         commit_metadata = parse_commit_metadata(point.metadata)
         if commit_metadata.state is State.CLEAN and commit_metadata.completed_ahead:
             self._completed_ahead, self._completed_ahead_end = (
@@ -426,16 +430,16 @@ class Ledger:
 
     @property
     def first_unresolved(self) -> tuple[Batch, int] | None:
-        """The record at the commit point, where it was read already."""
+        """Return the record at the commit point as (batch, offset), where it was read already."""
         low = self._buffer.low
         return (self._buffer.batch(low), self._buffer.offset(low)) if low < self._buffer.end else None
 
     def omit_completed_ahead(self) -> None:
-        """The coordinator takes no long metadata: what is done beyond a commit's offset may come again."""
+        """Omit offsets completed ahead from now on: the coordinator refuses long metadata, so they may be delivered again."""
         self._reports_completed_ahead = False
 
     def close(self) -> CommitPoint:
-        """What to commit at the end of the tenure, in good order."""
+        """Return the point to commit at a clean end of the delivery epoch."""
         return self._point(State.CLEAN)
 
 

@@ -1,4 +1,4 @@
-"""What the orderings have in common: they say which record goes out next, and know which ones are in hand."""
+"""Interface of the orderings: the next records to dispatch, and the records in flight."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -7,76 +7,76 @@ from rota_sidecar.core.ledger.runs import Run
 
 
 class Order(Protocol):
-    """Of one partition. All numbers are places, see `shelf.py`; ranges are those before `end`."""
+    """The order of one partition. All numbers are indexes, see `record_buffer.py`; ranges end before `end`."""
 
     @property
     def in_flight(self) -> int:
-        """How many records the application has."""
+        """Return the number of records that the application holds."""
         ...
 
     @property
     def lanes_busy(self) -> int:
-        """On how many of them it may be working at the same time."""
+        """Return the number of records that may be worked on at the same time."""
         ...
 
     @property
     def in_flight_since_ms(self) -> int | None:
-        """Since when it works on the same one; the longest counts."""
+        """Return since when the oldest record has been worked on, in milliseconds."""
         ...
 
     @property
     def fresh(self) -> int:
-        """The lowest one that was never handed out."""
+        """Return the lowest index that was never dispatched."""
         ...
 
     def is_fresh(self, index: int) -> bool:
-        """Whether this one was never handed out."""
+        """Return true if this record was never dispatched."""
         ...
 
     def is_ready(self, before: int, lanes_max: int) -> bool:
-        """Whether something may go out, with so many lanes free."""
+        """Return true if a record before `before` may be dispatched with `lanes_max` free lanes."""
         ...
 
     def pick(self, before: int, records_max: int, lanes_max: int, now_ms: int) -> list[Run]:
-        """Hand these out."""
+        """Mark the next records as in flight, and return them as runs in ascending order."""
         ...
 
     def isolated_record(self, isolated_records: Collection[int], before: int) -> int | None:
-        """Which of these is to go out now, before others do."""
+        """Return which of these isolated records is to be dispatched now, before others are."""
         ...
 
     def pick_isolated(self, index: int, now_ms: int) -> None:
-        """Hand that out."""
+        """Mark this isolated record as in flight."""
         ...
 
     def missing(self, first: int, end: int) -> int:
-        """The lowest of these that is not in hand, or `end`."""
+        """Return the lowest index of the range that is not in flight, or `end`."""
         ...
 
     def leave(self, first: int, end: int, now_ms: int) -> None:
-        """These are in hand no more: the application has decided about them."""
+        """Mark the range as not in flight: the application has given its verdict."""
         ...
 
     def call_back(self, index: int) -> None:
-        """This one is to be delivered once more: what must not overtake it is in hand no more, and comes again."""
+        """Take back the records that must not overtake this one, which is delivered again; they are delivered again too."""
         ...
 
     def again(self, index: int) -> None:
-        """This one may go out once more."""
+        """Make this record ready for another delivery."""
         ...
 
     def finish(self, first: int, end: int) -> None:
-        """These are done, and are in hand no more: what waited for them may go."""
+        """Mark the range as done, and make records ready that waited for it."""
         ...
 
     def pass_over(self, index: int, now_ms: int) -> None:
-        """All before it are to be done, whatever they wait for: forget them."""
+        """Forget all records before this index: they are about to be done."""
         ...
 
     def maybe_started(self) -> list[int]:
-        """Which ones the application may have been working on."""
+        """Return the indexes that the application may have been working on, in ascending order."""
         ...
 
     def return_all(self) -> None:
-        """Nothing is in hand any more, all of it comes again."""
+        """Take all records back; all of them are delivered again."""
         ...

@@ -1,4 +1,4 @@
-"""What a ledger answers to those who keep it."""
+"""Results that a ledger returns to its caller."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from rota_sidecar.core.ledger.batches import BatchSlice
 
 
 class Judged(NamedTuple):
-    """What came of a verdict: on how many records it was; or why it changed nothing, in one sentence."""
+    """The result of a verdict: the number of records settled, or one message why the verdict is refused."""
 
     settled: int
     refusal: str = ""
@@ -15,7 +15,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DueDeadLetter:
-    """A record that is to be written as a dead letter; nothing is committed past it before that is done."""
+    """A record to write as a dead letter; nothing is committed past it before that is durable."""
 
     offset: int
     # This record alone.

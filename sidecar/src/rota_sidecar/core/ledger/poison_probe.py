@@ -1,8 +1,8 @@
 """
-How much is handed out after the application was cut off: little at first, so that the record that did it is found.
+Search for a poison record after the application was cut off: few records are dispatched at first.
 
-A fence stands in the partition. What lies before it is handed out; when all of it is done, and that is committed, the
-fence moves on: by one record for a while, then by more and more, until there is none.
+Records before the dispatch limit go out. When all of them are done, and that is committed, the limit moves on: by one
+record for a while, then by more and more, until there is no limit.
 """
 
 # Records that go out one by one.
@@ -14,7 +14,7 @@ GROUP_MAX = 10_000
 
 
 class PoisonRecordProbe:
-    """Off until it is begun."""
+    """The dispatch limit of one partition. Off until `begin`; `_size` 0 means no limit."""
 
     def __init__(self) -> None:
         # Records between the last fence and this one; 0 = there is no fence.
@@ -26,21 +26,21 @@ class PoisonRecordProbe:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a fence."""
+        """Return true if there is a dispatch limit."""
         return self._size > 0
 
     @property
     def is_single(self) -> bool:
-        """Whether one record goes at a time."""
+        """Return true if records go out one at a time."""
         return self._size == 1
 
     def begin(self, low: int) -> None:
-        """The application was cut off, and this is the first place that is not done."""
+        """Set the first limit; `low` is the first index that is not done."""
         self._size, self._dispatch_limit, self._singles_left = 1, low, SINGLES
         self.is_cleared = False
 
     def dispatch_limit(self, low: int) -> int | None:
-        """Where the fence stands when all places before `low` are done."""
+        """Return the index before which records may go out, when all before `low` are done; None: no limit."""
         if self._size and low >= self._dispatch_limit:
             self._move(low)
         return self._dispatch_limit if self._size else None

@@ -1,8 +1,8 @@
 """
-What was read and is not done. Records have *places* here, 0, 1, 2 … in the order in which they were read.
+Records that were read and are not done, by index: 0, 1, 2 … in the order in which they were read.
 
-Offsets have gaps (markers, compacted records), places have none: for the rest of the ledger two records that follow each
-other are neighbours.
+Offsets have gaps (markers, compacted records), indexes have none: two records that follow each other are neighbours
+for the rest of the ledger.
 """
 
 from bisect import bisect_right
@@ -34,21 +34,21 @@ class _Entry:
         return self.size * self.fresh // (self.end - self.index)
 
     def overlap(self, first: int, end: int) -> int:
-        """How many of these lie here."""
+        """Return how many of these indexes belong to this entry."""
         return min(end, self.end) - max(first, self.index)
 
     def slice_of(self, first: int, end: int) -> BatchSlice:
-        """The records at these places, as far as they lie here. They are not done."""
+        """Return the part of the batch at these indexes, none of which is done."""
         assert self.batch is not None
         ahead = self.offset - self.index
         return BatchSlice(self.batch, max(first, self.index) + ahead, min(end, self.end) + ahead)
 
 
 class RecordBuffer:
-    """In the order of offsets; nothing that is done lies at its front."""
+    """Invariant: entries are in the order of offsets, and the record at `low` is not done."""
 
     def __init__(self, start: int, done_before: Runs) -> None:
-        """Of what is read from `start` on these offsets were done before, and have no place."""
+        """Start empty at offset `start`; the offsets in `done_before` are done already, and get no index."""
         self._done_before = done_before
         # Where to read on.
         self.position = start
@@ -68,11 +68,11 @@ class RecordBuffer:
 
     @property
     def undone(self) -> int:
-        """How many records are here and not done."""
+        """Return the number of records that are not done."""
         return self.end - self.low - self._done.count
 
     def add(self, batches: Sequence[Batch], next_offset: int) -> None:
-        """These come next, as far as they do not lie before the position."""
+        """Append batches, as far as they do not lie before the position."""
         for batch in batches:
             for run in self._done_before.gaps(max(batch.first, self.position), batch.end):
                 self._add(batch, run)
@@ -89,19 +89,19 @@ class RecordBuffer:
         self.buffered_bytes += size
 
     def not_done_before(self, first: int, end: int) -> int:
-        """The lowest of these offsets that no earlier tenure has done, or `end`."""
+        """Return the lowest of these offsets that no earlier owner completed, or `end`."""
         gaps = self._done_before.gaps(max(first, self.position), end)
         return gaps[0].first if gaps else end
 
     def offset(self, index: int) -> int:
-        """Of the record at the place; of the next one that is read, as far as that is known."""
+        """Return the offset of this index; for the next index that will be read, the position."""
         if index >= self.end:
             return self.position
         entry = self._entries[self._entry_at(index)]
         return entry.offset + index - entry.index
 
     def index(self, offset: int) -> int:
-        """Of the record with this offset, or else of the next one."""
+        """Return the index of this offset, or else of the next record."""
         at = bisect_right(self._offsets, offset, lo=self._head) - 1
         if at < self._head:
             return self._first_indexes[self._head] if self._head < len(self._first_indexes) else self.end
@@ -109,17 +109,17 @@ class RecordBuffer:
         return min(entry.index + offset - entry.offset, entry.end)
 
     def slices(self, first: int, end: int) -> list[BatchSlice]:
-        """Of the records at these places, none of which is done."""
+        """Return the batch slices at these indexes, none of which is done."""
         return [entry.slice_of(first, end) for entry in self._between(first, end)]
 
     def batch(self, index: int) -> Batch:
-        """In which this record lies, which is not done."""
+        """Return the batch of this record, which is not done."""
         found = self._entries[self._entry_at(index)].batch
         assert found is not None
         return found
 
     def keys(self, first: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """Of the records at these places, none of which is done; those that nobody asks for cost nothing."""
+        """Yield (index, key) of these indexes, none of which is done; keys that are not consumed cost nothing."""
         at = self._entry_at(first)
         while first < end:
             entry = self._entries[at]
@@ -132,11 +132,11 @@ class RecordBuffer:
             at += 1
 
     def is_done(self, index: int) -> bool:
-        """Whether this record is."""
+        """Return true if this record is done."""
         return index < self.low or self._done.covers(index, index + 1)
 
     def completed_ahead(self) -> list[Run]:
-        """The offsets that are done behind the first one that is not, now or before."""
+        """Return the offsets behind the first open one that are done, by this owner or an earlier one."""
         found = Runs()
         for before in self._done_before:
             found.add(*before)
@@ -148,18 +148,18 @@ class RecordBuffer:
         return list(found)
 
     def mark_dispatched(self, first: int, end: int) -> None:
-        """These are not ahead of the application any more."""
+        """Count these records as no longer buffered ahead of the application."""
         for entry in self._between(first, end):
             self.buffered_bytes -= entry.fresh_bytes
             entry.fresh -= entry.overlap(first, end)
             self.buffered_bytes += entry.fresh_bytes
 
     def undone_before(self, index: int) -> list[Run]:
-        """Which records before this one are not done."""
+        """Return the records before this index that are not done."""
         return self._done.gaps(self.low, index)
 
     def finish(self, first: int, end: int) -> None:
-        """These are done now; none of them was."""
+        """Mark records as done, none of which was."""
         for entry in self._between(first, end):
             entry.undone -= entry.overlap(first, end)
             if not entry.undone:
@@ -174,7 +174,7 @@ class RecordBuffer:
         self._cut()
 
     def skip_to(self, offset: int) -> None:
-        """Read on there, if that is further."""
+        """Move the position forward to this offset; never backward."""
         self.position = max(self.position, offset)
 
     def _cut(self) -> None:
@@ -188,7 +188,7 @@ class RecordBuffer:
             self._head = 0
 
     def _between(self, first: int, end: int) -> Sequence[_Entry]:
-        """In which any of these lie."""
+        """Return the entries that overlap the range."""
         if first >= end:
             return ()
         at = self._entry_at(first)

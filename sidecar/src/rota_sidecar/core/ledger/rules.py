@@ -1,4 +1,4 @@
-"""What a ledger is set to."""
+"""Settings of a ledger: ordering, bounds, retries."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from rota_sidecar.core.ledger.batches import Ordering
 
 
 class Verdict(Enum):
-    """What the application decided about a record."""
+    """The application's decision about a record."""
 
     ACK = "ack"
     RETRY = "retry"
@@ -16,7 +16,7 @@ class Verdict(Enum):
 
 
 class Backoff(Enum):
-    """How the wait before a retry grows."""
+    """The growth of the wait before a retry."""
 
     CONSTANT = "constant"
     LINEAR = "linear"
@@ -25,7 +25,7 @@ class Backoff(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Stays as it is while a ledger lives."""
+    """Settings of one ledger; constant during its life."""
 
     ordering: Ordering = Ordering.PARTITION
     # Whether the application takes several records of a partition in its hands and works through them in order;

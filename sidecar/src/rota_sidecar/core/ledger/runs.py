@@ -1,4 +1,4 @@
-"""Sets of whole numbers as runs of consecutive ones: what it costs depends on the runs, not on the numbers."""
+"""Sets of integers as runs of consecutive ones: costs grow with the number of runs, not of integers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """Consecutive numbers from `first` on, before `end`."""
+    """Consecutive integers from `first` on, before `end`."""
 
     first: int
     end: int
 
 
 class Runs:
-    """The set. Runs that touch are one."""
+    """A set of integers. Invariant: runs are in ascending order, and no two of them touch."""
 
     __slots__ = ("_ends", "_firsts", "count")
 
@@ -30,16 +30,16 @@ class Runs:
 
     @property
     def first(self) -> int:
-        """The lowest number; there must be one."""
+        """Return the lowest integer; the set must not be empty."""
         return self._firsts[0]
 
     @property
     def end(self) -> int:
-        """What follows the highest number; there must be one."""
+        """Return the integer after the highest one; the set must not be empty."""
         return self._ends[-1]
 
     def add(self, first: int, end: int) -> None:
-        """Put these in; some may be there already."""
+        """Add the range; parts of it may be in the set already."""
         low = bisect_left(self._ends, first)
         high = bisect_right(self._firsts, end)
         if low < high:
@@ -50,7 +50,7 @@ class Runs:
         self.count += end - first
 
     def remove(self, first: int, end: int) -> list[Run]:
-        """Take out what is there of these."""
+        """Remove the range, and return the runs of it that were in the set."""
         low = bisect_right(self._ends, first)
         high = bisect_left(self._firsts, end)
         if low >= high:
@@ -69,7 +69,7 @@ class Runs:
         return inside
 
     def _remove_within(self, at: int, first: int, end: int) -> Run:
-        """The same where only one run has any of these."""
+        """Remove the range from the one run that overlaps it."""
         run_first, run_end = self._firsts[at], self._ends[at]
         removed = Run(max(first, run_first), min(end, run_end))
         self.count -= removed.end - removed.first
@@ -85,7 +85,7 @@ class Runs:
         return removed
 
     def lowest(self, number_max: int, before: int) -> list[Run]:
-        """Take out the lowest ones, as many as this at most."""
+        """Remove and return the lowest integers before `before`, at most `number_max`."""
         taken: list[Run] = []
         while number_max > 0 and self._firsts and self._firsts[0] < before:
             first = self._firsts[0]
@@ -95,18 +95,18 @@ class Runs:
         return taken
 
     def covers(self, first: int, end: int) -> bool:
-        """Whether all of these are there."""
+        """Return true if the whole range is in the set."""
         return self.missing(first, end) == end
 
     def missing(self, first: int, end: int) -> int:
-        """The lowest of these that is not there, or `end`."""
+        """Return the lowest integer of the range that is not in the set, or `end`."""
         at = bisect_right(self._firsts, first) - 1
         if at < 0 or self._ends[at] <= first:
             return min(first, end)
         return min(self._ends[at], end)
 
     def gaps(self, first: int, end: int) -> list[Run]:
-        """Those of these that are not there."""
+        """Return the runs of the range that are not in the set."""
         found: list[Run] = []
         at = bisect_right(self._ends, first)
         while first < end:

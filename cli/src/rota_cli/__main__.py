@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def run() -> int:
-    """How the command ended."""
+    """Run one command and return its exit code."""
     try:
         return program(prog_name="rota", standalone_mode=False) or ExitCode.DONE
     except Failure as failure:
@@ -42,7 +42,7 @@ def _report(sentence: str, code: int) -> int:
 
 
 def _report_usage(error: TyperException) -> int:
-    """What typer says, and where the right words stand."""
+    """Print a usage error with a pointer to the command's help; return its exit code."""
     if error.format_message().startswith("Usage:"):
         # Nothing was asked for: the help itself.
         print_err(error.format_message())

@@ -1,4 +1,4 @@
-"""How a command ends that cannot do what it was told: raised everywhere, made a sentence and an exit code by `main`."""
+"""Errors of commands; `main` prints each as one sentence and exits with its code."""
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
@@ -7,7 +7,7 @@ from rota import errors
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit codes of `rota`."""
 
     DONE = 0
     FAILED = 1
@@ -35,19 +35,19 @@ class Failure(Exception):
 
 
 class WrongUsage(Failure):
-    """What was asked for cannot be meant."""
+    """Invalid or contradictory arguments."""
 
     exit_code = ExitCode.WRONG_USAGE
 
 
 class NotReachable(Failure):
-    """Nobody answers, or not yet."""
+    """The server is unreachable or not ready."""
 
     exit_code = ExitCode.NOT_REACHABLE
 
 
 class NotFound(Failure):
-    """There is no such thing."""
+    """The topic, group or file does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -75,7 +75,7 @@ def exit_code_for(error: errors.RotaError) -> ExitCode:
 
 
 def unknown_topic(names: Sequence[str], servers: str) -> NotFound:
-    """None of these names."""
+    """Build the error for topics that do not exist."""
     noun = "topic" if len(names) == 1 else "topics"
     return NotFound(
         f"{noun} {', '.join(names)} not found at {servers}: see `rota topics list`, or create it with "
@@ -87,7 +87,7 @@ NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
 
 
 def unknown_group(group_id: str, servers: str) -> NotFound:
-    """There is none of that name."""
+    """Build the error for a group that does not exist."""
     return NotFound(f"group {group_id} not found at {servers}: see `rota groups list`")
 
 

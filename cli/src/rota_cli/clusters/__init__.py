@@ -1,1 +1,1 @@
-"""Where topics and groups are: the port that commands use, and one backend for each kind of cluster."""
+"""Access to clusters: the port that commands use, and one backend each for Kafka and Rota."""

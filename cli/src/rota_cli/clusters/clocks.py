@@ -14,5 +14,5 @@ class Clocks:
 
 
 def system_clocks() -> Clocks:
-    """Those of this machine."""
+    """Return the clocks of this machine."""
     return Clocks(lambda: time.time_ns() // 1_000_000, time.monotonic)  # noqa: TID251  see above

@@ -1,4 +1,4 @@
-"""Who is asked, and as whom: the flags of every command that speaks to a server, once they are found to go together."""
+"""Validated connection settings: server addresses, TLS and credentials. `commands/connection_flags.py` builds them from flags."""
 
 import os
 import ssl
@@ -18,7 +18,7 @@ SASL_USERNAME, SASL_PASSWORD = "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """How to log in to Kafka."""
+    """SASL credentials for Kafka."""
 
     mechanism: str
     username: str
@@ -47,7 +47,7 @@ class Connection:
 
     @property
     def is_rota(self) -> bool:
-        """Whether the records are in Rota's own log."""
+        """True if records are in Rota's own log."""
         return is_rota(self.servers)
 
     @property
@@ -62,7 +62,7 @@ class Connection:
 
 
 def parse_address(flag: str, given: str) -> str:
-    """In the SDK's spelling, or refused by the name of the flag."""
+    """Normalize an address as the SDK does; raise WrongUsage with the name of the flag."""
     try:
         return address_of(given)
     except InvalidArgument as error:
@@ -70,7 +70,7 @@ def parse_address(flag: str, given: str) -> str:
 
 
 def is_same_address(written: str, servers: str) -> bool:
-    """Whether the text of an address file names these checked servers, in whichever spelling."""
+    """Compare the text of an address file with normalized servers."""
     try:
         return address_of(written.strip() or DEFAULT_SERVERS) == servers
     except InvalidArgument:
@@ -138,7 +138,7 @@ def _identity_problem(connection: Connection) -> str:
 
 
 def _exposed_secret_problem(connection: Connection) -> str:
-    """A secret that everybody between could read."""
+    """Describe a secret that would be sent to another machine in plain text; empty if none would."""
     secret = "the token" if connection.token_file is not None else ""
     if connection.login is not None and connection.login.mechanism == "PLAIN":
         secret = "the password"

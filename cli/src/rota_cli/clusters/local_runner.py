@@ -1,4 +1,4 @@
-"""Who runs the members of groups on this machine: `rota up`, which has them reset what each of them reads."""
+"""Client of `rota up` on this machine: its sidecars' problems, its replicas, and offset resets by running members."""
 
 import json
 import urllib.error
@@ -20,7 +20,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class LocalRunner:
-    """Where its page is, as http://HOST:PORT."""
+    """A running `rota up`; `page` is http://HOST:PORT."""
 
     page: str
 
@@ -79,7 +79,7 @@ class LocalRunner:
 
 
 def find_local_runner(connection: Connection) -> LocalRunner | None:
-    """Whoever runs in this folder, if it is with these servers that it does."""
+    """Find the `rota up` of this folder; None unless it uses these servers."""
     try:
         address, page = ADDRESS_FILE.read_text(), PAGE_FILE.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the commands speak of, whoever has it: topics, groups, members, offsets."""
+"""Values that the port carries: topics, groups, members, offsets, results of checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member said when it joined its generation; `owned` is what it held from `generation` on, -1 for none."""
+    """Subscription that a member joined with; it owned `owned` in `generation`, -1 for none."""
 
     topics: Sequence[str]
     owned: Sequence[TopicPartition] = ()
@@ -52,7 +52,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its coordinator knows it; what is None is not told by this engine."""
+    """A group as its coordinator describes it; fields that are None are not reported by this cluster."""
 
     group: str
     state: str
@@ -70,7 +70,7 @@ class Group:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all members have what they are to have."""
+        """True if no rebalance is in progress."""
         return self.state in (STABLE, EMPTY, DEAD)
 
 
@@ -87,7 +87,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """From the first record that is still there to behind the last one."""
+    """Log start offset (inclusive) to log end offset (exclusive). Invariant: start <= end."""
 
     start: int
     end: int
@@ -103,7 +103,7 @@ def count_lag(committed: int, log_range: OffsetRange) -> int:
 
 
 class CheckStatus(StrEnum):
-    """How it is."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -112,7 +112,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One look."""
+    """One check of `rota doctor`, its result, and the remedy in `message`."""
 
     name: str
     status: CheckStatus

@@ -41,7 +41,7 @@ class Records(Protocol):
     def ranges(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetRange]:
-        """Where partitions begin and end; for committed records that is where the first open transaction begins."""
+        """Return start and end offsets; with read_committed the end is the last stable offset."""
         ...
 
     def offsets_at(
@@ -51,15 +51,15 @@ class Records(Protocol):
         ...
 
     def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
-        """Of the first records at or after these offsets; left out where there is none."""
+        """Return timestamps (ms) of the first records at or after these offsets; omit partitions without one."""
         ...
 
     def unreadable(self, offsets: Offsets) -> Offsets:
-        """The offsets behind the batches at these that no reader can read, as far as the engine tells."""
+        """Return, for each offset with an unreadable batch, the offset after that batch; empty on Kafka."""
         ...
 
     def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator["FetchResult"]:
-        """What lies at these offsets and behind them, fetched by fetched and without end; a fetched may be empty."""
+        """Fetch from these offsets on, endlessly; a result may be empty."""
         ...
 
     def producer(self, on_delivery: "OnDelivery") -> "Producer":
@@ -79,7 +79,7 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at a time; `reason` is why it was told, as far as the coordinator says so."""
+    """A group at a time; `reason` is what triggered its last rebalance, empty if unknown."""
 
     group: Group
     timestamp_ms: int
@@ -92,11 +92,11 @@ class Groups(Protocol):
     def list_all(self) -> Sequence[ListedGroup]: ...
 
     def describe(self, group_id: str) -> Group:
-        """One group; one that is not there is dead."""
+        """Describe a group; the state of an unknown group is Dead."""
         ...
 
     def offsets(self, group_id: str) -> dict[TopicPartition, Committed]:
-        """All that is committed."""
+        """Return all committed offsets of a group."""
         ...
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
@@ -112,12 +112,12 @@ class Groups(Protocol):
         ...
 
     def health(self) -> Iterator[Check]:
-        """How the coordinator itself is, for `rota doctor`."""
+        """Check the coordinator itself, for `rota doctor`."""
         ...
 
     @property
     def rebalance_reason_hint(self) -> str:
-        """Where one finds what started a rebalance, when nobody says so here."""
+        """Sentence that says where to find the trigger of the last rebalance."""
         ...
 
     def close(self) -> None: ...
@@ -125,7 +125,7 @@ class Groups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where commands do their work."""
+    """Records and groups of one cluster; closes both on exit."""
 
     records: Records
     groups: Groups

@@ -39,7 +39,7 @@ def _flag(name: str, help_text: str, *more: str, **options: Any) -> Any:  # noqa
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFlags:
-    """What was given."""
+    """Flags of every command that connects to a cluster."""
 
     bootstrap_servers: Annotated[
         str,
@@ -82,7 +82,7 @@ class ConnectionFlags:
     timeout: Annotated[float, _flag("timeout", "Seconds to wait for a response.", min=0.1, max=3600)] = 10.0
 
     def connection(self) -> Connection:
-        """What that means. Raises WrongUsage, NotFound."""
+        """Build and validate the connection; raise WrongUsage or NotFound."""
         servers, source = resolve_servers(self.bootstrap_servers)
         connection = Connection(
             parse_address("--bootstrap-servers", servers),

@@ -1,4 +1,4 @@
-"""`rota consume`: shows the records of a topic. No group, no commits: whoever looks changes nothing."""
+"""`rota consume`: prints the records of a topic; joins no group and commits nothing."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ LINE = "{:>9}   {:>10}   {:<24}   {:<16}   {}"
 
 @dataclass(frozen=True, slots=True)
 class ConsumeFlags:
-    """What is read, and until when."""
+    """Flags of `rota consume`."""
 
     from_beginning: Annotated[
         bool,
@@ -63,7 +63,7 @@ def consume(
 
 
 def _records(cluster: Cluster, topic: str, reading: ConsumeFlags) -> Iterator[Record]:
-    """From where the reading begins to where it ends."""
+    """Read from the start positions to the end offsets, or endlessly with --follow."""
     (found,) = cluster.records.topics([topic])
     partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
     ranges = cluster.records.ranges(partitions, read_committed=reading.read_committed)
@@ -88,7 +88,7 @@ def _records(cluster: Cluster, topic: str, reading: ConsumeFlags) -> Iterator[Re
 
 
 def _record_printer(output: OutputFormat, *, value_only: bool) -> Callable[[Record], None]:
-    """How a record is shown. One that comes is shown at once, so this is no table that knows its widths."""
+    """Return the printer of one record. Records stream, so column widths are fixed."""
     if value_only:
         return lambda record: print_out(
             escape(record.value) if output is OutputFormat.TABLE else json.dumps(_json_value(record.value))

@@ -66,7 +66,7 @@ def run_checks(connection: Connection, open_cluster: Callable[[Connection], Clus
 
 
 def server_addresses(connection: Connection) -> list[str]:
-    """All that were named, as host:port."""
+    """Return all given servers as host:port."""
     named = [connection.servers, connection.coordinator] if connection.coordinator else [connection.servers]
     return [server for each in named for server in each.removeprefix(SCHEME).split(",")]
 
@@ -180,7 +180,7 @@ def _group(cluster: Cluster, group: Group, counts: dict[str, int]) -> Iterator[C
 
 
 def _fleet(connection: Connection) -> Iterator[Check]:
-    """What the sidecars of `rota up` report, where it runs in this folder."""
+    """Check what the sidecars of `rota up` in this folder report."""
     runner = find_local_runner(connection)
     if runner is None:
         return

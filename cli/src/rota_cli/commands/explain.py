@@ -33,7 +33,7 @@ def explain_command(
 
 
 def _reported(connection: Connection, group: str) -> list[Remark]:
-    """What the group's sidecars report, where `rota up` runs them in this folder."""
+    """Return what the group's sidecars report, if `rota up` runs them in this folder."""
     runner = find_local_runner(connection)
     if runner is None:
         return []

@@ -169,7 +169,7 @@ def delete(
 
 
 def group_row(group: Group) -> Row:
-    """What is known of the group itself."""
+    """Convert a group into an output row."""
     return {
         "group": group.group,
         "state": group.state,
@@ -183,7 +183,7 @@ def group_row(group: Group) -> Row:
 
 
 def member_row(group: Group, member: Member) -> Row:
-    """What is known of a member."""
+    """Convert a member into an output row."""
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id or None,

@@ -45,14 +45,14 @@ def timestamp_ms(flag: str, text: str) -> int:
 
 
 def retention_ms(text: str) -> int | None:
-    """Of `--retention`; None when the server is to decide."""
+    """Parse `--retention`; None means the server's default."""
     if not text:
         return None
     return UNLIMITED if text == "forever" else duration_ms("--retention", text)
 
 
 def retention_bytes(text: str) -> int | None:
-    """Of `--retention-bytes`; None when the server is to decide."""
+    """Parse `--retention-bytes`; None means the server's default."""
     if not text:
         return None
     if text == "unlimited":

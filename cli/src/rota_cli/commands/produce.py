@@ -21,7 +21,7 @@ SHOWN_EVERY = 1000
 
 
 class DeliveryCounter:
-    """What became of the records; told by the producer's thread."""
+    """Counts delivered records and keeps the first error; called from the producer's thread."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -93,7 +93,7 @@ def _send_all(
 
 
 def _with_progress(error: Failure | RotaError, written: int, topic: str) -> Failure:
-    """The same failure, and how much was done before it: whoever goes on has to know."""
+    """Add the number of records written before the failure."""
     failure = Failure(f"{error}; {pluralize(written, 'record')} written to {topic} before")
     failure.exit_code = error.exit_code if isinstance(error, Failure) else exit_code_for(error)
     return failure

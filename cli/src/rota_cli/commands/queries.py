@@ -1,4 +1,4 @@
-"""What several commands ask of a cluster, and put together."""
+"""Queries that several commands share."""
 
 from collections.abc import Iterable, Iterator
 
@@ -24,7 +24,7 @@ def partition_counts(cluster: Cluster) -> dict[str, int]:
 
 
 def measure_lag(cluster: Cluster, group: Group, *, read_committed: bool = False) -> list[PartitionLag]:
-    """How far the group is. Commits are read first: what is written meanwhile counts as uncommitted."""
+    """Measure a group's lag. Committed offsets are read before log ends, so lag is never understated."""
     committed = cluster.groups.offsets(group.group)
     wanted = related_topics(group, committed)
     there = [
@@ -48,7 +48,7 @@ def find_stalled(cluster: Cluster, group: Group, topics: dict[str, int]) -> list
 
 
 def describe_unreadable(cluster: Cluster, found: Iterable[PartitionLag]) -> Iterator[str]:
-    """One sentence for each owned partition whose next record nobody can read."""
+    """Describe each owned partition whose next batch is unreadable."""
     firsts = {
         each.partition: each.first_uncommitted
         for each in found

@@ -42,7 +42,7 @@ def _flag(name: str, help_text: str, **options: Any) -> Any:  # noqa: ANN401  ty
 
 @dataclass(frozen=True, slots=True)
 class TargetFlags:
-    """Where to; one of them is given."""
+    """Flags of the reset's target. Exactly one is given."""
 
     to_earliest: Annotated[bool, _flag("to-earliest", "Reset to the earliest offset.")] = False
     to_latest: Annotated[bool, _flag("to-latest", "Reset to the latest offset.")] = False
@@ -65,7 +65,7 @@ class TargetFlags:
     ] = ""
 
     def target(self, now_ms: int) -> Target:
-        """What is wished. Raises WrongUsage for none and for several."""
+        """Return the target; raise WrongUsage unless exactly one is given."""
         targets: list[Target] = []
         if self.to_earliest:
             targets.append(ToEarliest())

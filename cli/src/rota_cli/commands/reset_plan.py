@@ -1,5 +1,5 @@
 """
-What a reset of offsets would change: from the wish, what is committed and what is there, to a plan. Pure.
+Plan an offset reset from its target, committed offsets and log ranges. Pure.
 
 A wish that cannot be granted for one partition is refused for all. An offset outside of what is there becomes the nearest
 one that is, and the plan says so.
@@ -50,7 +50,7 @@ Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 @dataclass(frozen=True, slots=True)
 class KnownOffsets:
-    """What a plan is made from. `at_time` is asked for `ToTimestamp` only."""
+    """Input of a plan. `at_time` is filled for `ToTimestamp` only."""
 
     committed: Mapping[TopicPartition, Committed]
     ranges: Mapping[TopicPartition, OffsetRange]
@@ -59,7 +59,7 @@ class KnownOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """One partition, before and after; `old` is None where nothing is committed yet."""
+    """Old and new offset of a partition; `old` is None without a committed offset."""
 
     partition: TopicPartition
     old: int | None
@@ -68,12 +68,12 @@ class OffsetChange:
 
     @property
     def by(self) -> int | None:
-        """How many records are left out, or come again if negative."""
+        """Number of records skipped; negative if consumed again."""
         return None if self.old is None else self.new - self.old
 
 
 def plan(target: Target, partitions: Collection[TopicPartition], facts: KnownOffsets) -> list[OffsetChange]:
-    """What would be set, partition by partition."""
+    """Compute the new offset of each partition."""
     return [_change(target, partition, facts) for partition in sorted(partitions)]
 
 
@@ -122,7 +122,7 @@ class TopicSelection:
 
 def parse_selection(text: str) -> TopicSelection:
     """
-    Of TOPIC or TOPIC:N,N.
+    Parse TOPIC or TOPIC:N,N.
 
     >>> parse_selection("orders:0,2")
     TopicSelection(topic='orders', numbers=(0, 2))

@@ -139,7 +139,7 @@ def delete_records(
 
 
 def _row(topic: Topic, output: OutputFormat) -> Row:
-    """For people with units, for programs as plain numbers."""
+    """Convert a topic into an output row, with units in tables only."""
     if output is OutputFormat.TABLE:
         return {
             "topic": topic.name,

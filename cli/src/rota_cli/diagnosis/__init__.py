@@ -1,1 +1,1 @@
-"""What is wrong with a group, and why: decided from values, without IO."""
+"""Diagnosis of groups: lag, stalled partitions, changes and explanations, computed without IO."""

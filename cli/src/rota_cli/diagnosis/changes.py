@@ -1,4 +1,4 @@
-"""What has changed between two looks at a group, in words. Pure."""
+"""Describe the changes between two snapshots of a group. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -48,5 +48,5 @@ def _describe_moves(before: Mapping[TopicPartition, str], now: Mapping[TopicPart
 
 
 def member_name(member: Member) -> str:
-    """As people know it."""
+    """Return the instance id of a static member, else the member id."""
     return member.instance_id or member.member_id

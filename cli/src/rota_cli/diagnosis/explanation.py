@@ -1,5 +1,5 @@
 """
-Why a group stands as it does: what can be told from its members' own words, and what cannot be known here. Pure.
+Explain a group's state, last rebalance and assignment from its members' subscriptions. Pure.
 
 A member says when it joins what it held before, and in which generation; the leader's answer says what it has now. What
 lies between the two is the last round. Nothing is guessed: what nobody tells is said to be unknown, and where to look.
@@ -30,7 +30,7 @@ def explain(
     group: Group, partitions: Mapping[str, int], reason: str, rebalance_reason_hint: str
 ) -> list[Remark]:
     """
-    All that can be said. `partitions` counts those of each topic that is there, `reason` is what the coordinator gave.
+    Explain a group. `partitions` counts each topic's partitions; `reason` is the coordinator's, empty if unknown.
 
     >>> [remark.message for remark in explain(Group("shop", "Empty", "", "", []), {}, "", "")][0]
     'no active members: the committed offsets are kept, and the next member starts from them'
@@ -115,7 +115,7 @@ def _assignment(group: Group, partitions: Mapping[str, int]) -> Iterator[Remark]
 
 
 def _describe_member(member: Member, owners: Mapping[TopicPartition, str]) -> str:
-    """What a member has, and how that came in the last round."""
+    """Describe a member's partitions, and how the last rebalance changed them."""
     now = set(member.partitions)
     said = (
         f"{member_name(member)} owns {format_partitions(now)}"
@@ -139,7 +139,7 @@ def _describe_member(member: Member, owners: Mapping[TopicPartition, str]) -> st
 
 
 def assignment_problems(group: Group, partitions: Mapping[str, int]) -> Iterator[str]:
-    """What is unusual about who has what: topics that are not there, partitions and members that are left over."""
+    """Find missing topics, partitions without an owner, and idle members."""
     subscribed = {
         topic for member in group.members if member.subscription for topic in member.subscription.topics
     }

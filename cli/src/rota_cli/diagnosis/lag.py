@@ -1,4 +1,4 @@
-"""How far a group is behind: put together from what is committed, what is there, and who has what. Pure."""
+"""Compute a group's lag from committed offsets, log ranges and owners. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from rota_cli.output.units import pluralize
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition; what is None is not known, and never counted as zero."""
+    """Lag of one partition; None means unknown and never counts as zero."""
 
     partition: TopicPartition
     committed: int | None
@@ -42,7 +42,7 @@ def related_topics(group: Group, committed: Iterable[TopicPartition]) -> set[str
 
 
 def owners_by_partition(group: Group) -> dict[TopicPartition, str]:
-    """Who has which partition: the member's instance name or its id."""
+    """Map each partition to its owner's instance id or member id."""
     return {
         partition: member.instance_id or member.member_id
         for member in group.members
@@ -53,7 +53,7 @@ def owners_by_partition(group: Group) -> dict[TopicPartition, str]:
 def compute_lags(
     group: Group, committed: Mapping[TopicPartition, Committed], ranges: Mapping[TopicPartition, OffsetRange]
 ) -> list[PartitionLag]:
-    """Of all partitions that are there, have a commit or an owner."""
+    """Compute the lag of all partitions with a log, a committed offset or an owner."""
     owners = owners_by_partition(group)
     return [
         PartitionLag(

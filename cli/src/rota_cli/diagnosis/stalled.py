@@ -13,7 +13,7 @@ from rota_cli.output.units import format_partitions
 
 def describe_stalled(group_id: str, found: Iterable[PartitionLag]) -> Iterator[str]:
     """
-    One sentence for each reason, with all partitions that it is true of.
+    Describe each reason once, with all partitions that it applies to.
 
     >>> from rota.records import TopicPartition
     >>> from rota_cli.clusters.model import OffsetRange

@@ -1,1 +1,1 @@
-"""How results are printed: formats, tables, units."""
+"""Printing of results: formats, tables, units."""

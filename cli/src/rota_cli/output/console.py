@@ -7,25 +7,25 @@ from contextlib import contextmanager
 
 
 def print_out(text: str) -> None:
-    """To standard output, at once."""
+    """Print to standard output and flush."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def print_err(text: str) -> None:
-    """To standard error: for whoever looks, and not for the next program in a pipe."""
+    """Print to standard error, which pipes do not carry, and flush."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def discard_stdout() -> None:
-    """Whoever read our output has gone: nothing more is to be written, not even when the process ends."""
+    """Redirect standard output to /dev/null after its reader has closed the pipe, also for the flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def progress_counter(what: str) -> Iterator[Callable[[int], None]]:
-    """A function to be told how much is done so far; what it shows goes away with the end of the block."""
+    """Yield a function that shows a count on a terminal; the display is removed at the end of the block."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -1,5 +1,5 @@
 """
-How a command shows what it found: as a table for people, as JSON or YAML for programs.
+Render results as a table for people, as JSON or YAML for programs.
 
 All three are made from the same dicts, so that none of them knows more than the others. In a table a name is a heading,
 and what is not known is a dash, never a zero.
@@ -34,7 +34,7 @@ OutputOption = Annotated[
 
 
 def print_list(rows: Sequence[Row], output: OutputFormat, columns: Sequence[str], *, none: str) -> None:
-    """Many things of a kind; `none` is what a person is told when there are none."""
+    """Print a list; `none` is the note for people if it is empty."""
     if output is not OutputFormat.TABLE:
         print_data([dict(row) for row in rows], output)
     elif rows:
@@ -74,7 +74,7 @@ def _is_number(value: object) -> bool:
 
 
 def render_fields(row: Row, names: Sequence[str]) -> str:
-    """One thing, a line for each thing that is known of it."""
+    """Render one row with a line for each field."""
     width = max(map(len, names)) + 1
     return "\n".join(
         f"{name.replace('_', ' ') + ':':<{width}} {format_cell(row.get(name))}".rstrip() for name in names
@@ -87,7 +87,7 @@ def column_heading(column: str) -> str:
 
 
 def format_cell(value: object) -> str:
-    """What is in a cell."""
+    """Format a value for a table; unknown is a dash."""
     if value is None or value == "" or value == []:
         return UNKNOWN
     if isinstance(value, bool):

@@ -14,7 +14,7 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999
 
 
 def humanize_retention(value_ms: int | None) -> str | None:
-    """For people: as long as possible in one unit that fits."""
+    """Format a duration in its largest exact unit."""
     if value_ms is None or value_ms == UNLIMITED:
         return None if value_ms is None else "forever"
     unit = next(unit for unit in ("d", "h", "m", "s", "ms") if value_ms % UNITS_MS[unit] == 0)
@@ -22,7 +22,7 @@ def humanize_retention(value_ms: int | None) -> str | None:
 
 
 def humanize_size(value: int | None) -> str | None:
-    """For people."""
+    """Format a size in its largest exact unit."""
     if value is None or value == UNLIMITED:
         return None if value is None else "unlimited"
     unit = next(unit for unit in ("TiB", "GiB", "MiB", "KiB", "") if value % UNITS_BYTES[unit] == 0)
@@ -30,7 +30,7 @@ def humanize_size(value: int | None) -> str | None:
 
 
 def format_timestamp(value_ms: int) -> str:
-    """In UTC, to the millisecond; a number where there is no such year."""
+    """Format a timestamp in UTC, to the millisecond; as a plain number beyond year 9999."""
     if not 0 <= value_ms <= TIMESTAMP_MS_MAX:
         return str(value_ms)
     return (
@@ -58,7 +58,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """
-    For people, runs as runs.
+    Format partitions by topic, with ranges of numbers.
 
     >>> format_partitions([TopicPartition("orders", number) for number in (0, 1, 2, 5)])
     'orders[0-2,5]'

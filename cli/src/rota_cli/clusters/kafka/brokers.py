@@ -48,7 +48,7 @@ class Brokers:
 
     @property
     def admin(self) -> AdminClient:
-        """A client, once somebody listens there."""
+        """The admin client; raise NotReachable if no broker accepts a connection."""
         if self._client is None:
             self._check_reachable()
             config: Config = {**self.config(), "error_cb": self._client_errors.append}
@@ -56,7 +56,7 @@ class Brokers:
         return self._client
 
     def config(self) -> Config:
-        """What every client of librdkafka needs to connect."""
+        """Return the connection settings of every librdkafka client."""
         connection = self.connection
         tls, login = connection.tls, connection.login
         config: Config = {
@@ -110,7 +110,7 @@ class Brokers:
             threading.Event().wait(RETRY_INTERVAL_S)
 
     def translate_error(self, exception: KafkaException, group_id: str = "") -> Exception:
-        """What an error means, as a sentence with the next step."""
+        """Translate an error of librdkafka into one with a remedy."""
         error: KafkaError = exception.args[0]
         # Who commits as nobody is an unknown member to a group that has some.
         if group_id and error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
@@ -122,7 +122,7 @@ class Brokers:
         return error_in(exception, self.connection.servers)
 
     def timeout_error(self, reason: str) -> Failure:
-        """Nobody answered in time; why, as far as librdkafka has told."""
+        """Build the error for a timeout, with the cause that librdkafka reported, if any."""
         servers = self.connection.servers
         if self._client is not None:
             self._client.poll(0)

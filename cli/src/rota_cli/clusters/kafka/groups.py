@@ -135,7 +135,7 @@ class KafkaGroups(Groups):
 
 
 def _group(found: ConsumerGroupDescription) -> Group:
-    """As the commands know it. Generations, leaders and subscriptions are not told by this client."""
+    """Convert a description. This client reports no generation, leader or subscription."""
     return Group(
         group=found.group_id,
         state=STATES.get(found.state, UNKNOWN),

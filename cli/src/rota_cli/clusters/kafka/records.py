@@ -146,7 +146,7 @@ class KafkaRecords(Records):
             yield FetchResult(records, positions)
 
     def _partition_of(self, message: Message) -> TopicPartition:
-        """Where it is from; raises when it is an error other than "there is no more"."""
+        """Return the partition of a message; raise its error unless it is the end of the partition."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise self._brokers.translate_error(KafkaException(error))

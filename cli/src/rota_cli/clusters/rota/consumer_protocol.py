@@ -1,5 +1,5 @@
 """
-What members and leaders of protocol type `consumer` say, in Kafka's own bytes: read only.
+Decode subscriptions and assignments of Kafka's consumer protocol.
 
 A group may have members of other makes, and of versions that are not known yet: what cannot be read is not told, and
 never ends a command.
@@ -60,7 +60,7 @@ class _Reader:
 
 
 def decode_subscription(data: bytes) -> Subscription | None:
-    """What a member said when it joined; None for what is none. Fields that its version lacks are left out."""
+    """Decode a subscription; None if malformed. Fields that its version lacks keep their defaults."""
     reader = _Reader(data)
     try:
         version = reader.number(INT16)
@@ -75,7 +75,7 @@ def decode_subscription(data: bytes) -> Subscription | None:
 
 
 def decode_assignment(assignment: bytes) -> Sequence[TopicPartition]:
-    """What the leader gave a member; nothing for one that it left out, and for bytes of another protocol."""
+    """Decode an assignment; empty if malformed, or if the leader assigned nothing."""
     if not assignment:
         return []
     reader = _Reader(assignment)

@@ -49,7 +49,7 @@ class RotaGroups(Groups):
         )
 
     def _coordinator_addresses(self) -> list[str]:
-        """Whom to ask for groups. One alone is asked where the user found it: its own name for itself may not lead there."""
+        """Return all coordinators; a single one by the given address, since its advertised one may not be reachable."""
         request = admin.DescribeSlotsRequest()
         slots = self._server.ask(lambda channel: AdminStub(channel).DescribeSlots, request).slots
         owners = sorted({slot.owner_address for slot in slots if slot.owner_address})
@@ -139,7 +139,7 @@ class RotaGroups(Groups):
             yield from self._watched(group_id, address)
 
     def _watched(self, group_id: str, address: str) -> Iterator[GroupSnapshot]:
-        """Up to where another coordinator is to be asked."""
+        """Stream snapshots until the group moves to another coordinator."""
         server = self._server
         request = admin.WatchGroupRequest(group_id=group_id)
         stream = AdminStub(server.channel(address)).WatchGroup(request, metadata=server.metadata())
@@ -196,7 +196,7 @@ class RotaGroups(Groups):
 
 
 def to_group(found: admin.DescribedGroup, address: str) -> Group:
-    """As the commands know it."""
+    """Convert a description from the coordinator at `address`."""
     return Group(
         group=found.group_id,
         state=STATES.get(found.state, "Unknown"),

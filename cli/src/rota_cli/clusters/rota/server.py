@@ -46,7 +46,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Call(Protocol[Request_contra, Answer_co]):
-    """One of a stub's calls."""
+    """A unary call of a gRPC stub."""
 
     def __call__(self, request: Request_contra, *, timeout: float, metadata: Metadata) -> Answer_co: ...
 
@@ -84,7 +84,7 @@ class RotaServer:
         return grpc.secure_channel(address, credentials, options=OPTIONS)
 
     def metadata(self) -> Metadata:
-        """What goes with every call."""
+        """Return the metadata of every call: the bearer token, if any."""
         token = _read_file(self._connection.token_file)
         return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
 
@@ -103,7 +103,7 @@ class RotaServer:
         request: Request,
         code_of: Callable[[Answer], int],
     ) -> tuple[str, Answer]:
-        """Who coordinates the group, and its answer; neither "ask another one" nor "not yet" is one."""
+        """Call the group's coordinator; follow moves and retry while it loads, until the timeout. Return address and answer."""
         deadline_s = self.clocks.monotonic_s() + self.timeout_s
         address = self.address
         while True:
@@ -118,14 +118,14 @@ class RotaServer:
             threading.Event().wait(RETRY_INTERVAL_S)
 
     def find_coordinator(self, group_id: str) -> str:
-        """Who coordinates a group at the moment."""
+        """Return the address of a group's coordinator."""
         request = pb.FindCoordinatorRequest(group_ids=[group_id])
         (found,) = self.ask(lambda channel: CoordinatorStub(channel).FindCoordinator, request).coordinators
         # Nobody, while its slot goes from one to another.
         return found.address or self.address
 
     def translate_error(self, error: grpc.RpcError, address: str = "") -> Exception:
-        """What a call that ended so means."""
+        """Translate a gRPC error into one with a remedy."""
         address = address or self.address
         code, said = error.code(), (error.details() or "no reason given").strip()
         match code:

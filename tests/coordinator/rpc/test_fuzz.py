@@ -21,9 +21,9 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from rota_coordinator.rpc.validation_interceptor import request_id_of
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_service.validation_interceptor import request_id_of
 from tests.conformance.members import subscription, topic_offsets
 from tests.coordinator.callers import (
     METHODS,

@@ -15,9 +15,10 @@ from rota_coordinator.rpc.validate_group import (
     TEXT_LENGTH_MAX,
     validate,
 )
-from rota_coordinator.rpc.validation_interceptor import Unreadable, readable, request_id_of
+from rota_coordinator.rpc.validation_interceptor import request_reader
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_service.validation_interceptor import UndecodableRequest, request_id_of
 from tests.conformance.members import subscription, topic_offsets
 from tests.coordinator.callers import METHODS
 from tests.coordinator.garbage import fields_of, kind_of
@@ -133,14 +134,14 @@ def test_what_members_say_is_well_formed() -> None:
 
 
 def test_bytes_that_are_no_frame_keep_their_number_if_they_have_one() -> None:
-    read = readable(pb.SessionRequest.FromString)
+    read = request_reader(pb.SessionRequest.FromString)
     whole = pb.SessionRequest(
         request_id=300, heartbeat=pb.HeartbeatRequest(group_id="group")
     ).SerializeToString()
     assert isinstance(read(whole).message, pb.SessionRequest)
-    assert read(whole.replace(b"group", b"\xff\xff\xff\xff\xff")).message == Unreadable(300)
-    assert read(whole[:-1]).message == Unreadable(300)
-    assert read(b"\xff" * 20).message == Unreadable(0)
+    assert read(whole.replace(b"group", b"\xff\xff\xff\xff\xff")).message == UndecodableRequest(300)
+    assert read(whole[:-1]).message == UndecodableRequest(300)
+    assert read(b"\xff" * 20).message == UndecodableRequest(0)
 
 
 @pytest.mark.parametrize("number", [1, 127, 128, 2**32, 2**63, 2**64 - 1])

@@ -14,7 +14,7 @@ from rota_coordinator.core.group.answers import ProtocolRequest
 from rota_coordinator.rpc.admin_service import AdminService
 from rota_coordinator.rpc.log_service import LogService
 from rota_coordinator.rpc.sessions import Session, Sessions
-from rota_coordinator.rpc.validation_interceptor import Gate, refuse
+from rota_coordinator.rpc.validation_interceptor import AdmissionInterceptor, refuse
 from rota_coordinator.rpc.watch import Watchers
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX, Refusal
 from rota_coordinator.runtime.topic_log import TopicLog
@@ -131,7 +131,7 @@ def make_server(
 ) -> grpc.aio.Server:
     """A server with all services in it, not started and not listening yet."""
     server = grpc.aio.server(
-        interceptors=[Gate(access_control)],
+        interceptors=[AdmissionInterceptor(access_control)],
         options=(
             *OPTIONS,
             ("grpc.max_concurrent_streams", access_control.connections.limits.streams_per_connection),

@@ -14,11 +14,12 @@ import grpc
 
 from rota_coordinator.core.group.answers import ProtocolRequest
 from rota_coordinator.rpc.validate_group import validate
-from rota_coordinator.rpc.validation_interceptor import MALFORMED, UNREADABLE, Unreadable
+from rota_coordinator.rpc.validation_interceptor import MALFORMED
 from rota_coordinator.runtime.overload import Refusal, reply_size_refusal
 from rota_coordinator.runtime.slot import Answer
 from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_service.validation_interceptor import UNDECODABLE, UndecodableRequest
 
 # A stream with so many unanswered requests is told to wait.
 OPEN_REQUESTS_MAX = 10_000
@@ -34,7 +35,7 @@ UNREAD_S = 10
 STREAMS_MAX = 10_000
 
 MemberKey = tuple[str, str]  # group id, member id
-Frame = pb.SessionRequest | Unreadable
+Frame = pb.SessionRequest | UndecodableRequest
 Write = Callable[[pb.SessionResponse], Awaitable[None]]
 # Answers that say with one of `RECOGNIZED` that the member, its instance and its generation are right. Commits do not: for
 # unknown topics they are answered without asking the group.
@@ -232,8 +233,8 @@ class Session:
             self._send_queue.end()
 
     def _receive(self, frame: Frame) -> None:
-        if isinstance(frame, Unreadable):
-            self._fail(frame.request_id, MALFORMED, UNREADABLE)
+        if isinstance(frame, UndecodableRequest):
+            self._fail(frame.request_id, MALFORMED, UNDECODABLE)
             return
         kind = frame.WhichOneof("request")
         if kind is None or not frame.request_id:

@@ -7,70 +7,48 @@ the frame that is wrong is refused, so that one client with a bad string does no
 """
 
 import asyncio
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, NoReturn, cast
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from typing_extensions import override
 
 from rota_coordinator.rpc import validate_group, validate_log
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, error_of
 from rota_coordinator.runtime.overload import Refusal, reply_size_refusal
 from rota_coordinator.security.access_control import AccessControl, Admitted
+from rota_service.validation_interceptor import (
+    UNDECODABLE,
+    Context,
+    Handler,
+    UndecodableRequest,
+    ValidationInterceptor,
+    abort,
+    decode,
+)
 
-if TYPE_CHECKING:
-    Handler = grpc.RpcMethodHandler[Any, Any]
-else:
-    Handler = grpc.RpcMethodHandler
-Context = grpc.aio.ServicerContext[Any, Any]
 MALFORMED = grpc.StatusCode.INVALID_ARGUMENT
-UNREADABLE = "the bytes are not the message that this method takes"
-# The first bytes of a frame are its request_id, as every client writes them: the field's tag, and a number.
-REQUEST_ID_TAG = 0x08
-NUMBER_BYTES_MAX = 10
-
-
-class Unreadable(NamedTuple):
-    """What came in place of a message."""
-
-    # Of a frame, where it can be told; else 0.
-    request_id: int
 
 
 class Received(NamedTuple):
     """A message and its size on the wire."""
 
-    message: Message | Unreadable
+    message: Message | UndecodableRequest
     size_bytes: int
 
 
-class Gate(grpc.aio.ServerInterceptor):
-    """Before all calls of a server."""
+class AdmissionInterceptor(ValidationInterceptor):
+    """Invariant: a handler gets requests of admitted calls only, which are well formed."""
 
     def __init__(self, access_control: AccessControl) -> None:
+        super().__init__()
         self._access_control = access_control
-        self._handlers: dict[str, Handler] = {}
 
     @override
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
-        method = handler_call_details.method
-        if method not in self._handlers:
-            # None for a method that nobody has; not to be remembered, there are many such names.
-            handler = await continuation(handler_call_details)
-            if handler is None:
-                return None
-            self._handlers[method] = self._guarded(handler)
-        return self._handlers[method]
-
-    def _guarded(self, handler: Handler) -> Handler:
-        reader = readable(handler.request_deserializer)
+    def wrapped(self, handler: Handler) -> Handler:
+        reader = request_reader(handler.request_deserializer)
         if handler.stream_stream is not None:
             session = self._guarded_session(handler.stream_stream)
             return grpc.stream_stream_rpc_method_handler(session, reader, handler.response_serializer)
@@ -134,8 +112,8 @@ class Gate(grpc.aio.ServerInterceptor):
             await refuse(context, Refusal(MALFORMED.name, "the call has no message"))
         request, size_bytes = cast("Received", received)
         admitted.message_read(size_bytes)
-        if isinstance(request, Unreadable):
-            await refuse(context, Refusal(MALFORMED.name, UNREADABLE))
+        if isinstance(request, UndecodableRequest):
+            await refuse(context, Refusal(MALFORMED.name, UNDECODABLE))
         wrong = validate_group.validate(request) or validate_log.validate(request)
         if wrong:
             self._access_control.refused(request, MALFORMED.name)
@@ -148,7 +126,9 @@ class Gate(grpc.aio.ServerInterceptor):
             self._access_control.observers.answered(request, error, seconds)
 
 
-async def counted(frames: AsyncIterator[Received], admitted: Admitted) -> AsyncIterator[Message | Unreadable]:
+async def counted(
+    frames: AsyncIterator[Received], admitted: Admitted
+) -> AsyncIterator[Message | UndecodableRequest]:
     """Yield the frames of a stream, and count their bytes."""
     async for frame in frames:
         admitted.message_read(frame.size_bytes)
@@ -156,42 +136,11 @@ async def counted(frames: AsyncIterator[Received], admitted: Admitted) -> AsyncI
 
 
 async def refuse(context: Context, refusal: Refusal) -> NoReturn:
-    """End a call with a refusal, and keep nothing of its request."""
-    try:
-        await context.abort(grpc.StatusCode[refusal.code], str(refusal))
-    except grpc.aio.AbortError as aborted:
-        # gRPC keeps this error in a reference cycle. Its frames hold the request, megabytes perhaps, until Python looks for
-        # cycles: so they are cleared once they have ended.
-        asyncio.get_running_loop().call_soon(clear_frames_of, aborted, refusal)
-        raise
+    """End a call with a refusal."""
+    await abort(context, grpc.StatusCode[refusal.code], refusal)
 
 
-def clear_frames_of(*errors: BaseException) -> None:
-    """Forget the local variables of the frames that the errors went through."""
-    for error in errors:
-        traceback.clear_frames(error.__traceback__)
-
-
-def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Received]:
-    """The same, but bytes that are no message are a value: gRPC would end the stream, and log a traceback for each."""
+def request_reader(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Received]:
+    """Return a deserializer that keeps the size of a request, also of one that cannot be decoded."""
     assert deserialize is not None
-
-    def read(data: bytes) -> Received:
-        try:
-            return Received(deserialize(data), len(data))
-        except DecodeError:
-            return Received(Unreadable(request_id_of(data)), len(data))
-
-    return read
-
-
-def request_id_of(data: bytes) -> int:
-    """The number of a frame whose rest may be anything; 0 when it does not begin with one."""
-    if not data or data[0] != REQUEST_ID_TAG:
-        return 0
-    number = 0
-    for place, byte in enumerate(data[1 : 1 + NUMBER_BYTES_MAX]):
-        number |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return number & 0xFFFF_FFFF_FFFF_FFFF
-    return 0
+    return lambda data: Received(decode(deserialize, data), len(data))

@@ -15,13 +15,14 @@ from typing_extensions import override
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1 import sidecar_pb2_grpc as pb_grpc
+from rota_service.validation_interceptor import UndecodableRequest
 from rota_sidecar.application import streams
 from rota_sidecar.application.attachment import Attachment
 from rota_sidecar.application.calls import Calls
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.port import AttachedAlready, Deliveries
 from rota_sidecar.application.refusals import Refusal, out_of_turn
-from rota_sidecar.application.validation_interceptor import Gate, Unreadable
+from rota_sidecar.application.validation_interceptor import ApplicationInterceptor
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 
 # Calls at the same time; one application needs a few.
@@ -41,7 +42,7 @@ OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 Context = grpc.aio.ServicerContext[Any, Any]
-Frames = AsyncIterator[Message | Unreadable]
+Frames = AsyncIterator[Message | UndecodableRequest]
 # An event for the event log: its name, and one sentence.
 Say = Callable[[str, str], None]
 
@@ -179,6 +180,8 @@ def within_s(context: Context) -> float:
 
 def make_server(service: ConsumerService) -> grpc.aio.Server:
     """A server with the service in it, not started and not listening yet."""
-    server = grpc.aio.server(interceptors=[Gate()], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+    server = grpc.aio.server(
+        interceptors=[ApplicationInterceptor()], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+    )
     pb_grpc.add_ConsumerServicer_to_server(service, server)
     return server

@@ -13,18 +13,19 @@ import grpc
 from google.protobuf.message import Message
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_service.validation_interceptor import UndecodableRequest
 from rota_sidecar.application.attachment import Attachment
 from rota_sidecar.application.port import Deliveries
 from rota_sidecar.application.refusals import Refusal, malformed, out_of_turn
 from rota_sidecar.application.translating import attached_to, reported_of
-from rota_sidecar.application.validation_interceptor import Unreadable, checked
+from rota_sidecar.application.validation_interceptor import checked
 
 # For the first message of a stream.
 HELLO_S = 10
 STREAM = "Deliver stream"
 
 Request = TypeVar("Request", pb.AttachRequest, pb.DeliverRequest)
-Frames = AsyncIterator[Message | Unreadable]
+Frames = AsyncIterator[Message | UndecodableRequest]
 Write = Callable[[Message], Awaitable[None]]
 
 

@@ -6,75 +6,56 @@ message itself.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn, cast
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from typing_extensions import override
 
+from rota_service.validation_interceptor import (
+    UNDECODABLE,
+    Context,
+    Handler,
+    UndecodableRequest,
+    ValidationInterceptor,
+    abort,
+    decode,
+)
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.refusals import Refusal, malformed, too_much
 from rota_sidecar.application.wellformed import fault
 from rota_sidecar.engines.port import Refused, Unreachable
 
-if TYPE_CHECKING:
-    Handler = grpc.RpcMethodHandler[Any, Any]
-else:
-    Handler = grpc.RpcMethodHandler
-Context = grpc.aio.ServicerContext[Any, Any]
 # How long a refusal may take to leave when the other side does not read.
 REFUSAL_S = 5
-UNREADABLE = "the bytes are not the message that this method takes"
 
 
-class Unreadable:
-    """What came in place of a message."""
-
-
-class Gate(grpc.aio.ServerInterceptor):
-    """Before all calls of a server."""
-
-    def __init__(self) -> None:
-        self._handlers: dict[str, Handler] = {}
+class ApplicationInterceptor(ValidationInterceptor):
+    """Invariant: a handler gets requests that are well formed, and every refusal leaves as a gRPC status."""
 
     @override
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
-        method = handler_call_details.method
-        if method not in self._handlers:
-            # None for a method that nobody has; not to be remembered, there are many such names.
-            handler = await continuation(handler_call_details)
-            if handler is None:
-                return None
-            self._handlers[method] = guarded(handler)
-        return self._handlers[method]
-
-
-def guarded(handler: Handler) -> Handler:
-    """The same, but what it refuses is said in gRPC's words."""
-    reader = readable(handler.request_deserializer)
-    if handler.stream_stream is not None:
-        stream = guarded_stream(handler.stream_stream)
-        return grpc.stream_stream_rpc_method_handler(stream, reader, handler.response_serializer)
-    assert handler.unary_unary is not None, "the service has unary calls, and streams in both directions"
-    call = guarded_call(handler.unary_unary)
-    return grpc.unary_unary_rpc_method_handler(call, reader, handler.response_serializer)
+    def wrapped(self, handler: Handler) -> Handler:
+        reader = request_reader(handler.request_deserializer)
+        if handler.stream_stream is not None:
+            stream = guarded_stream(handler.stream_stream)
+            return grpc.stream_stream_rpc_method_handler(stream, reader, handler.response_serializer)
+        assert handler.unary_unary is not None, "the service has unary calls, and streams in both directions"
+        call = guarded_call(handler.unary_unary)
+        return grpc.unary_unary_rpc_method_handler(call, reader, handler.response_serializer)
 
 
 def guarded_call(behaviour: Callable[..., Any]) -> Callable[..., Any]:
     """One request, one answer."""
 
-    async def call(request: Message | Unreadable, context: Context) -> Message:
+    async def call(request: Message | UndecodableRequest, context: Context) -> Message:
         try:
             reply = cast("Message", await behaviour(checked(request), context))
             return fitting(reply)
         except (Refusal, Unreachable, Refused) as problem:
-            return await refuse(context, refusal_for(problem))
+            await refuse(context, refusal_for(problem))
 
     return call
 
@@ -96,16 +77,15 @@ def guarded_stream(behaviour: Callable[..., Any]) -> Callable[..., Any]:
     return stream
 
 
-async def refuse(context: Context, refusal: Refusal) -> Message:
+async def refuse(context: Context, refusal: Refusal) -> NoReturn:
     """End a call with a refusal."""
-    await context.abort(refusal.code, str(refusal))
-    raise AssertionError("abort raises")
+    await abort(context, refusal.code, refusal)
 
 
-def checked(request: Message | Unreadable) -> Message:
+def checked(request: Message | UndecodableRequest) -> Message:
     """The request, if it is one that can be looked at. Raises a Refusal."""
-    if isinstance(request, Unreadable):
-        raise malformed(UNREADABLE)
+    if isinstance(request, UndecodableRequest):
+        raise malformed(UNDECODABLE)
     wrong = fault(request)
     if wrong:
         raise malformed(wrong)
@@ -133,14 +113,9 @@ def refusal_for(problem: Refusal | Unreachable | Refused) -> Refusal:
             return Refusal(grpc.StatusCode.PERMISSION_DENIED, str(problem))
 
 
-def readable(deserialize: Callable[[bytes], Message] | None) -> Callable[[bytes], Message | Unreadable]:
-    """The same, but bytes that are no message are a value: gRPC would end the call with a traceback in the log."""
+def request_reader(
+    deserialize: Callable[[bytes], Message] | None,
+) -> Callable[[bytes], Message | UndecodableRequest]:
+    """Return a deserializer that also returns for bytes that cannot be decoded."""
     assert deserialize is not None
-
-    def read(data: bytes) -> Message | Unreadable:
-        try:
-            return deserialize(data)
-        except DecodeError:
-            return Unreadable()
-
-    return read
+    return partial(decode, deserialize)

@@ -74,7 +74,7 @@ def test_asked_twice_it_waits_for_nobody(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     logs = [laptop.home / "logs" / f"orders-{number}.sidecar.log" for number in range(3)]
     process.wait_until(
-        lambda: any("drains: nothing more" in log.read_text() for log in logs), within_s=WITHIN_S
+        lambda: any("draining, dispatch has stopped" in log.read_text() for log in logs), within_s=WITHIN_S
     )
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(within_s=WITHIN_S) == 0

@@ -192,7 +192,7 @@ def beside(
                 app.end()
 
     with delivering(sidecar):
-        assert "nobody subscribes" in sidecar.unready_because
+        assert "no subscription: set --topics" in sidecar.unready_because
         asyncio.run(tell())
         assert sidecar.terminate() == 0
 

@@ -215,7 +215,7 @@ def test_a_static_member_waits_ready_for_its_name(
         assert await asyncio.to_thread(lambda: sidecar.is_ready)
         assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
         app.start()
-        assert "can be no instance" in (await fleet.order(1, instance=pb.Instance(name="a b"))).error
+        assert "invalid instance name" in (await fleet.order(1, instance=pb.Instance(name="a b"))).error
         assert (await fleet.order(2, instance=pb.Instance(name=f"{topic}-0"))).error == ""
         await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS)
         assert fleet.last.member.group_instance_id == f"{topic}-0"
@@ -242,7 +242,9 @@ def test_without_fleet_it_goes_on_and_dials_again(
 
         def work() -> None:
             app.wait_until(lambda: len(app.done) == 2 * RECORDS)
-            sidecar.wait_until(lambda: any("Fleet is not there" in each["message"] for each in sidecar.said))
+            sidecar.wait_until(
+                lambda: any("Fleet is unavailable" in each["message"] for each in sidecar.said)
+            )
 
         with delivering(sidecar), attached(app):
             await asyncio.to_thread(work)

@@ -1,1 +1,1 @@
-"""To whom a sidecar reports, and from whom it takes orders: the operator, or the local runner."""
+"""Client of Fleet: a sidecar reports to the operator or to the local runner, and executes their orders."""

@@ -1,7 +1,7 @@
 """
-The stream to Fleet: reports out, each second and whenever something changes; orders in.
+The stream to Fleet: reports go out every second and after changes, orders come in.
 
-Run by `serving`. Losing it stops nothing: it is dialled again, and what was answered is answered once more.
+Run by `process.sidecar`. Without the stream the sidecar continues; it reconnects with backoff and sends its answers again.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ from rota_sidecar.engines.rota.connection import Asking, Credentials, Failure, m
 from rota_sidecar.membership.driver import wait_until_set
 
 REPORT_S = 1.0
-# However much changes, not more often than this.
+# Minimum interval between reports.
 REPORT_S_MIN = 0.1
 BACKOFF_S = 0.5
 BACKOFF_S_MAX = 30.0
-UNKNOWN_CALL = "is no Fleet: check --fleet, and the version there"
+UNKNOWN_CALL = "does not serve Fleet: check --fleet and the version of the server"
 
 
 @dataclass(frozen=True, slots=True)
 class FleetCallbacks:
-    """What is said, and who does what is ordered."""
+    """Callbacks of the Fleet stream, called on the event loop."""
 
     report: Callable[[], pb.SidecarReport]
     execute: Callable[[pb.SidecarOrder], None]
-    # A new stream: all answers that are remembered go out once more.
+    # Called for each new stream: queues all remembered answers again.
     begin: Callable[[], None]
 
 
 class FleetClient:
-    """To be made and used on a running loop."""
+    """Stream to Fleet; create and use it on a running loop."""
 
     def __init__(
         self,
@@ -54,28 +54,28 @@ class FleetClient:
         self._said = ""
 
     def trigger_now(self) -> None:
-        """Something is worth a report now."""
+        """Send a report now, at most one per REPORT_S_MIN."""
         self._news.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Keep the stream open; never returns."""
         backoff_s = BACKOFF_S
         while True:
             try:
                 heard = await self._converse()
                 failure: Failure = Unreachable(
-                    f"{self._asking.address} ended the stream of Fleet: it is dialled again"
+                    f"{self._asking.address} closed the Fleet stream: reconnecting"
                 )
             except (Unreachable, Refused) as found:
                 heard, failure = False, found
             if str(failure) != self._said:
                 self._said = str(failure)
-                self._report_problem(f"Fleet is not there, and nothing waits for it: {failure}")
+                self._report_problem(f"Fleet is unavailable, the sidecar continues without it: {failure}")
             backoff_s = BACKOFF_S if heard else min(backoff_s * 2, BACKOFF_S_MAX)
             await wait_until_set(asyncio.Event(), backoff_s * (0.5 + self._chance()))
 
     async def _converse(self) -> bool:
-        """Whether it was there, and ended well. Raises Unreachable, Refused."""
+        """Run one stream until the server closes it; return True. Raises Unreachable, Refused."""
         asking = self._asking
         metadata = metadata_of(asking.credentials)
         channel = open_channel(asking.address, asking.credentials)
@@ -87,11 +87,11 @@ class FleetClient:
                 self._callbacks.execute(order)
             return True
         except asyncio.CancelledError:
-            # gRPC cancels calls by itself, too; who converses is not cancelled by that.
+            # gRPC raises CancelledError for calls that it cancels itself; this task is not cancelled then.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise Unreachable(f"the stream to {asking.address} was given up: it is dialled again") from None
+            raise Unreachable(f"the stream to {asking.address} was cancelled: reconnecting") from None
         except grpc.aio.AioRpcError as error:
             raise asking.failure(error.code(), error.details() or "") from None
         finally:

@@ -1,7 +1,7 @@
 """
-What Fleet orders, done: each order once, and answered by its id in the reports.
+Executes the orders of Fleet: each order once, answered by its id in the reports.
 
-An order that comes again, because its answer was lost, is answered again.
+`client` passes orders in and takes answers out. An order that is repeated because its answer was lost is answered again.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.drain_orders import Source
 from rota_sidecar.lifecycle.member import MemberLifecycle
 
-# Of those that are done; who asks again does so soon.
+# Remembered answers of finished orders.
 ANSWERS_MAX = 100
 UNDER_WAY_MAX = 100
 RESET_TIMEOUT_S = 60
 
 
 class OrderError(Exception):
-    """Why an order is not carried out: one sentence."""
+    """An order cannot be executed; the message says why and what to do."""
 
 
 class OrderExecutor:
-    """To be made and used on a running loop. `hurry` is called when there is an answer."""
+    """Executes orders; create and use it on a running loop. Calls `trigger_now` for each answer."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OrderExecutor:
         self.trigger_now: Callable[[], None] = lambda: None
 
     def execute(self, order: pb.SidecarOrder) -> None:
-        """Begin it, unless it has begun before."""
+        """Start an order, unless it is under way or finished."""
         number = order.order_id
         if number in self._under_way:
             return
@@ -66,16 +66,16 @@ class OrderExecutor:
             self._under_way[number] = task
 
     def requeue_answers(self) -> None:
-        """Nobody knows which answers were heard before the stream ended."""
+        """Queue all remembered answers again: the stream may have ended before the server read them."""
         self._unsaid = list(self._answers.values())
 
     def answers(self) -> Sequence[pb.OrderAnswer]:
-        """Those that were in no report of this stream yet."""
+        """Return the queued answers and clear the queue."""
         unsaid, self._unsaid = self._unsaid, []
         return unsaid
 
     async def close(self) -> None:
-        """Let everything be."""
+        """Cancel all orders under way."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -88,7 +88,7 @@ class OrderExecutor:
             answer.offsets.extend(await self._done(order))
         except OrderError as wrong:
             answer.error = str(wrong)
-        except Exception as error:  # noqa: BLE001  an order that nobody could foresee must not end the sidecar
+        except Exception as error:  # noqa: BLE001  an unexpected failure of an order must not end the sidecar
             answer.error = f"the order broke ({type(error).__name__}: {error}): report this"
         del self._under_way[order.order_id]
         self._answers[order.order_id] = answer
@@ -101,7 +101,7 @@ class OrderExecutor:
         self.trigger_now()
 
     async def _done(self, order: pb.SidecarOrder) -> Sequence[pb.PartitionOffset]:
-        """What a reset did; nothing of the others. Raises Wrong."""
+        """Execute an order; return the offsets of a reset, nothing for other orders. Raises OrderError."""
         match order.WhichOneof("order"):
             case "configure":
                 self._configure(order.configure.settings)
@@ -116,7 +116,7 @@ class OrderExecutor:
             case "instance":
                 self._be_called(order.instance.name)
             case _:
-                raise OrderError("the order is none that this sidecar knows: update it")
+                raise OrderError("unknown order: update the sidecar")
         return ()
 
     def _configure(self, settings: bytes) -> None:
@@ -127,11 +127,13 @@ class OrderExecutor:
     async def _drain(self, expires_ms: int) -> None:
         left = await self._draining.expire_in(Source.FLEET, expires_ms - self._wall_ms())
         if left:
-            raise OrderError(f"{left} records are still in the application's hands")
+            raise OrderError(f"{left} records are still in flight")
 
     def _be_called(self, name: str) -> None:
         if not is_name(name):
-            raise OrderError(f"{name!r} can be no instance: up to 249 letters, digits, '.', '_' and '-'")
+            raise OrderError(
+                f"invalid instance name {name!r}: up to 249 letters, digits, '.', '_' and '-' are allowed"
+            )
         self._members.rename_instance(name)
 
     async def _reset(self, reset: pb.ResetOffsets) -> Sequence[pb.PartitionOffset]:

@@ -1,5 +1,5 @@
 """
-Other settings while a sidecar runs, as Fleet brings them: read like the file, and taken as a whole or not at all.
+Applies new settings from Fleet while the sidecar runs: parsed as the settings file is, and applied entirely or not at all.
 
 Used by `fleet.orders`. Flags and variables go before them, as they go before the file.
 """
@@ -32,7 +32,7 @@ PATHS = {flag: path for path, (flag, _) in SETTINGS.items() if flag}
 
 
 class Reconfigurer:
-    """Of one sidecar."""
+    """Applies settings to one sidecar. Invariant: after `configure` returns a problem, the former settings are in force."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Reconfigurer:
         self._members = members
 
     def suspend(self, *, suspended: bool) -> None:
-        """Read nothing; or go on."""
+        """Suspend or resume consumption."""
         self._options.suspend = suspended
         self._driver.configure(replace(self._driver.config, suspended=suspended))
 

@@ -1,4 +1,4 @@
-"""What is told to Fleet. Made for each report; what is not known is left out."""
+"""Builds the reports for Fleet. Unknown values are left out."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,7 +13,7 @@ STATES = {name.removeprefix("MEMBER_STATE_").capitalize(): number for name, numb
 
 
 class ReportBuilder:
-    """Of one sidecar."""
+    """Report builder of one sidecar."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ReportBuilder:
     def made(
         self, statuses: Iterable[tuple[Partition, PartitionStatus]], answers: Sequence[pb.OrderAnswer]
     ) -> pb.SidecarReport:
-        """One, as things are now."""
+        """Build a report of the present state."""
         return pb.SidecarReport(
             group_id=self._driver.config.group_id,
             member=self._member(),
@@ -65,7 +65,7 @@ class ReportBuilder:
 
 
 def partition_report(partition: Partition, statuses: PartitionStatus) -> pb.PartitionReport:
-    """One partition."""
+    """Build the report of one partition."""
     return pb.PartitionReport(
         topic=partition.topic,
         partition=partition.number,

@@ -18,19 +18,23 @@ REVOKING_SHARE = 0.4
 
 
 class Drainable(Protocol):
-    """Deliveries, as far as they drain; `rota_sidecar.delivery.driver` has them."""
+    """The part of `delivery.driver` that drains."""
 
     async def drain(self, within_ms: int) -> int:
-        """How many records are left in hand when none is, or when time is up."""
+        """Stop dispatch; return the number of records in flight when it is 0 or when the time limit has passed."""
         ...
 
     def undrain(self) -> None:
-        """Go on."""
+        """Resume dispatch."""
         ...
 
 
 class DrainController:
-    """Whether the sidecar drains. To be made and used on a running loop."""
+    """
+    Drains the sidecar for as long as an order is in force; create and use it on a running loop.
+
+    Invariant: `status` is empty if and only if no drain order is in force.
+    """
 
     def __init__(self, deliveries: Drainable, timeout_ms: int, tell: Callable[[str, str], None]) -> None:
         self._deliveries = deliveries
@@ -56,11 +60,11 @@ class DrainController:
 
     @property
     def is_scaled_away(self) -> bool:
-        """Whether the group is to go on without it: then a static member leaves too."""
+        """True if the group continues without this member: a static member then leaves the group too."""
         return self._orders.leaves_for_good
 
     async def finish(self) -> int:
-        """Drain, for good; how many records are left in the application's hands when that is done."""
+        """Drain until the process ends; return the number of records that are still in flight."""
         if self._for_good is None:
             self._give(Source.SIGNAL, DrainOrder(None))
             self._for_good = asyncio.ensure_future(self._drain(self._timeout_ms))
@@ -71,7 +75,7 @@ class DrainController:
         return int(max(left_ms, self._leaving_ms) * REVOKING_SHARE)
 
     def finish_now(self) -> None:
-        """Wait for nobody any more."""
+        """End the wait for verdicts now."""
         self._timeout_ms = 0
         if self._for_good is not None and not self._for_good.done() and self._finishing_now is None:
             # The one that is under way learns of this one's end.
@@ -104,26 +108,24 @@ class DrainController:
         # A drain may have expired meanwhile.
         self._is_drained = not left and bool(self.status)
         self._note_change()
-        said = (
-            f"{left} records are still in the application's hands, and will come again" if left else "drained"
-        )
+        said = f"{left} records are still in flight and will be delivered again" if left else "drained"
         self._tell("drained", said)
         return left
 
     def _give(self, source: Source, order: DrainOrder) -> None:
         if self._orders.give(source, order):
             reason = self._orders.reason(self._now_ms())
-            self._tell("draining", f"drains: nothing more is handed out; {reason}")
+            self._tell("draining", f"draining, dispatch has stopped: {reason}")
         self._set_timer()
 
     def _expire(self) -> None:
         match self._orders.expire(self._now_ms()):
             case OnExpiry.RESUME:
                 self._is_drained = False
-                self._tell("undrained", "the order to drain has expired: the member resumes")
+                self._tell("undrained", "the drain order has expired: the member resumes")
                 self._deliveries.undrain()
             case OnExpiry.LEAVE:
-                self.leave("the order to drain has expired, and the member leaves as the order says")
+                self.leave("the drain order has expired: the member leaves the group, as ordered")
                 return
             case None:
                 pass

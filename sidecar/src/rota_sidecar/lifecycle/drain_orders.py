@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Source(Enum):
-    """Where an order comes from."""
+    """Origin of an order."""
 
     SIGNAL = "signal"
     SOCKET = "socket"
@@ -19,7 +19,7 @@ class Source(Enum):
 
 
 class OnExpiry(Enum):
-    """What follows when an order expires."""
+    """Action at the expiry of an order."""
 
     RESUME = "resume"
     # Leave the group, as a static member too, and end the process.
@@ -47,7 +47,7 @@ class DrainOrders:
         return is_new
 
     def has(self, source: Source) -> bool:
-        """Whether an order of that source is in force."""
+        """Return True if an order of that source is in force."""
         return source in self._orders
 
     def expire(self, now_ms: int) -> OnExpiry | None:
@@ -77,13 +77,13 @@ class DrainOrders:
 
     @property
     def leaves_for_good(self) -> bool:
-        """Whether the group continues without the member: a static member then leaves when the process ends."""
+        """True if the group continues without the member: a static member then leaves when the process ends."""
         return Source.FLEET in self._orders or any(
             each.then is OnExpiry.LEAVE for each in self._orders.values()
         )
 
     def reason(self, now_ms: int) -> str:
-        """Why the sidecar drains and when that ends, without a period; empty: no order is in force."""
+        """Return the reason and the end of the drain, without a period; empty: no order is in force."""
         if Source.SIGNAL in self._orders:
             return "the process is ending"
         for source, reason in (

@@ -1,7 +1,7 @@
 """
-The member of a sidecar that delivers: one after the other, when it is given another instance name.
+Runs the member of a sidecar, and replaces it by another one when Fleet renames the instance.
 
-Run by `serving`.
+Run by `process.sidecar`; `fleet.orders` and `lifecycle.drain` post commands through it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rota_sidecar.wiring import Strategies
 
 
 class MemberLifecycle:
-    """To be made and used on a running loop."""
+    """Lifecycle of a sidecar's members; create and use it on a running loop. Invariant: at most one member runs at a time."""
 
     def __init__(
         self, options: argparse.Namespace, strategies: Strategies, driver: DeliveryDriver, counters: Counters
@@ -36,22 +36,22 @@ class MemberLifecycle:
 
     @property
     def current(self) -> Membership:
-        """The present one."""
+        """The present membership."""
         assert self._membership is not None
         return self._membership
 
     @property
     def instance_name(self) -> str:
-        """Of a static member; empty for one that is not, or does not know it yet."""
+        """Instance name of a static member; empty for a dynamic member, or while Fleet has not assigned one."""
         return str(self._options.group_instance_id)
 
     @property
     def awaits_instance_name(self) -> bool:
-        """Whether it waits for Fleet to give it a name."""
+        """True while a static member waits for Fleet to assign its instance name."""
         return bool(self._options.static and not self._options.group_instance_id)
 
     async def run(self) -> Ended:
-        """Be members until that has ended. Raises StateFileError, and what nobody expected."""
+        """Run members one after the other until the last one ends. Raises StateFileError and unexpected errors."""
         while True:
             self._is_renamed = False
             ended = await self._be()
@@ -59,26 +59,26 @@ class MemberLifecycle:
                 return ended
 
     def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
-        """Revoke everything within this time, leave the group, and end."""
+        """Revoke all partitions within `within_ms`, leave the group, and end."""
         self._ending = on.End(within_ms, reason, leave_static=leave_static)
         self.current.post(self._ending)
 
     def rename_instance(self, name: str) -> None:
-        """Be the static member of this name from now on."""
+        """End the present member and continue as the static member of this name."""
         if name == self.instance_name:
             return
         self._options.group_instance_id = name
         self._is_renamed = True
-        # Who held the old name does not come back under it.
-        self.current.post(on.End(self._options.leave_timeout_ms, f"is {name} now", leave_static=True))
+        # The member of the old name leaves the group, because it does not return.
+        self.current.post(on.End(self._options.leave_timeout_ms, f"renamed to {name}", leave_static=True))
 
     def offer(self, strategies: tuple[Strategy, ...]) -> None:
-        """Offer these from now on, the preferred one first."""
+        """Replace the offered strategies, in order of preference."""
         self._options.assignors = ",".join(each.name for each in strategies)
         self.current.post(on.OfferStrategies(strategies))
 
     def measured(self, rates: Mapping[Partition, float]) -> None:
-        """So many records a second arrive in what it has."""
+        """Post the arrival rates of owned partitions, in records per second."""
         by_topic: dict[str, dict[int, float]] = {}
         for partition, rate in rates.items():
             by_topic.setdefault(partition.topic, {})[partition.number] = rate

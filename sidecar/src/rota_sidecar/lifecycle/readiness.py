@@ -1,7 +1,7 @@
 """
-Why a sidecar is not ready, in one sentence: it has partitions and gets on, or it has none and knows why.
+Readiness of a sidecar: ready if its partitions make progress, or if the group assigned it none.
 
-Asked by the page's `/readyz`, through `serving`.
+`process.sidecar` asks for each request of `/readyz`; the answer is the problem in one sentence.
 """
 
 from rota_sidecar.core.member.states import Discover, Down, Joining, Stopped, Syncing
@@ -10,45 +10,45 @@ from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.member import MemberLifecycle
 from rota_sidecar.observability.log_observer import format_partitions
 
-# Without a generation: nothing is given to it, or it is not known what.
+# States without an assignment.
 OUTSIDE = Down | Discover | Joining | Syncing | Stopped
 
 
 def readiness_problem(driver: DeliveryDriver, members: MemberLifecycle, draining: DrainController) -> str:
-    """Empty when it is ready."""
+    """Return why the sidecar is not ready; empty: it is ready."""
     if draining.status:
         return draining.status
     if members.awaits_instance_name:
-        # A surplus pod of a rollout: it waits for the name of one that goes.
+        # A surge pod of a rollout: it waits for the instance name of a pod that ends.
         return ""
     delivery = driver.delivery
     return delivery.readiness or unassigned_reason(driver, members) or stalled_reason(driver)
 
 
 def unassigned_reason(driver: DeliveryDriver, members: MemberLifecycle) -> str:
-    """Why nobody gives it anything."""
+    """Return why no partitions can be assigned; empty: they can."""
     if driver.picked:
         return ""
     if not driver.participation.is_wanted:
-        return "nobody subscribes: give --topics, or have the application subscribe"
+        return "no subscription: set --topics, or let the application subscribe"
     state = members.current.member.state
-    # While it is in a round it keeps what it has, and works on that.
+    # During a rebalance the member keeps its partitions and processes them.
     if isinstance(state, OUTSIDE) and not driver.delivery.held:
-        return f"the member is in no generation yet: it is {type(state).__name__}"
+        return f"the member has not joined a generation yet: its state is {type(state).__name__}"
     return ""
 
 
 def stalled_reason(driver: DeliveryDriver) -> str:
-    """Why what it has gets no further."""
+    """Return why an owned partition makes no progress; empty: all do."""
     delivery = driver.delivery
     if not driver.is_attached:
-        return "no application is attached: start it, or see why it ended"
+        return "no application is attached: start it, or check why it ended"
     if driver.config.suspended:
         return ""
     for partition, view in sorted(delivery.partitions.items()):
         if view.stopped:
             return f"{format_partitions([partition])}: {view.stopped}"
         if view.position is None:
-            why = view.problem or "it is not known yet where it begins"
+            why = view.problem or "its start offset is not known yet"
             return f"{format_partitions([partition])}: {why}"
     return ""

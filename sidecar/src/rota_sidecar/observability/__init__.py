@@ -1,1 +1,1 @@
-"""Counters, metrics, end offsets, partition status and the event log: what a sidecar shows of itself."""
+"""Counters, metrics, end offsets, partition status and the event log of a sidecar."""

@@ -1,5 +1,5 @@
 """
-What a sidecar counts of itself while it works: plain numbers, for metrics and for Fleet.
+Counters of a sidecar: plain numbers, for metrics and for Fleet.
 
 Told by `delivering`; looked at when somebody scrapes, and for each report. Counting costs little and cannot fail.
 """
@@ -50,7 +50,7 @@ REVOKE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 
 
 class Histogram:
-    """How many durations lay between which bounds."""
+    """Histogram of durations in seconds. `bounds` are the upper bounds of the buckets, ascending."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -58,12 +58,12 @@ class Histogram:
         self._total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self._counts[bisect_left(self._bounds, seconds)] += 1
         self._total_s += seconds
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """How many lay at or below each bound, and the sum of all."""
+        """Return the cumulative count of each bucket, as Prometheus has it, and the sum of all durations in seconds."""
         found: list[tuple[str, float]] = []
         below = 0
         bounds = (*(str(float(bound)) for bound in self._bounds), "+Inf")
@@ -74,7 +74,7 @@ class Histogram:
 
 
 class Counters(Observer):
-    """Of one sidecar. `wall_s` is the time of day."""
+    """Counters of one sidecar. `wall_s` returns Unix time in seconds."""
 
     def __init__(self, wall_s: Callable[[], float]) -> None:
         self._wall_s = wall_s
@@ -87,10 +87,10 @@ class Counters(Observer):
         self.last_revoke_s = 0.0
         self.processing_seconds = Histogram(PROCESSING_SECONDS)
         self.in_flight = InFlightTimer(self.processing_seconds.add)
-        # When each partition was given, or was judged last.
+        # Unix time in s of the assignment or of the last verdict, by partition.
         self.progress_s: dict[Partition, float] = {}
         self.last_problem = ""
-        # Called when other partitions are held, or the member is in another state.
+        # Called after a change of the owned partitions or of the member's state.
         self.on_change: Callable[[], None] = ignore_change
         self._revoking_since_ms: int | None = None
 
@@ -156,7 +156,7 @@ class Counters(Observer):
 
     @property
     def records_done(self) -> int:
-        """With any verdict that settles them."""
+        """Number of records with a final verdict."""
         return sum(count for (_, verdict), count in self.records.items() if verdict not in (RETRY, REFUSED))
 
     def _count_loss(self, kind: str, now_ms: int) -> None:
@@ -168,7 +168,7 @@ class Counters(Observer):
 
 
 class CountedCoordination(Coordination):
-    """The way to the coordinator, and beside it a count of how heartbeats fare."""
+    """Coordination that counts heartbeats by outcome and passes every call on."""
 
     def __init__(self, coordination: Coordination, counters: Counters) -> None:
         self._coordination = coordination
@@ -204,16 +204,16 @@ class CountedCoordination(Coordination):
 
 
 def ignore_change() -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 def commit_outcome(committed: on.Committed) -> str:
-    """Ok, or the first error."""
+    """Return `ok` or the name of the first error."""
     return error_name(next((error for error in committed.errors.values() if error != pb.NONE), pb.NONE))
 
 
 def error_name(error: Error) -> str:
-    """Kafka's name of it; its number when it is none that we know."""
+    """Return Kafka's name of an error; the number of an unknown one."""
     if error == pb.NONE:
         return OK
     return pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)

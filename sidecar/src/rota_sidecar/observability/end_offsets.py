@@ -1,8 +1,8 @@
 """
-Where partitions end, looked up again and again: for lag, also while nothing is read, and for the rates of arrival, by
+End offsets of owned partitions, fetched every LOOK_S: for lag, also while nothing is fetched, and for the arrival rates by
 which `load-aware-sticky` weighs partitions.
 
-Run by `serving`.
+Run by `process.sidecar`.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ from rota_sidecar.membership.driver import wait_until_set
 
 LOOK_S = 5
 TIMEOUT_S = 5
-# What was seen longer ago is not known any more.
+# Older end offsets count as unknown.
 KNOWN_S = 3 * LOOK_S
-# How much of a rate the newest look makes up.
+# Weight of the newest measurement in the exponential moving average of a rate.
 WEIGHT = 0.3
 
 
 class EndOffset(NamedTuple):
-    """What is known of a partition, and since when."""
+    """Bounds of a partition at a time in s of the loop's clock."""
 
     bounds: Bounds
     at_s: float
-    # Records a second; not known after one look.
+    # Records per second; None until there are two measurements.
     rate: float | None = None
 
 
 class EndOffsets:
-    """To be made and used on a running loop."""
+    """Polls the end offsets of owned partitions; create and use it on a running loop."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class EndOffsets:
         self._others = asyncio.Event()
 
     def look(self) -> None:
-        """Other partitions are held."""
+        """Poll now, after a change of the owned partitions."""
         self._others.set()
 
     def seen(self, partition: Partition) -> EndOffset | None:
-        """What is known now."""
+        """Return the latest bounds of a partition; None: unknown, or older than KNOWN_S."""
         found = self._seen.get(partition)
         return found if found is not None and self._clock() - found.at_s < KNOWN_S else None
 
     async def run(self) -> None:
-        """For ever."""
+        """Poll until cancelled."""
         while True:
             self._others.clear()
             held = self._held()
@@ -72,7 +72,7 @@ class EndOffsets:
         try:
             found = await self._records.bounds(held, TIMEOUT_S)
         except (Unreachable, Refused):
-            return  # whoever reads says so; what is not seen again is forgotten
+            return  # the fetch loop reports the problem; old end offsets expire
         for partition, bounds in found.items():
             self._seen[partition] = updated(self._seen.get(partition), bounds, began_s)
         rates = {partition: seen.rate for partition, seen in self._seen.items() if seen.rate is not None}
@@ -80,7 +80,7 @@ class EndOffsets:
 
 
 def updated(before: EndOffset | None, bounds: Bounds, at_s: float) -> EndOffset:
-    """What is known after another look."""
+    """Return the bounds after another poll, with the averaged rate."""
     if before is None or at_s <= before.at_s or bounds.end < before.bounds.end:
         return EndOffset(bounds, at_s)
     rate = (bounds.end - before.bounds.end) / (at_s - before.at_s)

@@ -1,7 +1,7 @@
 """
-How long the application has records in its hands: in all, and from each hand-over to the verdict on its last record.
+Measures processing time: the total time with records in flight, and the time from each dispatch to its last verdict.
 
-Used by `counts`.
+Used by `counters`. All times are in ms of the driver's monotonic clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,27 +10,27 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition
 
-# Hand-overs without a verdict that are kept in mind for each partition; more are not measured.
+# Limit of open dispatches per partition; further ones are not measured.
 OPEN_MAX = 10_000
 
 
 class InFlightTimer:
-    """Empty to begin with."""
+    """Timer of records in flight. Invariant: `_busy_since_ms` is set if and only if records are in flight."""
 
     def __init__(self, record_s: Callable[[float], None]) -> None:
         self._record_s = record_s
-        # The ledger of each partition, and when what ended with which offset was handed over.
+        # By partition: its delivery epoch, and the time in ms of each open dispatch by its last offset.
         self._open: dict[Partition, tuple[int, dict[int, int]]] = {}
         self._busy_since_ms: int | None = None
         self._busy_ms = 0
 
     def busy_s(self, now_ms: int) -> float:
-        """How long it had something, all in all."""
+        """Return the total time in s with at least one record in flight."""
         going_on_ms = 0 if self._busy_since_ms is None else now_ms - self._busy_since_ms
         return (self._busy_ms + going_on_ms) / 1000
 
     def set_records(self, records: int, now_ms: int) -> None:
-        """It has so many now."""
+        """Set the number of records in flight."""
         if records and self._busy_since_ms is None:
             self._busy_since_ms = now_ms
         elif not records and self._busy_since_ms is not None:
@@ -38,7 +38,7 @@ class InFlightTimer:
             self._busy_since_ms = None
 
     def dispatched(self, delivery: do.Deliver, now_ms: int) -> None:
-        """It gets more."""
+        """Record a dispatch; one of a new delivery epoch forgets the earlier ones."""
         delivery_epoch, dispatched_ms = self._open.get(delivery.partition, (0, {}))
         if delivery_epoch != delivery.delivery_epoch:
             dispatched_ms = {}
@@ -47,7 +47,7 @@ class InFlightTimer:
             dispatched_ms[delivery.dispatch.slices[-1].end - 1] = now_ms
 
     def completed(self, judgements: Sequence[on.Judgement], now_ms: int) -> None:
-        """It has done something."""
+        """Record verdicts; measure each dispatch whose last record got one."""
         for each in judgements:
             delivery_epoch, dispatched_ms = self._open.get(each.partition, (0, {}))
             if delivery_epoch != each.delivery_epoch:
@@ -60,9 +60,9 @@ class InFlightTimer:
                 self._record_s((now_ms - dispatched_ms.pop(last)) / 1000)
 
     def forget(self, partition: Partition) -> None:
-        """What it has of the partition is nobody's concern any more."""
+        """Forget the open dispatches of a partition."""
         self._open.pop(partition, None)
 
     def clear(self) -> None:
-        """It is gone."""
+        """Forget all open dispatches, after the application has detached."""
         self._open.clear()

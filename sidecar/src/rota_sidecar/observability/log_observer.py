@@ -21,7 +21,7 @@ SHOWN_MAX = 20
 
 
 class LoggingObserver(Observer):
-    """Writes down what somebody may want to read later."""
+    """Observer that logs rebalances, problems and the end of the member."""
 
     def __init__(self, event_log: EventLog) -> None:
         self._event_log = event_log
@@ -32,7 +32,9 @@ class LoggingObserver(Observer):
             case member_do.Problem():
                 self._event_log.warning(event.sentence)
             case ForeignProtocol():
-                self._event_log.warning(f"a consumer of the {event.type} protocol runs the group now: end it")
+                self._event_log.warning(
+                    f"the group now runs the {event.type} protocol: stop the consumer that uses it"
+                )
             case member_do.Lost():
                 self._event_log.warning(f"lost {format_partitions(event.partitions)}: {event.reason}")
             case _:
@@ -71,7 +73,7 @@ class LoggingObserver(Observer):
 
 
 def problem_text(problem: do.Problem) -> str:
-    """The sentence, and what it is about."""
+    """Return the message of a problem, with its partitions in front."""
     return (
         f"{format_partitions(problem.partitions)}: {problem.sentence}"
         if problem.partitions
@@ -80,7 +82,7 @@ def problem_text(problem: do.Problem) -> str:
 
 
 def format_partitions(partitions: Collection[Partition]) -> str:
-    """All of them, as long as they are few."""
+    """Return the names of partitions, at most SHOWN_MAX of them."""
     shown = sorted(partitions)[:SHOWN_MAX]
     names = ", ".join(f"{topic}-{number}" for topic, number in shown)
     more = len(partitions) - len(shown)

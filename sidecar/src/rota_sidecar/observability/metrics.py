@@ -1,7 +1,7 @@
 """
-What Prometheus is told of a sidecar. Loaded at the first scrape: a sidecar that nobody scrapes has no need of it.
+Prometheus metrics of a sidecar. Imported at the first scrape, because a sidecar that is not scraped does not need it.
 
-The counts are looked at then, and the partitions that it has at that moment: a partition that is gone has no series.
+Counters and owned partitions are read at the scrape: a partition that was revoked has no series.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ OF_PARTITION = ("group", "topic", "partition")
 
 
 class Metrics(Collector):
-    """The numbers of one sidecar. `wall_s` is the time of day."""
+    """Collector of one sidecar's metrics. `wall_s` returns Unix time in seconds."""
 
     def __init__(
         self,
@@ -46,16 +46,18 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def page(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     @override
     def collect(self) -> Iterator[Metric]:
         statuses = dict(self._statuses())
         yield from self._of_partitions(statuses)
-        yield self._number("assigned_partitions", "Partitions that the member has.", len(statuses))
+        yield self._number("assigned_partitions", "Partitions assigned to the member.", len(statuses))
         in_flight = sum(each.in_flight for each in statuses.values())
-        yield self._number("inflight_records", "Records in the application's hands.", in_flight)
+        yield self._number(
+            "inflight_records", "Records dispatched to the application without a verdict.", in_flight
+        )
         state = GaugeMetricFamily(
             "rota_member_state", "1 for the state that the member is in.", labels=["group", "state"]
         )
@@ -67,7 +69,7 @@ class Metrics(Collector):
     def _of_partitions(self, statuses: Mapping[Partition, PartitionStatus]) -> Iterator[Metric]:
         records = GaugeMetricFamily(
             "rota_lag_records",
-            "Uncommitted records: from the committed offset to the end.",
+            "Uncommitted records: end offset minus committed offset.",
             labels=OF_PARTITION,
         )
         seconds = GaugeMetricFamily(
@@ -77,7 +79,7 @@ class Metrics(Collector):
         )
         progress = GaugeMetricFamily(
             "rota_last_progress_timestamp_seconds",
-            "When the application gave its last verdict, or was given the partition.",
+            "Time of the last verdict, or of the assignment of the partition.",
             labels=OF_PARTITION,
         )
         now_s = self._wall_s()
@@ -100,17 +102,17 @@ class Metrics(Collector):
         for (topic, verdict), count in counters.records.items():
             judged.add_metric([self._group, topic, verdict], count)
         yield judged
-        yield self._counted("heartbeats", "Heartbeats, by how they went.", "outcome", counters.heartbeats)
-        yield self._counted("commits", "Commits, by how they went.", "outcome", counters.commits)
-        yield self._counted("rebalances", "What the group did to the member.", "kind", counters.rebalances)
+        yield self._counted("heartbeats", "Heartbeats by outcome.", "outcome", counters.heartbeats)
+        yield self._counted("commits", "Commits by outcome.", "outcome", counters.commits)
+        yield self._counted("rebalances", "Rebalance events by kind.", "kind", counters.rebalances)
         yield self._histogram(
             "processing_seconds",
-            "From handing records over to the verdict on the last of them.",
+            "Time from the dispatch of records to the verdict on the last of them.",
             counters.processing_seconds,
         )
         yield self._histogram(
             "revoke_seconds",
-            "From being told to let partitions go until they are gone.",
+            "Time from the revocation of partitions until the application has released them.",
             counters.revoke_seconds,
         )
 

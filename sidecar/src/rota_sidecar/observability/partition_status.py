@@ -1,4 +1,4 @@
-"""What is known of each partition that the member has, for metrics and for Fleet. What is not known is None."""
+"""Status of each owned partition, for metrics and for Fleet. None means unknown."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -14,37 +14,37 @@ from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 
 
 class PartitionStatus(NamedTuple):
-    """One partition."""
+    """Status of one partition: offsets, times in ms of Unix time, and records in flight."""
 
     position: int | None
     committed: int | None
     start: int | None
     end: int | None
-    # Of the first record that is not done, where there is one.
+    # Timestamp of the first record without a final verdict; None: there is none.
     unresolved_ms: int | None
-    # Of the first uncommitted record, where one was read.
+    # Timestamp of the first uncommitted record, if it was fetched.
     uncommitted_ms: int | None
-    # It is known that all was read and is done.
+    # True if all records up to the end offset are known to have a final verdict.
     is_done: bool
     rate: float | None
     in_flight: int
-    # What is wrong with it now; empty = nothing.
+    # Present problem; empty: none.
     problem: str
 
     @property
     def lag(self) -> int | None:
-        """Uncommitted records."""
+        """Number of uncommitted records."""
         if self.committed is None or self.start is None or self.end is None:
             return None
         return max(0, self.end - max(self.committed, self.start))
 
     def lag_s(self, now_s: float) -> float | None:
-        """Age of the first uncommitted record; 0 when there is none."""
+        """Age in s of the first uncommitted record; 0: there is none; None: unknown."""
         if self.lag is None:
             return None
         if self.lag and self.uncommitted_ms is not None:
             return max(0.0, now_s - self.uncommitted_ms / 1000)
-        # Without a record of which the application was told, control markers alone are uncommitted.
+        # If all records are done, only control markers are uncommitted.
         return 0.0 if self.lag == 0 or self.is_done else None
 
 
@@ -54,7 +54,7 @@ def partition_statuses(
     slicer: BatchSlicer,
     uncommitted: UncommittedTimestamps,
 ) -> Iterator[tuple[Partition, PartitionStatus]]:
-    """One after the other, in order."""
+    """Yield the status of each partition, sorted."""
     uncommitted.keep(views)
     for partition, view in sorted(views.items()):
         seen = ends.seen(partition)
@@ -86,27 +86,27 @@ def _uncommitted_ms(
         return None
     delivered_ms = uncommitted.first_ms(partition, view.committed)
     unresolved = view.position if view.first_unresolved is None else view.first_unresolved[1]
-    # Nothing behind the commit is done yet, or was delivered: then the first record that is not done is the first uncommitted one.
+    # Without a finished record after the commit, the first unfinished record is the first uncommitted one.
     is_same = delivered_ms is None or unresolved is None or unresolved <= view.committed
     return unresolved_ms if is_same else delivered_ms
 
 
 def merged_bounds(view: PartitionView, seen: EndOffset | None) -> Bounds | None:
-    """Starts and ends only rise; what nobody has seen lately is not known."""
+    """Return the higher of two bounds, which only rise; None without a recent poll."""
     if seen is None or view.bounds is None:
         return None if seen is None else seen.bounds
     return Bounds(max(seen.bounds.start, view.bounds.start), max(seen.bounds.end, view.bounds.end))
 
 
 def is_done(view: PartitionView, bounds: Bounds | None) -> bool:
-    """Whether everything up to the end was handed out, and is judged."""
+    """Return True if every record up to the end offset was dispatched and has a final verdict."""
     if bounds is None or view.position is None or view.first_unresolved is not None:
         return False
     return view.position >= bounds.end and not view.in_flight and not view.waiting
 
 
 def timestamp_ms(batch: Batch, offset: int, slicer: BatchSlicer) -> int | None:
-    """Of one record; None when its batch cannot be read."""
+    """Return the timestamp of a record; None: its batch is malformed."""
     content = content_of(batch)
     if content.max_timestamp_ms == content.base_timestamp_ms:
         return content.base_timestamp_ms

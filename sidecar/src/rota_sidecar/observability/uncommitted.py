@@ -23,10 +23,10 @@ BATCHES_MAX = 10_000
 
 
 class DeliveredBatch(NamedTuple):
-    """A batch, without its records."""
+    """End offset and first timestamp of a delivered batch."""
 
     end: int
-    # Of its first record.
+    # Unix time of its first record.
     timestamp_ms: int
 
 
@@ -54,7 +54,7 @@ class DeliveredBatches:
 
 
 class UncommittedTimestamps(Observer):
-    """Of all partitions that the member has."""
+    """Timestamps of uncommitted records of all owned partitions."""
 
     def __init__(self) -> None:
         self._tracks: dict[Partition, DeliveredBatches] = {}
@@ -71,11 +71,11 @@ class UncommittedTimestamps(Observer):
 
     @override
     def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
-        """Nothing that the member tells matters here."""
+        """Ignore events of the member."""
 
     @override
     def on_event(self, event: on.Event, now_ms: int) -> None:
-        """Nothing that deliveries are told matters here."""
+        """Ignore events of deliveries."""
 
     @override
     def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:

@@ -15,8 +15,8 @@ GROUP = group({"a": member("t", "t-0", 1), "b": member("t u"), "c": member("t", 
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
-        ({"a": {}, "b": {}}, "leaves out c"),
-        ({"a": {}, "b": {}, "c": {}, "d": {}}, "names d, who is no member"),
+        ({"a": {}, "b": {}}, "no entry for member c"),
+        ({"a": {}, "b": {}, "c": {}, "d": {}}, "names d, which is not a member"),
         ({"a": {"w": [0]}, "b": {}, "c": {}}, "gives a partitions of w, which does not exist"),
         ({"a": {"u": [0]}, "b": {}, "c": {}}, "gives a partitions of u, which it does not take"),
         ({"a": {"t": [2]}, "b": {}, "c": {}}, "gives a t-2, which does not exist"),

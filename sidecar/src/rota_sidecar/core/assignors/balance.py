@@ -1,7 +1,8 @@
 """
-What has to move so that everybody has as much as everybody else who could take it, and as little as possible.
+Computes the moves that balance the members' loads with as few moved partitions as possible.
 
-First how many, on counts; then which ones. Where racks matter, `near_balance` does both.
+First the number of partitions per member (`quotas`), then which partitions move (`moves`). Where racks matter,
+`rack_aware_balance` does both.
 """
 
 from array import array
@@ -17,7 +18,7 @@ from rota_sidecar.core.assignors.rack_balance import rack_aware_balance
 
 
 def balance(ownership: Ownership) -> Moves:
-    """The moves from what members have by their claims."""
+    """Return the moves from the present ownership to a balanced one."""
     if ownership.group_index.racks:
         return rack_aware_balance(ownership)
     group_index = ownership.group_index
@@ -53,7 +54,7 @@ def cells_of(ownership: Ownership) -> list[Cell]:
 
 
 def _free(ownership: Ownership, among: TopicClass, freed: Sequence[int]) -> Sequence[int]:
-    """What there is to deal, ascending."""
+    """Return the partitions of a class without an owner, ascending."""
     table = ownership.group_index.table
     unowned = [ownership.free[topic] for topic in among.topics if len(ownership.free[topic])]
     if not freed and sum(map(len, unowned)) == table.total:

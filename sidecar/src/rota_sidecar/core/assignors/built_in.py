@@ -1,4 +1,4 @@
-"""The strategies that are there without anybody's help, by the names that Kafka's tools show."""
+"""The built-in strategies, by the names that Kafka's tools show."""
 
 from rota_sidecar.core.assignors.load_aware import LoadAwareSticky
 from rota_sidecar.core.assignors.model import Assignor
@@ -10,6 +10,6 @@ NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky", "load-aware-stic
 
 
 def built_in(max_moved_percent: int) -> dict[str, Assignor]:
-    """All of them; `max_moved_percent` of all partitions may move in a round of `load-aware-sticky`."""
+    """Return the built-in strategies. At most `max_moved_percent` of all partitions move in a rebalance of `load-aware-sticky`."""
     found = (Range(), RoundRobin(), Sticky(), CooperativeSticky(), LoadAwareSticky(max_moved_percent))
     return dict(zip(NAMES, found, strict=True))

@@ -1,4 +1,4 @@
-"""What an assignor gives a member, opened only where somebody looks."""
+"""Assignment of a member as flat numbers, converted to partitions by topic on access."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -108,7 +108,7 @@ class FlatAssignment(Mapping[str, Sequence[int]]):
 
 
 class FlatAssignmentItems(ItemsView[str, Sequence[int]]):
-    """What `items` of a mapping gives."""
+    """Items of a FlatAssignment, yielded in one pass."""
 
     _mapping: FlatAssignment
 

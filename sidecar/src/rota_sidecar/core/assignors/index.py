@@ -1,9 +1,8 @@
 """
-Who may take what, in numbers: members and topics by their place in sorted order, partitions in one row.
+Index of a group: members and topics by their position in sorted order, partitions numbered consecutively (flat numbers).
 
-Subscriptions that are equal are one kind, topics with the same subscribers one class. All topics of a class are in
-balance together, so a class is balanced as if it were one big topic. That is why the work depends on how many
-different subscriptions there are, and hardly on how many partitions.
+Equal subscriptions are one kind, topics with the same subscribers one class. A class is balanced as if it were one topic, so
+the work depends on the number of different subscriptions, and hardly on the number of partitions.
 """
 
 from bisect import bisect_right
@@ -18,7 +17,7 @@ from rota_sidecar.core.assignors.racks import Racks, racks_matter, racks_of
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Some topics in sorted order: members that have a partition of each of the same ones share it."""
+    """Topics in sorted order, shared by the members that have one partition of each of them."""
 
     names: tuple[str, ...]
     offsets: tuple[int, ...]
@@ -39,19 +38,19 @@ class Table:
         self.offsets = tuple(accumulate(self.sizes, initial=0))
         self.total = self.offsets[-1]
         self.index = {name: number for number, name in enumerate(self.names)}
-        # Of the member whose partitions were looked at last: its topics, if it has one partition of each.
+        # Topics of the member that was encoded last, if it has one partition of each.
         self.latest: Topics | None = None
         self._singles: list[tuple[int]] = []
 
     @property
     def singles(self) -> Sequence[tuple[int]]:
-        """By its number each partition as the only one of its topic; members share these."""
+        """One-element tuples by partition number, shared by all members."""
         if not self._singles:
             self._singles = [(number,) for number in range(max(self.sizes, default=0))]
         return self._singles
 
     def topics(self, numbers: Sequence[int]) -> "Topics":
-        """Topics by their numbers."""
+        """Return the topics with these numbers."""
         sizes = tuple(map(self.sizes.__getitem__, numbers))
         names = tuple(map(self.names.__getitem__, numbers))
         offsets = tuple(map(self.offsets.__getitem__, numbers))
@@ -64,33 +63,33 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class TopicClass:
-    """Topics that the same members take."""
+    """Topics with the same subscribers."""
 
     topics: Sequence[int]
     members: Sequence[int]
-    # Where in `members` one stands.
+    # Position of each member in `members`.
     positions: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupIndex:
-    """A group, in numbers."""
+    """A group with members, topics and partitions as numbers. Invariant: all sequences by member have the order of `ids`."""
 
     table: Table
     # In the order of their ids, or in another one.
     ids: Sequence[str]
     subscribers: Sequence[Subscriber]
-    # Of each member which kind it is; of each kind its topics.
+    # Kind of each member; topics of each kind.
     kind_of: Sequence[int]
     kinds: Sequence[Sequence[int]]
     classes: Sequence[TopicClass]
     class_of: Sequence[int]
-    # Of each topic the racks of each partition; nothing where it does not matter to anybody.
+    # Racks of each partition by topic; empty if racks do not matter in this group.
     racks: Sequence[Sequence[Racks]] = ()
 
 
 def index_group(group: Group, order: Sequence[str] | None = None) -> GroupIndex:
-    """Topics that nobody takes, that do not exist or that have no partitions do not take part."""
+    """Index a group. Topics without a subscriber or without partitions are left out."""
     ids = sorted(group.members) if order is None else order
     subscribers = [group.members[name] for name in ids]
     kind_of, subscriptions = _kinds(subscribers, group)
@@ -111,9 +110,9 @@ def _racks(table: Table, subscribers: Sequence[Subscriber], group: Group) -> Seq
 
 
 def _kinds(subscribers: Sequence[Subscriber], group: Group) -> tuple[list[int], list[frozenset[str]]]:
-    """Of each member the number of its kind, and each kind's topics that exist."""
+    """Return the kind of each member, and the existing topics of each kind."""
     existing = frozenset(name for name, topic in group.topics.items() if topic.partitions > 0)
-    # A list of names that many members share is looked at once; so is one that says the same again.
+    # A list that many members share is read once, as are equal lists.
     by_identity: dict[int, int] = {}
     by_names: dict[tuple[str, ...], int] = {}
     by_topics: dict[frozenset[str], int] = {}

@@ -1,10 +1,10 @@
 """
-`load-aware-sticky`: members have equally much to do, measured by what arrives, and little moves for it.
+`load-aware-sticky`: balances the arrival rates of the members' partitions, and moves few partitions for it.
 
-What arrives in a partition is told by who has it, or gave it up last. A partition that nobody measured counts as the mean of the others;
-one that is idle counts a hundredth of it, because it costs something all the same. What nobody has is always given
-out, the heaviest first. What somebody has moves only away from who has most to do, to who has least of those who could
-take it, and only within a budget. Racks play no part.
+The owner of a partition, or its last owner, reports its arrival rate. A partition without a measurement weighs as much as the
+mean of the others; an idle one a hundredth of it, because it costs something too. Partitions without an owner are always
+assigned, the heaviest first. Owned partitions move only from the most loaded member to the least loaded one that may take
+them, and only within a budget. Racks are ignored.
 """
 
 from array import array
@@ -29,7 +29,7 @@ _UNITS = 1024
 
 
 class LoadAwareSticky:
-    """Cooperative: what moves is given up in one round, and given away in the next."""
+    """Balances by load. Cooperative: a moving partition is revoked in one rebalance and assigned in the next."""
 
     name = "load-aware-sticky"
     cooperative = True
@@ -37,8 +37,8 @@ class LoadAwareSticky:
     def __init__(self, max_moved_percent: int = 100) -> None:
         if not 0 <= max_moved_percent <= 100:
             raise ValueError(
-                f"max_moved_percent is {max_moved_percent}: say how many of all partitions may move in a round, "
-                "0 to 100"
+                f"max_moved_percent is {max_moved_percent}; it must be 0 to 100, the share of all partitions that may "
+                "move in a rebalance"
             )
         self._max_moved_percent = max_moved_percent
 
@@ -61,7 +61,7 @@ class LoadAwareSticky:
 
 
 def _known_weights(group_index: GroupIndex) -> dict[int, int]:
-    """By flat number. What two members measured counts as the larger one says."""
+    """Return measured weights by flat number; of two measurements the larger one counts."""
     found: dict[int, int] = {}
     for subscriber in group_index.subscribers:
         for name, number, rate in _measured(subscriber):
@@ -83,7 +83,7 @@ def _measured(subscriber: Subscriber) -> Iterator[tuple[str, int, float]]:
 
 
 class _LoadBalancer:
-    """What members have to do, while partitions are given and moved."""
+    """Loads of the members while partitions are assigned and moved. Invariant: a load is the sum of the member's weights."""
 
     def __init__(self, ownership: Ownership, known: Mapping[int, int]) -> None:
         self.moves = Moves()
@@ -95,16 +95,16 @@ class _LoadBalancer:
         members = range(len(self._group_index.ids))
         self._counts = [ownership.count(member) for member in members]
         self._loads = [sum(map(self._weight, ownership.flat_numbers(member))) for member in members]
-        # Of those who have too much: what could move, by class, in the order of weights.
+        # Of overloaded members: movable partitions by class, sorted by weight.
         self._movable: dict[int, list[tuple[int, list[tuple[int, int]]]]] = {}
-        # The lightest of each class, until something moves.
+        # Least loaded member of each class, until the next move.
         self._receivers: dict[int, int] = {}
 
     def _weight(self, flat: int) -> int:
         return self._weights.get(flat, self._mean)
 
     def assign_unowned(self) -> None:
-        """The heaviest first, each to who has least to do."""
+        """Assign partitions without an owner, the heaviest first, each to the least loaded member."""
         given: dict[int, array[int]] = {}
         rings: list[list[tuple[int, int, int]]] = []
         for each in self._group_index.classes:
@@ -133,7 +133,7 @@ class _LoadBalancer:
         return self._group_index.class_of[self._group_index.table.topic_of(flat)]
 
     def relieve(self, budget: int) -> None:
-        """Move from who has most, until everybody is near enough to everybody else, or enough has moved."""
+        """Move partitions from the most loaded members until loads differ little or the budget is spent."""
         total = sum(self._loads)
         least_gap = total * HYSTERESIS_PERCENT // (100 * max(len(self._loads), 1))
         moved = 1
@@ -142,7 +142,7 @@ class _LoadBalancer:
             budget -= moved
 
     def _pass(self, budget: int, least_gap: int) -> int:
-        """Once from the heaviest to the lightest member; says how much moved."""
+        """Visit members from the heaviest to the lightest; return the number of moved partitions."""
         heaviest = [(-load, member) for member, load in enumerate(self._loads)]
         heapify(heaviest)
         moved = 0
@@ -158,7 +158,7 @@ class _LoadBalancer:
         return moved
 
     def _relieve_one(self, member: int, least_gap: int) -> int | None:
-        """Make the one move that brings a member and the lightest other nearest to each other."""
+        """Make the move that equalizes a member and the least loaded other one most; return the receiver."""
         best: tuple[int, list[tuple[int, int]], int, int] | None = None
         for number, movable in self._movable_of(member):
             receiver = self._receiver(number)
@@ -177,7 +177,7 @@ class _LoadBalancer:
         return receiver
 
     def _receiver(self, number: int) -> int:
-        """Who has least of those who take a class."""
+        """Return the least loaded member of a class."""
         found = self._receivers.get(number)
         if found is None:
             # The first of them: members stand in the order of their ids.
@@ -206,7 +206,7 @@ class _LoadBalancer:
 
 
 def _nearest(movable: Sequence[tuple[int, int]], gap: int) -> Iterable[int]:
-    """Where the weights are that come nearest to half of a gap, from below and from above."""
+    """Yield the indexes of the weights next to half of a gap, above and below."""
     above = bisect_left(movable, (gap // 2, -1))
     if above < len(movable):
         yield above

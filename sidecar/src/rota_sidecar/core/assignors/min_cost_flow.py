@@ -1,12 +1,12 @@
 """
-Decides, on counts, how many partitions of each cell the members of each cohort get, so that as many as possible are near.
+Minimum-cost flow by cycle canceling: the number of partitions of each cell per cohort, with as many rack-local as possible.
 
 A cohort is the members with one subscription in one rack, a cell the partitions of one class with replicas in the same
 racks. Counts are a flow from cells to cohorts, and what is to be least is, in this order: the sum of the members'
 squared loads, the number of far partitions, the number that leave a cohort. A flow can be improved exactly if the
-residual graph has a cycle of negative cost; each such cycle is an exchange of partitions between cohorts, and is
-performed until there is none. So a plan that is fed back as claims stays as it is: any other one has at least as many
-far partitions, and moves some besides.
+residual graph has a cycle of negative cost; each such cycle exchanges partitions between cohorts, and flow is pushed along
+cycles until there is none. So a plan that is fed back as claims is stable: any other one has at least as many far
+partitions, and moves some besides.
 
 Loads change only along cycles that leave the sum of squares alone: one cohort passes its extra partition to another.
 """
@@ -16,29 +16,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 # Relaxations of arcs, a few seconds' worth. A thousand members with as many subscriptions in three racks take a tenth.
-# What is there after so many is balanced, and only less near.
+# After that many the plan is balanced, with fewer rack-local partitions than possible.
 WORK_MAX = 20_000_000
 
 
 @dataclass(slots=True)
 class CellFlow:
-    """A cell's partitions, by cohort; cohorts that may take it have an entry. Sum of `wanted` = the cell's size."""
+    """Flow of one cell to its cohorts. Invariant: the sum of `wanted` is the size of the cell."""
 
     claimed: Counter[int]
     wanted: dict[int, int]
-    # The cohorts whose rack has no replica of these partitions.
+    # Cohorts whose rack has no replica of these partitions.
     far: frozenset[int]
 
 
 class MinCostFlow:
     """
-    Improves `wanted` of some lots. Invariant: `loads` changes as the sum of `wanted` by cohort does.
+    Improves `wanted` of some flows. Invariant: `loads` changes as the sum of `wanted` by cohort does.
 
-    Nodes of the residual graph are cohorts, then lots, then levels: loads at which extra partitions are passed on.
+    Nodes of the residual graph are cohorts, then cell flows, then levels: loads at which extra partitions are passed on.
     """
 
     def __init__(self, sizes: Sequence[int], loads: list[int], flows: Sequence[CellFlow]) -> None:
-        """`sizes` and `loads` are the number of members and of partitions of each cohort, also of other lots."""
+        """`sizes` and `loads` are the number of members and of partitions of each cohort, including flows that are not in `flows`."""
         self._sizes = sizes
         self._loads = loads
         self._flows = flows
@@ -53,7 +53,7 @@ class MinCostFlow:
         self._work = 0
 
     def solve(self) -> None:
-        """Exchange until nothing improves, or WORK_MAX is spent."""
+        """Cancel cycles until none is negative, or until WORK_MAX is spent."""
         while self._balance_loads(range(len(self._flows))) or self._cancel_cycles():
             if self._work > WORK_MAX:
                 return
@@ -66,7 +66,7 @@ class MinCostFlow:
         return -(-self._loads[cohort] // self._sizes[cohort])
 
     def _balance_loads(self, flows: Iterable[int]) -> bool:
-        """Move partitions from members who have two more to others who could take them; says whether any moved."""
+        """Move partitions from members with two more to members that may take them; return True if any moved."""
         relieved = False
         for flow in map(self._flows.__getitem__, flows):
             self._work += len(flow.wanted)
@@ -87,7 +87,7 @@ class MinCostFlow:
 
     def _cancel_cycles(self) -> bool:
         """
-        Perform exchanges; says whether there were any. Ends early when members are out of balance.
+        Cancel negative cycles; return True if there were any. Returns early when loads are out of balance.
 
         The shortest paths from anywhere by Bellman and Ford. A node that is reached from one of its own successors
         closes a negative cycle. Costs stay when that is performed: only what it changed is looked at again.
@@ -118,7 +118,7 @@ class MinCostFlow:
         return performed
 
     def _arcs(self, node: int) -> Iterator[tuple[int, int]]:
-        """Where arcs of the residual graph lead from a node, and their costs."""
+        """Yield the ends and costs of the arcs of the residual graph that leave a node."""
         if node < self._first_flow:
             yield from self._arcs_of_cohort(node)
         elif node < self._first_level:
@@ -129,7 +129,7 @@ class MinCostFlow:
                     yield cohort, 0
 
     def _arcs_of_cohort(self, cohort: int) -> Iterator[tuple[int, int]]:
-        """One partition less: of a lot, or of those at the level above its members' least load."""
+        """Yield arcs for one partition less: of a cell, or of those at the level above the least load of the cohort."""
         for number in self._flows_of[cohort]:
             flow = self._flows[number]
             if flow.wanted[cohort]:
@@ -138,7 +138,7 @@ class MinCostFlow:
         yield self._first_level + self._least(cohort) + 1, 0
 
     def _arcs_of_flow(self, flow: CellFlow) -> Iterator[tuple[int, int]]:
-        """One partition more for each cohort whose members stay in balance with all who may take it."""
+        """Yield arcs for one partition more, for each cohort whose members stay in balance."""
         highest = 1 + min(map(self._least, flow.wanted))
         for cohort, count in flow.wanted.items():
             if self._most(cohort) <= highest:
@@ -146,7 +146,7 @@ class MinCostFlow:
                 yield cohort, far - (count < flow.claimed[cohort])
 
     def _push_flow(self, cycle: Sequence[int]) -> list[int]:
-        """Exchange as much as the cycle takes; the lots of the cohorts whose load it changed."""
+        """Push as much flow along a cycle as it takes; return the flows of the cohorts whose load changed."""
         steps = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
         count = min(self._capacity(begin, end) for begin, end in steps)
         changed = []
@@ -160,7 +160,7 @@ class MinCostFlow:
         return changed
 
     def _capacity(self, begin: int, end: int) -> int:
-        """How many partitions an arc takes before its cost changes."""
+        """Return the capacity of an arc: partitions until its cost changes."""
         if end >= self._first_level:
             return self._sizes[begin] - self._loads[begin] % self._sizes[begin]
         if begin >= self._first_level:
@@ -175,7 +175,7 @@ class MinCostFlow:
 
 
 def _cycle(before: Mapping[int, int], node: int, end: int) -> list[int]:
-    """The cycle that an arc closes, beginning with its end; empty if it closes none."""
+    """Return the cycle that an arc closes, from its end on; empty: the arc closes none."""
     path = [node]
     while path[-1] != end:
         if path[-1] not in before:

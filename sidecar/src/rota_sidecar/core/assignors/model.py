@@ -1,4 +1,4 @@
-"""What an assignor is told, and what it gives. A million partitions fit: there is no object per partition."""
+"""Input and output of assignors. There is no object per partition, so that a million partitions fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the engine describes it."""
+    """A topic as the backend describes it."""
 
     partitions: int
-    # The racks of each partition's replicas, by its number; empty where the engine knows none.
+    # Racks of each partition's replicas, by its number; empty: the backend knows none.
     racks: Sequence[frozenset[str]] = ()
     topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """What one member says about itself when it joins."""
+    """Subscription of one member, as it joined."""
 
     topics: Sequence[str]
-    # What it has, by topic, and from which generation it has it; NO_GENERATION when it does not say.
+    # Owned partitions by topic, and their generation; NO_GENERATION: unknown.
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
     generation: int = NO_GENERATION
     instance_id: str | None = None
@@ -54,8 +54,8 @@ class Assignor(Protocol):
 
     # What members offer, and Kafka's tools show.
     name: str
-    # Whether members keep what they have during a rebalance. Then a plan gives nobody a partition that another
-    # member still has: it is given up in one round, and given away in the next.
+    # True: members keep their partitions during a rebalance. Then a plan assigns no partition that another member still
+    # owns: it is revoked in one rebalance and assigned in the next.
     cooperative: bool
 
     def assign(self, group: Group) -> Plan:

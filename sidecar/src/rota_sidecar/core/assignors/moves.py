@@ -1,8 +1,8 @@
 """
-Which partitions move, once it is decided how many.
+Chooses the partitions that move, once their number per member is known.
 
-Who has too many gives up the highest by (partition, topic), so that it gives a little of every topic. What is free is
-dealt in ascending order, each partition to the one who has least at that moment, ties by id.
+A member above its quota releases its highest partitions by (partition, topic), so that it releases some of every topic. Free
+partitions are distributed in ascending order, each one to the member with the least load at that moment, ties by id.
 """
 
 from collections import defaultdict
@@ -18,14 +18,14 @@ from rota_sidecar.core.assignors.quotas import Cell
 
 @dataclass(slots=True)
 class Moves:
-    """What changes, by member: flat numbers."""
+    """Released and received partitions by member, as flat numbers."""
 
     given_up: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     given: dict[int, list[Sequence[int]]] = field(default_factory=lambda: defaultdict(list))
 
 
 def release_surplus(ownership: Ownership, cell: Cell, among: TopicClass, moves: Moves) -> list[int]:
-    """Let those who have too many give some up; returns them all."""
+    """Release the partitions above the quotas of a cell; return them."""
     freed: list[int] = []
     for member, has, wants in zip(cell.members, cell.claimed, cell.wanted, strict=True):
         if has > wants:
@@ -36,7 +36,7 @@ def release_surplus(ownership: Ownership, cell: Cell, among: TopicClass, moves: 
 
 
 def _highest(ownership: Ownership, member: int, count: int, among: TopicClass) -> list[int]:
-    """The last that it has of a class, in the order of (partition, topic)."""
+    """Return a member's last partitions of a class in the order of (partition, topic)."""
     table, width = ownership.group_index.table, len(ownership.group_index.table.names)
     keys = ownership.keys(member)
     if len(among.topics) < width:
@@ -47,7 +47,7 @@ def _highest(ownership: Ownership, member: int, count: int, among: TopicClass) -
 
 
 def shortages(cell: Cell) -> dict[int, int]:
-    """Who wants more than they have, and how many."""
+    """Return the members below their quota, with the number of missing partitions."""
     return {
         member: wants - has
         for member, has, wants in zip(cell.members, cell.claimed, cell.wanted, strict=True)
@@ -56,7 +56,7 @@ def shortages(cell: Cell) -> dict[int, int]:
 
 
 def distribute(free: Sequence[int], short: dict[int, int], loads: list[int], moves: Moves) -> None:
-    """Deal what is free to those who are short. `short` and `loads` become what they are afterwards."""
+    """Distribute free partitions to members below their quota; updates `short` and `loads`."""
     waiting = sorted(short, key=lambda member: (loads[member], member), reverse=True)
     dealt, active, height = 0, list[int](), 0
     while dealt < len(free) and (active or waiting):
@@ -75,7 +75,7 @@ def distribute(free: Sequence[int], short: dict[int, int], loads: list[int], mov
 
 
 def allot(part: Sequence[int], member: int, short: dict[int, int], loads: list[int], moves: Moves) -> None:
-    """Give one member some of what it is short of."""
+    """Give partitions to one member; updates `short` and `loads`."""
     moves.given[member].append(part)
     loads[member] += len(part)
     short[member] -= len(part)
@@ -92,6 +92,6 @@ def _activate_at(height: int, active: list[int], waiting: list[int], loads: Sequ
 
 
 def merged(parts: Iterable[Sequence[int]]) -> Sequence[int]:
-    """Sorted flat numbers; one that is all there is stays what it is, a range for example."""
+    """Return sorted flat numbers; a single sequence is returned unchanged, for example a range."""
     several = [part for part in parts if len(part)]
     return several[0] if len(several) == 1 else sorted(chain.from_iterable(several))

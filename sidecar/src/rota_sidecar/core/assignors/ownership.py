@@ -1,8 +1,8 @@
 """
-Who has what: the claims that count, those that are disputed, and what nobody has.
+Resolves the members' claims of ownership: accepted claims, disputed ones, and partitions without an owner.
 
-The newest generation wins a dispute, whatever the order of members; where two are equally new nobody has the
-partition. Claims on what does not exist, and repeated ones, are nothing.
+The claim of the newest generation wins a dispute, whatever the order of members; between two equally new ones the partition
+has no owner. Claims of partitions that do not exist, and repeated claims, are ignored.
 """
 
 from array import array
@@ -22,7 +22,7 @@ _FLIP = bytes((1, 0)) + bytes(254)
 
 @dataclass(frozen=True, slots=True)
 class LayoutIndex:
-    """What a layout means in this group, for each of its numbers. Nothing, if some of its topics take no part."""
+    """A layout's topics in this group, one for each of its numbers; empty if some of its topics take no part."""
 
     marks: Sequence[bytearray]
     topics: Sequence[int]
@@ -31,31 +31,31 @@ class LayoutIndex:
 
 @dataclass(slots=True)
 class Ownership:
-    """What counts, by member; and what nobody has, by topic."""
+    """Owned partitions by member, and partitions without an owner by topic. Invariant: a partition has at most one owner."""
 
     group_index: GroupIndex
-    # Those who have exactly what they say. Everybody else stands in `flats`, with what counts of it.
+    # Members all of whose claims are accepted. The other members are in `flats`, with their accepted claims.
     lists: list[PackedPartitions | None]
     readings: Mapping[Layout, LayoutIndex]
     flats: dict[int, list[int]] = field(default_factory=dict)
     free: list[Sequence[int]] = field(default_factory=list)
-    # By flat number: who has a partition that is free to be given, but not before they give it up.
+    # By flat number: the owner of a partition that is to be assigned, but only after its owner has revoked it.
     held: dict[int, int] = field(default_factory=dict)
 
     def count(self, member: int) -> int:
-        """How many it has."""
+        """Return the number of partitions of a member."""
         lists = self.lists[member]
         return len(self.flats.get(member, ())) if lists is None else len(lists.numbers)
 
     def topics(self, member: int) -> Iterable[int]:
-        """The topic of each that it has."""
+        """Return the topic of each partition of a member."""
         lists = self.lists[member]
         if lists is not None:
             return self.readings[lists.layout].topics
         return map(self.group_index.table.topic_of, self.flats.get(member, ()))
 
     def flat_numbers(self, member: int) -> list[int]:
-        """What it has, ascending."""
+        """Return the flat numbers of a member's partitions, ascending."""
         lists = self.lists[member]
         if lists is None:
             return self.flats.get(member, [])
@@ -63,7 +63,7 @@ class Ownership:
         return sorted(map(add, lists.numbers, offsets))
 
     def keys(self, member: int) -> Iterable[int]:
-        """What it has as partition * (number of topics) + topic, which is the order in which partitions are kept."""
+        """Return partition * (number of topics) + topic for each partition of a member: the order in which it keeps them."""
         table, width = self.group_index.table, len(self.group_index.table.names)
         lists = self.lists[member]
         if lists is not None:
@@ -76,7 +76,7 @@ class Ownership:
 
 
 def resolve_ownership(group_index: GroupIndex) -> Ownership:
-    """Read what all members say."""
+    """Resolve the claims of all members."""
     return _Resolver(group_index).resolve()
 
 
@@ -105,7 +105,7 @@ class _Resolver:
         return ownership
 
     def _mark(self) -> tuple[list[PackedPartitions | None], dict[int, list[int]]]:
-        """Set a mark for everything that is claimed. Those of whom not everything counts come back apart."""
+        """Mark all claimed partitions. Members with claims that are not accepted are returned separately."""
         found: list[PackedPartitions | None] = []
         inexact = {}
         for member, subscriber in enumerate(self._group_index.subscribers):
@@ -164,7 +164,7 @@ class _Resolver:
                 ownership.held[flat] = member
 
     def _settle(self, ownership: Ownership, inexact: dict[int, list[int]]) -> None:
-        """Find what several claim, and say who has it."""
+        """Find partitions that several members claim, and decide their owners."""
 
         def said(member: int) -> list[int]:
             return inexact[member] if member in inexact else ownership.flat_numbers(member)
@@ -184,7 +184,7 @@ class _Resolver:
             ownership.lists[member] = None
 
     def _losses(self, ownership: Ownership, claimants: Mapping[int, Sequence[int]]) -> Mapping[int, set[int]]:
-        """What each claims and has not; what nobody has because of that is held back."""
+        """Return the rejected claims of each member; a partition that loses all claims is withheld."""
         losses: dict[int, set[int]] = defaultdict(set)
         for flat, several in claimants.items():
             holder = self._newest(several)
@@ -211,7 +211,7 @@ def _read(layout: Layout, table: Table, marks: Sequence[bytearray]) -> LayoutInd
 
 
 def _disputed(ownership: Iterable[Iterable[int]], total: int) -> set[int]:
-    """What is in more than one of them."""
+    """Return the partitions that occur more than once."""
     seen, found = bytearray(total), set()
     for flats in ownership:
         for flat in flats:

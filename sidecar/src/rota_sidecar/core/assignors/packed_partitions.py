@@ -1,8 +1,8 @@
 """
-Partitions by topic as one array, which shares everything but the numbers with the lists that look alike.
+Partitions by topic as one array of numbers and a layout, which members with equal counts per topic share.
 
 Two thousand members of which each has one partition of each of five hundred topics are two thousand arrays and one
-layout. To the outside it is a mapping like any other.
+layout. The class is a mapping from topic to partition numbers.
 """
 
 from array import array
@@ -18,7 +18,7 @@ _BITS: Final = 32
 
 
 class Layout:
-    """Which topics there are, and how many partitions of each. The same layout is the same object."""
+    """Topics and the number of partitions of each. Invariant: equal layouts of one `Layouts` are the same object."""
 
     __slots__ = ("counts", "names", "size")
 
@@ -36,13 +36,13 @@ class PackedPartitions(Mapping[str, Sequence[int]]):
     def __init__(self, layout: Layout, numbers: "array[int]", written: bytes = b"") -> None:
         self.layout = layout
         self.numbers = numbers
-        # As they were read: what is given back as it came need not be written anew.
+        # Encoded form as received; an unchanged assignment is sent without encoding it again.
         self.written = written
         self._by_topic: dict[str, array[int]] | None = None
 
     @property
     def non_negative(self) -> bool:
-        """Without looking at one number after the other: no highest byte has its highest bit."""
+        """True if no number is negative, by the sign bits alone."""
         return self.numbers.tobytes()[_HIGH_BYTE::4].isascii()
 
     @override
@@ -71,13 +71,13 @@ class PackedPartitions(Mapping[str, Sequence[int]]):
 
 
 class Layouts:
-    """Finds the layout of lists that somebody else made."""
+    """Registry of layouts."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, ...], tuple[int, ...]], Layout] = {}
 
     def of(self, names: tuple[str, ...], counts: tuple[int, ...]) -> Layout:
-        """The one layout with these."""
+        """Return the layout with these names and counts."""
         key = names, counts
         found = self._known.get(key)
         if found is None:
@@ -85,7 +85,7 @@ class Layouts:
         return found
 
     def lists(self, owned: Mapping[str, Sequence[int]]) -> PackedPartitions:
-        """The same as lists of ours; a number that is beyond what Kafka knows becomes one that no topic has."""
+        """Pack partitions by topic; a number that exceeds 32 bits becomes -1, which no topic has."""
         if isinstance(owned, PackedPartitions):
             return owned
         try:

@@ -1,10 +1,9 @@
 """
-How many partitions each member is to have: decided on counts, before anything moves.
+Computes the number of partitions per member by water-filling, before any partition is chosen.
 
-A cell is a set of partitions that the same members may take: the topics of a class. Pouring a cell over its members as water finds the level is the exact minimum of
-the sum of squared loads over that cell, so each step that is taken lowers that sum, and the rounds end where no
-partition can move to somebody who has two less. A group of which everybody takes the same is one cell, and is done in
-one step.
+A cell is a set of partitions that the same members may take: the topics of a class. Water-filling a cell gives the exact
+minimum of the sum of squared loads over that cell, so each step lowers that sum, and the rounds end when no partition can move
+to a member with two less. A group with equal subscriptions is one cell, and takes one step.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ class Cell:
 
 
 def set_quotas(cells: Sequence[Cell], loads: list[int]) -> None:
-    """Decide what each cell's members are to have. `loads` is what each member of the group has, and is kept."""
+    """Set `wanted` of each cell; updates `loads`, the number of partitions of each member of the group."""
     if len(cells) == 1 and cells[0].unowned:
         _fill_all(cells[0], loads)
     else:
@@ -50,7 +49,7 @@ def _share(cell: Cell) -> float:
 
 
 def _rebalance_cell(cell: Cell, loads: list[int]) -> bool:
-    """Even a cell out, if somebody has two more than somebody else who could take it."""
+    """Balance a cell if the loads of two of its members differ by two or more; return True if it changed."""
     if len(cell.members) < 2:
         return False
     standing = [loads[member] for member in cell.members]
@@ -80,9 +79,9 @@ def _fill_all(cell: Cell, loads: list[int]) -> None:
 
 def water_fill(below: Sequence[int], amount: int, loses: Callable[[int, int], bool]) -> list[int]:
     """
-    What each gets when an amount is poured onto what they have.
+    Return the additions that raise the lowest loads to a common level with a given amount.
 
-    What is left over for some of those at the water's level goes first to those who would lose one otherwise.
+    The remainder goes to members at that level, first to those that would lose a partition otherwise.
     """
     height, left = _water_level(below, amount)
     got = [height - load if load <= height else 0 for load in below]
@@ -96,7 +95,7 @@ def water_fill(below: Sequence[int], amount: int, loses: Callable[[int, int], bo
 
 
 def _water_level(below: Sequence[int], amount: int) -> tuple[int, int]:
-    """How high the water stands, and how much of it is left over."""
+    """Return the water level and the remainder."""
     ordered = sorted(below)
     sums = list(accumulate(ordered))
     # The largest number of them that are under water: raising them to the highest of them is affordable.

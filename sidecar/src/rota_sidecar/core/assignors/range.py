@@ -15,7 +15,7 @@ from rota_sidecar.core.assignors.model import Group, Plan
 from rota_sidecar.core.assignors.order import member_order
 from rota_sidecar.core.assignors.racks import Racks, is_rack_local, racks_matter, racks_of
 
-# The topics of one class with equally many partitions: everybody has the same piece of all of them.
+# Class and partition count of topics: each member has the same range of all topics of one shape.
 TopicShape = tuple[int, int]
 
 
@@ -46,7 +46,7 @@ class Range:
 
 
 class RangeAssignment(Mapping[str, Sequence[int]]):
-    """What one member has: a piece of each of many topics, kept once for those that are alike."""
+    """Assignment of one member: one range for all topics of a shape."""
 
     __slots__ = ("_by_shape", "_key_of", "_pieces")
 
@@ -87,7 +87,7 @@ class RangeAssignment(Mapping[str, Sequence[int]]):
 
 
 class RangeAssignmentItems(ItemsView[str, Sequence[int]]):
-    """What `items` gives: a topic at a time, without looking it up."""
+    """Items of a RangeAssignment, yielded without a lookup per topic."""
 
     _mapping: RangeAssignment
 
@@ -97,7 +97,7 @@ class RangeAssignmentItems(ItemsView[str, Sequence[int]]):
 
 
 def _cut(members: Sequence[int], size: int) -> Iterator[tuple[int, range]]:
-    """Consecutive pieces; the first ones have one more where it does not come out even."""
+    """Yield consecutive ranges; the first ones have one more partition if the division has a remainder."""
     each, more = divmod(size, len(members))
     begin = 0
     for position, member in enumerate(members):
@@ -120,7 +120,7 @@ def _topic_needs_racks(group: Group, group_index: GroupIndex, topic: int) -> boo
 
 
 class _TopicAllocation:
-    """One topic while it is given out."""
+    """One topic while its partitions are assigned. Invariant: `free` and `given` are disjoint and cover the topic."""
 
     def __init__(self, group: Group, group_index: GroupIndex, topic: int) -> None:
         self._subscribers = group_index.subscribers
@@ -174,7 +174,7 @@ def _rack_aware(group: Group, group_index: GroupIndex, by_shape: Mapping[TopicSh
 
 
 def _allot_copartitioned(rooms: Sequence[_TopicAllocation], racks: Sequence[str]) -> None:
-    """The same number of all topics to the first who is near all of them: who joins topics needs them together."""
+    """Assign the same number of all topics to the first member that is local to all of them, as co-partitioned topics need."""
     # By rack the places of those who have room in all topics, in order; the room of a member never grows again.
     waiting: dict[str, deque[int]] = defaultdict(deque)
     members = rooms[0].members
@@ -194,7 +194,7 @@ def _allot_copartitioned(rooms: Sequence[_TopicAllocation], racks: Sequence[str]
 
 
 def _wait(positions: deque[int], members: Sequence[int], rooms: Sequence[_TopicAllocation]) -> bool:
-    """Drop those at the front who have no room any more; says whether a member is left."""
+    """Drop members at the front that have reached their share; return True if a member is left."""
     while positions and any(room.room(members[positions[0]]) <= 0 for room in rooms):
         positions.popleft()
     return bool(positions)

@@ -1,8 +1,8 @@
 """
 Members keep what they have, as far as balance allows: Kafka's `sticky` and `cooperative-sticky`, and ours by load.
 
-Balance comes first: nobody has two more than somebody else who could take one of them. Among balanced plans the one is
-taken in which members keep most.
+Balance comes first: no member has two more than another one that could take one of them. Among balanced plans the one is
+chosen in which members keep most partitions.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from rota_sidecar.core.assignors.ownership import Ownership, resolve_ownership
 
 
 class Sticky:
-    """Everybody gives up everything, and gets most of it back."""
+    """Eager: members revoke all partitions, and get most of them back."""
 
     name = "sticky"
     cooperative = False
@@ -28,14 +28,14 @@ class Sticky:
 
 
 class CooperativeSticky(Sticky):
-    """Everybody keeps what stays; what moves is given up in one round, and given away in the next."""
+    """Cooperative: a moving partition is revoked in one rebalance and assigned in the next."""
 
     name = "cooperative-sticky"
     cooperative = True
 
 
 def plan(ownership: Ownership, moves: Moves, cooperative: bool) -> Plan:
-    """Everybody's partitions after the moves; what somebody still has is held back if it is cooperative."""
+    """Return the plan after the moves; a cooperative one withholds partitions that another member still owns."""
     group_index = ownership.group_index
     held = dict(ownership.held)
     for member, given_up in moves.given_up.items():

@@ -1,4 +1,4 @@
-"""Whether a plan is one. Asked by the leader about strategies that are not ours, before anybody is told."""
+"""Validates plans of strategies that are not built in. The leader calls it before it sends assignments."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from rota_sidecar.core.assignors.ownership import NO_OWNER, resolve_ownership
 
 
 def plan_problem(group: Group, plan: Plan, cooperative: bool) -> str:
-    """What is wrong with a plan, in one sentence; empty when nothing is."""
+    """Return the first problem of a plan in one sentence; empty: the plan is valid."""
     missing = group.members.keys() - plan.keys()
     if missing:
-        return f"the plan leaves out {min(missing)}: give every member an entry, if need be an empty one"
+        return f"the plan has no entry for member {min(missing)}: every member needs one, which may be empty"
     unknown = plan.keys() - group.members.keys()
     if unknown:
-        return f"the plan names {min(unknown)}, who is no member of the group: give to members only"
+        return f"the plan names {min(unknown)}, which is not a member of the group"
     owners: dict[tuple[str, int], str] = {}
     for member in sorted(plan):
         wrong = _lists_problem(group, member, plan, owners)

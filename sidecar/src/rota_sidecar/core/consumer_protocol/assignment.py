@@ -1,4 +1,4 @@
-"""What the leader gives a member. Read by the member, and by brokers and Kafka's tools."""
+"""Encodes and decodes assignments, which the leader sends to members; brokers and Kafka's tools read them too."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Assignment:
 
 def encode_assignment(assignment: Assignment, headers: wire.TopicHeaders | None = None) -> bytes:
     """
-    Version 3, which looks like version 0: those between added nothing to assignments.
+    Encode version 3, whose layout is that of version 0.
 
     Who encodes many gives them all the same `heads`, a new one at first: names are written once then.
     """
@@ -27,7 +27,7 @@ def encode_assignment(assignment: Assignment, headers: wire.TopicHeaders | None 
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Any version. No bytes at all are what a member gets whom the leader did not know: nothing. Raises Malformed."""
+    """Decode any version. Empty bytes, for a member that the leader did not know, are an empty assignment. Raises Malformed."""
     if not data:
         return Assignment({})
     reader = wire.Reader(data, "an assignment")

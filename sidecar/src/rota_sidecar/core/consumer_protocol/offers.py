@@ -1,8 +1,8 @@
 """
-What a member offers under each strategy, and how the leader reads it.
+Builds the subscription metadata that a member sends for each strategy, and decodes it for the leader.
 
-Strategies differ in where claims stand: `sticky` has them in user data, whose bytes are Kafka's; `range` and
-`roundrobin` have none; all others send what they own, and from which generation.
+Strategies differ in where owned partitions are: `sticky` has them in Kafka's user data; `range` and `roundrobin` have none;
+all others send owned partitions and their generation in the subscription.
 """
 
 from array import array
@@ -35,7 +35,7 @@ Owned = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class JoinOffer:
-    """What a member knows about itself when it joins."""
+    """State of a member that joins: topics, owned partitions, rates and rack."""
 
     topics: Sequence[str]
     owned: Owned = field(default_factory=dict)
@@ -65,7 +65,7 @@ def subscriber_of(
     strategy: str, metadata: bytes, instance_id: str | None, shared: SharedLayouts | None = None
 ) -> Subscriber:
     """
-    The leader's reading of one member. Raises Malformed.
+    Decode the metadata of one member for the leader. Raises Malformed.
 
     Who reads many gives them all the same `alike`, a new one at first: what they have in common is read once then.
     """
@@ -90,14 +90,14 @@ def subscriber_of(
 
 
 def member_data_of(strategy: str, metadata: bytes, shared: SharedLayouts | None = None) -> MemberData:
-    """What a member of ours says about the generation that it was in last. Raises Malformed."""
+    """Return the last generation and incarnation of a Rota member. Raises Malformed."""
     if strategy == STICKY:
         return MemberData()
     return decode_member_data(decode_subscription(metadata, shared).user_data)
 
 
 def topics_of(metadata: Iterable[bytes]) -> frozenset[str]:
-    """The topics that these members subscribe to; a member that cannot be read subscribes to none."""
+    """Return the topics of all members; malformed metadata counts as no topics."""
     shared, found = SharedLayouts(), dict[int, Sequence[str]]()
     for each in metadata:
         try:
@@ -141,7 +141,7 @@ def _by_topic(
 
 
 def _with_rates(owned: Owned, rates: Sequence[float]) -> tuple[Owned, Mapping[str, Sequence[float]]]:
-    """Claims in the order in which their rates were sent, and as many rates for each topic as there are."""
+    """Return owned partitions in the order of their rates, and the rates by topic as far as they were sent."""
     in_order = _in_order(owned)
     by_topic, begin = {}, 0
     for topic, numbers in in_order.items():

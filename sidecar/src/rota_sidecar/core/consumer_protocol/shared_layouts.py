@@ -1,8 +1,8 @@
 """
-What many members have in common is read once: their topics, and which partitions of which topics come in which order.
+Decodes data that many members share once: their topics, and the layout of their partitions by topic.
 
-Two thousand members that each have one partition of each of five hundred topics differ in a number every dozen bytes.
-Where a blob looks like one that was read before but for its numbers, only those are read.
+Two thousand members that each have one partition of each of five hundred topics differ in a number every dozen bytes. If a
+blob differs from an earlier one in its numbers only, only the numbers are decoded.
 """
 
 import struct
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from rota_sidecar.core.assignors.packed_partitions import Layout, Layouts, PackedPartitions
 
-# How many shapes are tried before a blob is read topic by topic.
+# Limit of shapes that are tried before a blob is decoded topic by topic.
 _SHAPES_MAX = 4
 _TEXTS_MAX = 16
 
 
 class _Shape:
-    """The bytes of a layout: which of them are numbers, and what the others are."""
+    """Byte mask of a layout: the positions of its numbers, and the value of all other bytes."""
 
     def __init__(self, layout: Layout, section: bytes) -> None:
         self.layout = layout
@@ -32,7 +32,7 @@ class _Shape:
         self._looks = int.from_bytes(section, "big") & self._fixed
 
     def read(self, data: bytes, begin: int) -> PackedPartitions | None:
-        """The lists, if they look like this."""
+        """Decode the partitions; None: the bytes have another shape."""
         section = data[begin : begin + self.size]
         if len(section) < self.size or int.from_bytes(section, "big") & self._fixed != self._looks:
             return None
@@ -40,7 +40,7 @@ class _Shape:
 
 
 class SharedLayouts:
-    """What is known from the members that were read before."""
+    """Cache of topics and layouts of the members decoded so far; one for each rebalance."""
 
     def __init__(self) -> None:
         self._texts: list[tuple[bytes, list[str]]] = []
@@ -49,14 +49,14 @@ class SharedLayouts:
         self._shapes: dict[bytes, list[_Shape]] = {}
 
     def texts(self, data: bytes, begin: int) -> tuple[bytes, list[str]] | None:
-        """A list of texts that stood in another blob too, and its bytes."""
+        """Return a cached list of strings at this position with its bytes; None: not cached."""
         return next((known for known in self._texts if data.startswith(known[0], begin)), None)
 
     def remember_texts(self, section: bytes, texts: list[str]) -> None:
         self._texts = [(section, texts), *self._texts[: _TEXTS_MAX - 1]]
 
     def lists(self, data: bytes, begin: int) -> tuple[int, PackedPartitions] | None:
-        """Lists that look like those of another member, and how many bytes they have."""
+        """Decode partitions with a cached shape; return their size in bytes and them; None: no shape matches."""
         for shape in self._shapes.get(data[begin : begin + 4], ()):
             found = shape.read(data, begin)
             if found is not None:
@@ -66,7 +66,7 @@ class SharedLayouts:
     def remember_lists(
         self, section: bytes, names: Sequence[str], lists: "Sequence[array[int]]"
     ) -> PackedPartitions:
-        """What was read topic by topic, as lists."""
+        """Cache the layout of partitions that were decoded topic by topic; return them packed."""
         layout = self._layouts.of(tuple(names), tuple(map(len, lists)))
         if layout in self._seen and layout.size:
             shapes = self._shapes.setdefault(section[:4], [])

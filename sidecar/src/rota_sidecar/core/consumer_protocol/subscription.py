@@ -1,4 +1,4 @@
-"""What a member sends when it joins. Read by the leader, and by brokers and Kafka's tools."""
+"""Encodes and decodes subscriptions, which members send in JoinGroup; brokers and Kafka's tools read them too."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics that a member takes, and what it has of them."""
+    """Subscribed topics and owned partitions of a member."""
 
     topics: Sequence[str]
     user_data: bytes = b""
@@ -22,7 +22,7 @@ class Subscription:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Version 3: with owned partitions, generation and rack."""
+    """Encode version 3, with owned partitions, generation and rack."""
     return b"".join(
         (
             wire.int16(VERSION),

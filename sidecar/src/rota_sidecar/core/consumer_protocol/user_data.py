@@ -1,5 +1,5 @@
 """
-What members and leaders add to Kafka's words for each other: incarnations, arrival rates, and `sticky`'s claims.
+User data of subscriptions and assignments: incarnations, arrival rates, and the owned partitions of `sticky`.
 
 Ours has at most 256 bytes, and a member's begins as `cooperative-sticky` has it, so that Kafka's own leaders read the
 generation. A leader's says what the plan was made for, so that a member that is handed its assignment again without a
@@ -42,7 +42,7 @@ _OCTAVES_BELOW_ONE = 7
 
 @dataclass(frozen=True, slots=True)
 class MemberData:
-    """What a member of ours says beside its subscription."""
+    """User data of a Rota member's subscription."""
 
     generation: int = NO_GENERATION
     incarnation: int = NO_INCARNATION
@@ -54,7 +54,7 @@ class MemberData:
 
 
 def encode_member_data(data: MemberData) -> bytes:
-    """At most 256 bytes: rates for which there is no room are left out, those of former partitions first."""
+    """Encode at most 256 bytes; rates that do not fit are left out, those of former partitions first."""
     rates = bytes(map(_byte_of, data.rates[:RATES_MAX])).rstrip(bytes((_UNKNOWN,)))
     room = (RATES_MAX - len(rates)) // _FORMER.size
     heaviest = sorted((each for each in data.former if each[0] < _POSITIONS_MAX), key=lambda each: -each[2])
@@ -64,7 +64,7 @@ def encode_member_data(data: MemberData) -> bytes:
 
 
 def decode_member_data(data: bytes) -> MemberData:
-    """What a member of ours wrote, or what `cooperative-sticky` of another client did."""
+    """Decode the user data of a Rota member, or of `cooperative-sticky` of another client."""
     if len(data) < _GENERATION.size:
         return MemberData()
     (generation,) = _GENERATION.unpack_from(data)
@@ -87,7 +87,7 @@ def decode_member_data(data: bytes) -> MemberData:
 @dataclass(frozen=True, slots=True)
 class AssignmentData:
     """
-    What a leader of ours adds to an assignment. What other leaders do not say is empty.
+    User data of an assignment by a Rota leader; fields that other leaders do not send are empty.
 
     The coordinator keeps it with the assignment, so that a restart of the member cannot lose it.
     """
@@ -110,7 +110,7 @@ def encode_assignment_data(data: AssignmentData) -> bytes:
 
 
 def decode_assignment_data(data: bytes) -> AssignmentData:
-    """Nothing in the words of others. A newer version begins as this one does."""
+    """Decode user data; that of other clients is empty. Newer versions begin with the fields of this one."""
     incarnation = _incarnation_in(data)
     if incarnation == NO_INCARNATION:
         return AssignmentData()
@@ -130,12 +130,12 @@ def _incarnation_in(data: bytes) -> int:
 
 
 def fingerprint_of_topics(topics: Iterable[str]) -> bytes:
-    """The same for the same names in any order."""
+    """Return a fingerprint of a set of topic names, independent of their order."""
     return blake2b("\n".join(sorted(topics)).encode(), digest_size=_FINGERPRINT_BYTES).digest()
 
 
 def fingerprint_of_plan(partitions: Mapping[str, int]) -> bytes:
-    """The same for the same topics with the same numbers of partitions; 0 is a topic that does not exist."""
+    """Return a fingerprint of topics with their partition counts; 0 is a topic that does not exist."""
     return fingerprint_of_topics(f"{topic} {count}" for topic, count in partitions.items())
 
 

@@ -1,5 +1,5 @@
 """
-The elements of Kafka's messages: numbers, texts, and partitions by topic.
+Elements of Kafka's consumer protocol: integers, strings, and partitions by topic.
 
 `subscription`, `assignment` and `user_data` are written in them. Numbers of partitions go in and out as one array for
 each topic, never one by one: a leader reads a million of them.
@@ -26,11 +26,11 @@ _SWAPPED = sys.byteorder == "little"
 
 
 class Malformed(ValueError):
-    """Bytes that are not what they should be; says in a sentence why."""
+    """Bytes violate the protocol; the message says how and at which byte."""
 
 
 class Reader:
-    """Takes one element after the other from bytes that somebody else wrote."""
+    """Reads elements from untrusted bytes, one after the other. Invariant: `_at` is the position of the next element."""
 
     def __init__(self, data: bytes, what: str, shared: SharedLayouts | None = None) -> None:
         self._data = data
@@ -40,7 +40,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes are still there."""
+        """Number of remaining bytes."""
         return len(self._data) - self._at
 
     def malformed(self, why: str) -> Malformed:
@@ -75,7 +75,7 @@ class Reader:
         return b"" if length == -1 else self._take(length)
 
     def count(self) -> int:
-        """How many elements follow; each has a byte at least."""
+        """Read the number of elements that follow; each has at least one byte."""
         found = self.int32()
         if not 0 <= found <= self.left:
             raise self.malformed(f"a list of {found} elements, with {self.left} bytes left,")
@@ -93,7 +93,7 @@ class Reader:
         return found
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
-        """Numbers by topic. What a topic has in several places is put together."""
+        """Read partition numbers by topic; repeated topics are merged."""
         if self._data.startswith(_NO_TOPICS, self._at):
             self._at += len(_NO_TOPICS)
             return {}
@@ -160,7 +160,7 @@ def texts(values: Sequence[str]) -> bytes:
 
 
 class TopicHeaders:
-    """Names as they stand before the partitions of a topic: written once for all members of a round."""
+    """Encoded topic names, cached for all members of a rebalance."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, bytes] = {}
@@ -172,14 +172,14 @@ class TopicHeaders:
         return self._by_name.get(name) or self._by_name.setdefault(name, text(name))
 
     def all_of(self, names: Sequence[str]) -> list[bytes]:
-        """Of names that are asked for again and again as the same object."""
+        """Return the encoded names of a list, cached by the identity of the list."""
         found = self._by_names.get(id(names))
         if found is None:
             found = self._by_names[id(names)] = names, list(map(self.of, names))
         return found[1]
 
     def singles(self, most: int) -> Sequence[bytes]:
-        """By its number each partition as the only one of its topic."""
+        """Return the encoded one-element list of each partition number up to `most`."""
         self._singles += [_ONE.pack(1, number) for number in range(len(self._singles), most + 1)]
         return self._singles
 

@@ -95,7 +95,7 @@ def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, nam
         (["list", "-o", "xml"], "'xml' is not one of 'table', 'json', 'yaml'"),
         (
             ["list", "-b", "http://here"],
-            "--bootstrap-servers: 'http://here' is no address: use rota://host:7070",
+            "--bootstrap-servers: 'http://here' is not an address: use rota://host:7070",
         ),
     ],
 )

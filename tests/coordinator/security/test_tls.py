@@ -193,7 +193,7 @@ def test_files_that_are_wrong_are_refused_in_one_sentence(tmp_path: Path, pki: P
     locked = pki.servers.lock(other, "passphrase")
     cases = {
         "No such file": ("--tls-cert=none.pem", f"--tls-key={server.key}"),
-        "not in PEM form": (f"--tls-cert={rubbish}", f"--tls-key={server.key}"),
+        "is not a PEM file": (f"--tls-cert={rubbish}", f"--tls-key={server.key}"),
         "hold no certificate and key": (f"--tls-cert={broken}", f"--tls-key={server.key}"),
         "is not the key of": (f"--tls-cert={server.certificate}", f"--tls-key={other.key}"),
         "locked with a passphrase": (f"--tls-cert={other.certificate}", f"--tls-key={locked}"),
@@ -240,5 +240,5 @@ def test_beyond_loopback_tls_and_callers_that_are_known_are_needed(
 def test_a_password_in_an_argument_is_refused_and_not_repeated(store: str) -> None:
     done = start("--store", store)
     assert done.returncode == 1
-    assert "everybody on this machine can read arguments" in done.stderr
+    assert "arguments are visible to every user of this machine" in done.stderr
     assert "canary" not in done.stderr

@@ -194,12 +194,12 @@ def test_files_that_are_wrong_are_refused_in_one_sentence(tmp_path: Path, pki: P
     cases = {
         "No such file": ("--tls-cert=none.pem", f"--tls-key={server.key}"),
         "is not a PEM file": (f"--tls-cert={rubbish}", f"--tls-key={server.key}"),
-        "hold no certificate and key": (f"--tls-cert={broken}", f"--tls-key={server.key}"),
-        "is not the key of": (f"--tls-cert={server.certificate}", f"--tls-key={other.key}"),
-        "locked with a passphrase": (f"--tls-cert={other.certificate}", f"--tls-key={locked}"),
+        "contain no readable certificate and key": (f"--tls-cert={broken}", f"--tls-key={server.key}"),
+        "does not match the certificate in": (f"--tls-cert={server.certificate}", f"--tls-key={other.key}"),
+        "is encrypted": (f"--tls-cert={other.certificate}", f"--tls-key={locked}"),
         "--tls-key is missing": (f"--tls-cert={server.certificate}",),
-        "needs --tls-cert": (f"--tls-client-ca={pki.clients.certificate}",),
-        "holds no certificate that can be read": (*tls_flags(server), f"--tls-client-ca={broken}"),
+        "requires --tls-cert": (f"--tls-client-ca={pki.clients.certificate}",),
+        "contains no readable certificate": (*tls_flags(server), f"--tls-client-ca={broken}"),
         "the file has no principals": (f"--tokens-file={empty}",),
     }
     for sentence, arguments in cases.items():

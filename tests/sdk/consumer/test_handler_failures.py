@@ -30,7 +30,9 @@ def test_an_exception_is_logged_as_one_line_with_the_frames_of_the_application(
     said = sorted(said_by_handlers(caplog))
     assert len(said) == 2
     for line, topic in zip(said, ("orders", "refunds"), strict=True):
-        assert line.startswith(f"{topic}[0] at offset 0 will be retried: ValueError: invalid literal for int()")
+        assert line.startswith(
+            f"{topic}[0] at offset 0 will be retried: ValueError: invalid literal for int()"
+        )
         frames = re.findall(r"([^/]+)\.py:\d+ in (\w+)", line)
         assert {file for file, _ in frames} == {"test_handler_failures"}
         assert [name for _, name in frames][-1] == "price_of"

@@ -310,7 +310,7 @@ def test_who_is_not_let_in_is_told_so_in_one_sentence(tmp_path: Path, group: str
     with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as guarded:
         for shown, sentence in (
             ("canary-of-nobody", f"{guarded.address} does not know us"),
-            ("canary-of-a-stranger", "GROUP_AUTHORIZATION_FAILED: grant this client the group"),
+            ("canary-of-a-stranger", "GROUP_AUTHORIZATION_FAILED: grant this client access to the group"),
         ):
             token.write_text(shown)
             flags = [*EVENTS, f"--token-file={token}"]
@@ -397,7 +397,7 @@ def test_what_was_remembered_of_another_group_is_put_aside(tmp_path: Path, serve
     (folder / "member.json").write_text("{}")
     sidecar = Sidecar(tmp_path, servers, group, [*EVENTS, f"--state-folder={folder}"])
     with running(sidecar):
-        assert "joins as a new one" in sidecar.wait("problem")["sentence"]
+        assert "joins as a new member" in sidecar.wait("problem")["sentence"]
         sidecar.wait_until_it_has(PARTITIONS)
         assert sidecar.terminate() == 0
 

@@ -37,7 +37,7 @@ def refusal(group: Group, request: Request, now_ms: MonotonicMs) -> pb.ErrorCode
 
 
 def room_error(offsets: Offsets, partition: TopicPartition) -> pb.ErrorCode.ValueType:
-    """Why the group cannot keep an offset of the partition, whoever brings it."""
+    """Return why the group cannot keep an offset of the partition, whichever request brings it."""
     return pb.NONE if offsets.has_room_for(partition) else pb.INVALID_COMMIT_OFFSET_SIZE
 
 
@@ -55,7 +55,7 @@ def partition_error(
 
 
 def is_longer(text: str, most: int) -> bool:
-    """Whether a text has more UTF-16 units than that; they are counted only where it is near."""
+    """Return whether a text has more UTF-16 units than `most`; they are counted only near the limit."""
     return 2 * len(text) > most and len(text.encode("utf-16-le")) // 2 > most
 
 
@@ -71,7 +71,7 @@ def commit(
     for topic in request.topics:
         name = topic.name
         outcome = pb.TopicErrors(name=name)
-        tell = outcome.partitions.add
+        add_result = outcome.partitions.add
         for partition in topic.partitions:
             index = partition.index
             where = TopicPartition(name, index)
@@ -80,7 +80,7 @@ def commit(
                 refused = room_error(offsets, where)
             if not refused:
                 offsets.write_at(where, to_record(request, topic, partition, at_ms), effects)
-            tell(index=index, error_code=refused)
+            add_result(index=index, error_code=refused)
         outcomes.append(outcome)
     return pb.NONE, outcomes
 
@@ -88,7 +88,7 @@ def commit(
 def to_record(
     request: Request, topic: pb.TopicOffsets, partition: pb.PartitionOffset, at_ms: WallMs
 ) -> Record:
-    """What is written for one partition; filled in place, because a commit is made of many."""
+    """Return the record of one partition; filled in place, because a commit consists of many."""
     record = Record()
     if isinstance(request, pb.TxnCommitOffsetsRequest):
         held = record.offset_pending

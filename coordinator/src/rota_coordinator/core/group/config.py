@@ -15,7 +15,7 @@ GROUP_ID_LENGTH_MAX = 249
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What an administrator may change; the same for all groups of a server."""
+    """Settings that an administrator may change; the same for all groups of a server."""
 
     session_timeout_ms_min: int = 6_000
     session_timeout_ms_max: int = 30 * MINUTE_MS

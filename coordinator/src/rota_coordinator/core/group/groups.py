@@ -115,7 +115,7 @@ class Groups:
     def administer(
         self, call: Call, request: AdminRequest, now_ms: MonotonicMs, principal: str = ""
     ) -> Effects:
-        """What administrators ask of one group; one that is created is charged to the principal."""
+        """Handle an Admin request about one group; a group that is created is charged to the principal."""
         effects = Effects()
         group_id = group_of(request)
         group = self.groups.get(group_id)
@@ -289,7 +289,7 @@ class Groups:
 
 
 def is_group_id(group_id: str) -> bool:
-    """Whether a group with members may have this name."""
+    """Return whether the name is valid for a group with members."""
     return 0 < len(group_id) <= GROUP_ID_LENGTH_MAX
 
 

@@ -24,6 +24,6 @@ def slot_of(group_id: str, slots: int) -> int:
 
 
 def java_hash_slot(text: str) -> int:
-    """Where a small Java hash table keeps the text: the order in which Kafka walks through tied protocols."""
+    """Return the slot of a text in a small Java hash table: the order in which Kafka walks through tied protocols."""
     value = java_string_hash(text) & 0xFFFFFFFF
     return (value ^ value >> 16) & (HASH_TABLE_SLOTS - 1)

@@ -18,7 +18,7 @@ class Oldest(NamedTuple):
 
 def new_start(partition: Partition, oldest: Sequence[Oldest], total_bytes: int, now_ms: WallMs) -> int:
     """
-    Where the partition begins when what is not needed any more is gone: whole batches, from the first one on.
+    Return the start of the partition after retention: whole batches are removed, from the first one on.
 
     As in Kafka a batch is too old when its youngest record is, and too much when enough is left without it.
     """

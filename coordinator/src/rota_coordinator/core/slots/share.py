@@ -33,7 +33,7 @@ def share(table: Table, process_id: str) -> Share:
     if vacant or surplus <= 0:
         # Slots that nobody serves go first: as long as there are any, nobody gives one up.
         return Share(claim=[slot for slot, new_owner in vacant.items() if new_owner == process_id], give=[])
-    return Share(claim=[], give=[gift for gift in transfers(table, wanted) if gift.slot in set(owned)])
+    return Share(claim=[], give=[each for each in transfers(table, wanted) if each.slot in set(owned)])
 
 
 def targets(table: Table) -> dict[str, int]:

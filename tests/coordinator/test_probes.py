@@ -20,18 +20,18 @@ from tests.support.web import get
 def test_a_process_is_ready_when_all_of_its_slots_are() -> None:
     async def run() -> None:
         virtual = Virtual(store=Memory(latency_s=0.01))
-        assert virtual.service.missing() == "50 of 50 slots are not served yet, slot 0 first"
+        assert virtual.service.missing() == "50 of 50 slots are not served yet, the first is slot 0"
         starting = asyncio.ensure_future(virtual.start())
         while virtual.service.slots[49].state is not SlotState.CATCH_UP:
-            assert virtual.service.missing().endswith("slots are not served yet, slot 49 first") or (
+            assert virtual.service.missing().endswith("slots are not served yet, the first is slot 49") or (
                 virtual.service.slots[48].state is not SlotState.READY
             )
             await asyncio.sleep(0.001)
-        assert virtual.service.missing() == "1 of 50 slots are not served yet, slot 49 first"
+        assert virtual.service.missing() == "1 of 50 slots are not served yet, the first is slot 49"
         await starting
         assert virtual.service.missing() == ""
         virtual.service.slots[7].stop(pb.NOT_COORDINATOR)
-        assert virtual.service.missing() == "1 of 50 slots are not served yet, slot 7 first"
+        assert virtual.service.missing() == "1 of 50 slots are not served yet, the first is slot 7"
 
     play(run)
 

@@ -305,16 +305,28 @@ UNKNOWN_ISOLATION = pb.FetchRequest.FromString(b"\x28\x09")
 @pytest.mark.parametrize(
     ("request_", "sentence"),
     [
-        (pb.ProduceRequest(partitions=[SENDING(topic="t", index=-1)]), "not negative"),
-        (UNKNOWN_ACKS, "no kind of acks"),
-        (pb.ProduceRequest(partitions=[SENDING(topic="t", batches=[pb.RecordBatch()])]), "one at least"),
-        (pb.ProduceRequest(partitions=[SENDING(topic="t", batches=[MARKER])]), "marker"),
-        (pb.FetchRequest(max_wait_ms=-1), "max_wait_ms is -1"),
-        (pb.FetchRequest(partitions=[READING(topic="t", offset=-5)]), "offset is -5"),
-        (UNKNOWN_ISOLATION, "no isolation level"),
-        (pb.ListOffsetsRequest(partitions=[LOOKING(topic="t", timestamp_ms=-3)]), "timestamp_ms is -3"),
-        (pb.DeleteRecordsRequest(partitions=[DELETING(topic="t", before_offset=-2)]), "before_offset is -2"),
-        (pb.EndTransactionRequest(), "transactional_id is empty"),
+        (pb.ProduceRequest(partitions=[SENDING(topic="t", index=-1)]), "must be at least 0"),
+        (UNKNOWN_ACKS, "unknown acks 7"),
+        (
+            pb.ProduceRequest(partitions=[SENDING(topic="t", batches=[pb.RecordBatch()])]),
+            "expected at least 1",
+        ),
+        (
+            pb.ProduceRequest(partitions=[SENDING(topic="t", batches=[MARKER])]),
+            "control batches are written by the log only",
+        ),
+        (pb.FetchRequest(max_wait_ms=-1), "max_wait_ms must be at least 0, not -1"),
+        (pb.FetchRequest(partitions=[READING(topic="t", offset=-5)]), "offset must be at least 0, not -5"),
+        (UNKNOWN_ISOLATION, "unknown isolation level 9"),
+        (
+            pb.ListOffsetsRequest(partitions=[LOOKING(topic="t", timestamp_ms=-3)]),
+            "timestamp_ms must be at least -2",
+        ),
+        (
+            pb.DeleteRecordsRequest(partitions=[DELETING(topic="t", before_offset=-2)]),
+            "before_offset must be at least -1",
+        ),
+        (pb.EndTransactionRequest(), "transactional_id must not be empty"),
         (pb.InitProducerRequest(transactional_id="t" * 2_000), "at most 1024"),
         (pb.DescribeTopicsRequest(names=["t"] * 1_001), "at most 1000"),
     ],

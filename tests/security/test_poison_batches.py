@@ -71,7 +71,7 @@ CORRUPT = codes.CORRUPT_MESSAGE
         (change(count=4), CORRUPT, "the payload"),
         (change(count=RECORDS_MAX), CORRUPT, "the payload ends"),
         *[
-            (change(codec=codec), codes.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is unknown")
+            (change(codec=codec), codes.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {codec}, expected")
             for codec in (1, 7, -1, 2**31 - 1, -(2**31))
         ],
         (change(payload=b""), CORRUPT, "the payload ends at byte 0"),
@@ -94,9 +94,9 @@ CORRUPT = codes.CORRUPT_MESSAGE
         (cut, CORRUPT, "the payload ends"),
         (lengthen, CORRUPT, "1 bytes behind its last column"),
         (change(payload=b"?" * (1 << 20) + b"?"), codes.MESSAGE_TOO_LARGE, "at most 1,048,576"),
-        (change(max_timestamp_ms=2**63 - 1), codes.INVALID_TIMESTAMP, "the latest record's"),
-        (change(max_timestamp_ms=START_MS), codes.INVALID_TIMESTAMP, "the latest record's"),
-        (change(base_timestamp_ms=0), codes.INVALID_TIMESTAMP, "the latest record's"),
+        (change(max_timestamp_ms=2**63 - 1), codes.INVALID_TIMESTAMP, "but the latest record has"),
+        (change(max_timestamp_ms=START_MS), codes.INVALID_TIMESTAMP, "but the latest record has"),
+        (change(base_timestamp_ms=0), codes.INVALID_TIMESTAMP, "but the latest record has"),
     ],
 )
 def test_a_batch_that_no_reader_can_read_is_refused_whole_in_a_sentence(

@@ -35,7 +35,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_server_on_another_machine_is_refused_without_verification(dsn: str, host: str) -> None:
     refused = problem(dsn)
-    assert refused.startswith(f"--store: PostgreSQL at {host} is on another machine")
+    assert refused.startswith(f"--store: PostgreSQL at {host} is on another host")
     assert "sslmode=verify-full" in refused
     assert "--insecure" in refused
 
@@ -59,7 +59,7 @@ def test_a_server_here_and_one_that_is_verified_are_served(dsn: str) -> None:
 
 def test_variables_count_as_they_do_for_libpq(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "db")
-    assert "at db is on another machine" in problem("postgresql:///rota")
+    assert "at db is on another host" in problem("postgresql:///rota")
     monkeypatch.setenv("PGSSLMODE", "verify-full")
     assert not problem("postgresql:///rota")
 
@@ -115,7 +115,7 @@ def test_a_server_that_cannot_be_verified_is_refused_in_one_sentence(
         store = store.replace("@127.0.0.1:", "@localhost:")
     said = refusal(tmp_path, store)
     assert "certificate" in said
-    assert "give its authority's certificate as sslrootcert=FILE" in said
+    assert "set sslrootcert=FILE to the certificate of its authority" in said
     assert said.count("\n") == 1
     assert "rota-password" not in said
 
@@ -125,5 +125,5 @@ def test_a_coordinator_does_not_start_on_a_server_elsewhere_unless_told(tmp_path
     # Of a network for documentation; nothing is sent there, because the address is refused before.
     store = "postgresql://rota@203.0.113.7/rota?connect_timeout=2"
     said = refusal(tmp_path, store)
-    assert said.startswith("rota-coordinator: --store: PostgreSQL at 203.0.113.7 is on another machine")
+    assert said.startswith("rota-coordinator: --store: PostgreSQL at 203.0.113.7 is on another host")
     assert said.count("\n") == 1

@@ -75,7 +75,7 @@ def test_groups_that_were_not_written_to_do_not_trust_the_file_either(tmp_path: 
         disk.fault = Fault.FLUSH
         with pytest.raises(StoreError, match="could not be written"):
             await store.append_rows(log, rows(1, 1), flush=True)
-        with pytest.raises(StoreError, match=r"cannot be written .*nothing is served until then"):
+        with pytest.raises(StoreError, match=r"cannot be written .*no group or topic is served until writing works"):
             await store.append(3, group, [record(1)])
         disk.fault = Fault.NONE
         group, _ = await store.claim(3)
@@ -98,7 +98,7 @@ def test_a_flush_that_fails_in_a_checkpoint_is_noticed(
         disk.fault = Fault.FLUSH
         # It is in the file, and that is all that was asked for. The checkpoint behind it fails.
         await store.append_rows(log, rows(1, 1, 100_000), flush=False)
-        with pytest.raises(StoreError, match="nothing is served until then"):
+        with pytest.raises(StoreError, match="no group or topic is served until writing works"):
             await store.append_rows(log, rows(1, 1, first=1), flush=False)
         disk.fault = Fault.NONE
         log, _ = await store.claim(LOG_SLOT)

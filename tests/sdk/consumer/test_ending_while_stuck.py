@@ -39,7 +39,7 @@ print("ended", flush=True)
 STATES: dict[str, tuple[str, rota.consumer.options.Settings | dict[str, str], str]] = {
     "no-dead-letter-topic": ("fail", {}, "has failed for good"),
     "dead-letter-topic-missing": ("fail", {"dead_letter_topic": "nope"}, "dead letters cannot be written"),
-    "topic-missing": ("return", {}, "does not exist"),
+    "topic-missing": ("return", {}, "topics that do not exist"),
     "nothing-committed": ("return", {"auto_offset_reset": "none"}, "nothing is committed"),
     "handler-hangs": ("hang", {}, "begins"),
     "no-server": ("return", {}, "cannot be reached"),

@@ -1,0 +1,127 @@
+"""
+What a plan may ask for. The shell performs actions one after the other and stops at the first that fails.
+
+Each action is idempotent: performing it again after a crash changes nothing more. Each carries what its request needs,
+resource versions included, so that a decision on outdated state is refused by the API server.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rota_operator.reconcile.observed import Object, WorkloadRef
+
+# Of every server-side apply.
+FIELD_MANAGER = "rota"
+GROUP = "rota.dev"
+# On the ConsumerGroup, while something has to be undone before it may go.
+FINALIZER = "rota.dev/release"
+# On a workload, its pod template and its pods: the uid of the ConsumerGroup that adopted it, and its name.
+CLAIM_LABEL = "rota.dev/consumer-group-uid"
+GROUP_LABEL = "rota.dev/consumer-group"
+# On a pod template: changes when a setting changes that only a restart applies.
+SETTINGS_ANNOTATION = "rota.dev/settings-hash"
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Add the finalizer to the ConsumerGroup, before anything is done that it has to undo."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Remove the finalizer: nothing is left to undo."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyConfigMap:
+    """Server-side apply of the ConfigMap `rota-<name>`, which sidecars read when they start."""
+
+    name: str
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptWorkload:
+    """Server-side apply, without force, of the fields of a workload that Rota owns. A conflict is reported, not overridden."""
+
+    workload: WorkloadRef
+    fields: Object
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseGracePeriod:
+    """Server-side apply with force of `terminationGracePeriodSeconds` alone; its default counts as the user's field."""
+
+    workload: WorkloadRef
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseWorkload:
+    """Server-side apply of nothing, which removes all fields of ours from a workload; a no-op if it is gone."""
+
+    workload: WorkloadRef
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleWorkload:
+    """Update of the workload's `scale` subresource."""
+
+    workload: WorkloadRef
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyDisruptionBudget:
+    """Server-side apply of the PodDisruptionBudget `rota-<name>`, owned by the ConsumerGroup."""
+
+    name: str
+    spec: Object
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDisruptionBudget:
+    """Delete the PodDisruptionBudget `rota-<name>`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Send the settings to all sidecars of the group that were started with this hash; each applies them whole or not at all."""
+
+    group_id: str
+    # JSON of a GroupSettings message.
+    settings: str
+    settings_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInitialOffsets:
+    """Commit the initial offsets of a group without members and offsets, so that no record before its first member is lost."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Delete the group at its coordinator; its last member has left."""
+
+    group_id: str
+
+
+Action: TypeAlias = (
+    AddFinalizer
+    | RemoveFinalizer
+    | ApplyConfigMap
+    | AdoptWorkload
+    | RaiseGracePeriod
+    | ReleaseWorkload
+    | ScaleWorkload
+    | ApplyDisruptionBudget
+    | DeleteDisruptionBudget
+    | Configure
+    | CommitInitialOffsets
+    | DeleteGroup
+)

@@ -1,0 +1,43 @@
+"""The output of `plan`: actions, and what the ConsumerGroup's status says about them."""
+
+from dataclasses import dataclass
+
+from rota_operator.reconcile.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reason for which the group cannot run as specified: condition Ready is False with this reason and message."""
+
+    # CamelCase, of the documented list.
+    reason: str
+    # Names the field's path where a field is wrong, and what to do.
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A restriction under which the group runs, shown in the condition of this type without making it False."""
+
+    condition: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """
+    What to do for one ConsumerGroup.
+
+    Invariant: with a refusal no action changes a workload, except releasing one that is claimed no longer.
+    """
+
+    actions: tuple[Action, ...]
+    refusal: Refusal | None = None
+    remarks: tuple[Remark, ...] = ()
+    # Of the status; pinned values stay what they were when they were first decided.
+    group_id: str = ""
+    coordination: str = ""
+    sidecar_image: str = ""
+    selector: str = ""
+    desired_replicas: int | None = None

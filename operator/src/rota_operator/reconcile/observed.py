@@ -1,0 +1,77 @@
+"""The state of a cluster as far as one ConsumerGroup is concerned: the input of `plan`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+# A Kubernetes object or a part of one, as the API server returns it in JSON.
+Object = Mapping[str, Any]
+
+
+class WorkloadRef(NamedTuple):
+    """A Deployment or StatefulSet in the ConsumerGroup's namespace."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """
+    Another ConsumerGroup, and what it claims: a workload, and a group id on a cluster.
+
+    The oldest claim wins: by `created` (RFC 3339, UTC), then by `uid`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    target: WorkloadRef | None
+    group_id: str
+    # Sorted addresses of the system that coordinates the group: equal group ids on different clusters do not conflict.
+    coordinator: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """The operator's own settings that appear in objects it writes. Fixed while the operator runs."""
+
+    # Used for a new ConsumerGroup without `spec.sidecar.image`, and pinned in its status.
+    sidecar_image: str
+    # HOST:PORT at which sidecars reach Fleet.
+    fleet_address: str
+    # PEM of the certificate authority of the operator and of Rota's coordinators; empty: the system's trust store.
+    authority: str = ""
+    # Sidecars may send their token in plain text: only where the network is trusted.
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """
+    One ConsumerGroup and the objects that it needs. None and empty mean that an object does not exist.
+
+    Invariant: all objects are of the ConsumerGroup's namespace, except claims.
+    """
+
+    resource: Object
+    settings: OperatorSettings
+    # Kubernetes' (major, minor) version: decides which fields a pod may use.
+    version: tuple[int, int]
+    # The workload that spec.scaleTargetRef names.
+    target: Object | None = None
+    # Workloads that carry the label of this ConsumerGroup's claim; the target too once it is adopted.
+    adopted: tuple[Object, ...] = ()
+    # Other ConsumerGroups, of all namespaces that the operator watches.
+    claims: tuple[Claim, ...] = ()
+    config_map: Object | None = None
+    disruption_budget: Object | None = None
+    # Names of HorizontalPodAutoscalers on the target that are not on this ConsumerGroup.
+    autoscalers: tuple[str, ...] = ()
+    # Secrets that spec.auth names, as "name" or "name/key", of which the kubelet or the API server says that they are missing.
+    missing_secrets: tuple[str, ...] = ()
+    # Members of the group at its coordinator; None: unknown.
+    members: int | None = None
+    # The group has no committed offset at all; None: unknown.
+    is_new: bool | None = None

@@ -15,7 +15,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Request
 from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 from rota_sidecar.engines.kafka.settings import KafkaSettings
-from rota_sidecar.engines.port import Coordination, Disconnected, Hear, Heard
+from rota_sidecar.engines.port import Coordination, CoordinatorEvent, Disconnected, OnCoordinatorEvent
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.coordination import RotaCoordination
 from tests.conformance import cases_joining, cases_leaving, cases_offsets, cases_rounds
@@ -33,7 +33,7 @@ POLL_S = 0.05
 
 
 # From a group and who hears of it.
-Open = Callable[[str, Hear], Coordination]
+Open = Callable[[str, OnCoordinatorEvent], Coordination]
 
 
 def on_kafka(bootstrap: str) -> Open:
@@ -65,7 +65,7 @@ class SidecarDriver:
     opened: Open
     settings: Settings
     name: str
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[CoordinatorEvent] = field(default_factory=list)
     open: list["asyncio.Task[Message]"] = field(default_factory=list)
     _groups: dict[str, "asyncio.Task[Coordination]"] = field(default_factory=dict)
 

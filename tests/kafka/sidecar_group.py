@@ -10,7 +10,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Response
 from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 from rota_sidecar.engines.kafka.settings import KafkaSettings
-from rota_sidecar.engines.port import Heard
+from rota_sidecar.engines.port import CoordinatorEvent
 from tests.conformance.kafka import NOT_YET
 from tests.conformance.members import subscription
 
@@ -39,7 +39,7 @@ class HandMember:
     coordination: KafkaCoordination
     group: str
     topic: str
-    heard: "asyncio.Queue[Heard]"
+    heard: "asyncio.Queue[CoordinatorEvent]"
     strategy: str = "range"
     member_id: str = ""
     generation: int = -1
@@ -117,7 +117,7 @@ class HandMember:
 @asynccontextmanager
 async def member(settings: KafkaSettings, group: str, topic: str = "any") -> AsyncIterator[HandMember]:
     """A member that has not looked for its coordinator yet."""
-    heard: asyncio.Queue[Heard] = asyncio.Queue()
+    heard: asyncio.Queue[CoordinatorEvent] = asyncio.Queue()
     coordination = KafkaCoordination(settings, group, heard.put_nowait)
     try:
         yield HandMember(coordination, group, topic, heard)

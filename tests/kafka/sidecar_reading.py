@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 
 from confluent_kafka import Producer
 
-from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
+from rota_sidecar.engines.kafka.reading import KafkaRecords, ReadOptions
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from tests.sidecar.engines.readers import Reader
 from tests.support.kafka import Kafka
 
 WITHIN_S = 30
 TEST_S = 120
-MANNER = Manner("any-group", read_committed=True, with_keys=False)
+MANNER = ReadOptions("any-group", read_committed=True, with_keys=False)
 Story = Callable[[Reader], Awaitable[None]]
 
 
 @asynccontextmanager
-async def reading(settings: KafkaSettings, manner: Manner = MANNER) -> AsyncIterator[Reader]:
+async def reading(settings: KafkaSettings, manner: ReadOptions = MANNER) -> AsyncIterator[Reader]:
     reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
     try:
         yield reader
@@ -28,7 +28,7 @@ async def reading(settings: KafkaSettings, manner: Manner = MANNER) -> AsyncIter
         assert len(asyncio.all_tasks()) == 1, "nothing goes on after the end"
 
 
-def tell(kafka: Kafka, story: Story, manner: Manner = MANNER) -> None:
+def tell(kafka: Kafka, story: Story, manner: ReadOptions = MANNER) -> None:
     async def run() -> None:
         async with asyncio.timeout(TEST_S), reading(KafkaSettings((kafka.bootstrap,)), manner) as reader:
             await story(reader)

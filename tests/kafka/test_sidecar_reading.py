@@ -11,9 +11,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import topic_watch
-from rota_sidecar.engines.kafka.reading import Manner
+from rota_sidecar.engines.kafka.reading import ReadOptions
 from rota_sidecar.engines.port import Unreachable
-from rota_sidecar.engines.records import At
+from rota_sidecar.engines.records import OffsetAndTimestamp
 from tests.kafka.sidecar_reading import WITHIN_S, Writer, tell
 from tests.sidecar.engines.readers import Passage, Reader
 from tests.support.kafka import Kafka, running
@@ -73,7 +73,7 @@ def test_records_come_in_order_with_all_that_belongs_to_them(kafka: Kafka, topic
         assert (here.bounds, there.bounds) == (Bounds(0, 3), Bounds(0, 1))
         assert all(batch.keys is not None for batch in here.batches)
 
-    tell(kafka, story, Manner("any-group", read_committed=True, with_keys=True))
+    tell(kafka, story, ReadOptions("any-group", read_committed=True, with_keys=True))
 
 
 def damage(kafka: Kafka, topic: str, number: int, value: bytes) -> None:
@@ -178,7 +178,7 @@ def test_those_who_want_everything_see_what_is_not_committed(
         assert (await reader.read_to(here, 1)).values == [b"open"]
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(0, 1)}
 
-    tell(kafka, story, Manner("any-group", read_committed=False, with_keys=False))
+    tell(kafka, story, ReadOptions("any-group", read_committed=False, with_keys=False))
 
 
 def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
@@ -323,7 +323,7 @@ def test_what_was_compacted_away_leaves_gaps_and_is_no_lag() -> None:
             assert list(passage.offsets) == sorted(set(passage.offsets))
             assert {row.key for row in passage.rows} == {b"a", b"b"}
 
-        tell(kafka, story, Manner("any-group", read_committed=True, with_keys=True))
+        tell(kafka, story, ReadOptions("any-group", read_committed=True, with_keys=True))
 
 
 def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) -> None:
@@ -341,7 +341,7 @@ def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) 
         async with asyncio.timeout(WITHIN_S):
             await for_us
         assert not for_nobody.done()
-        assert reader.heard_unasked == []
+        assert reader.unexpected == []
 
     tell(kafka, story)
 
@@ -421,7 +421,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(kafka: Kafka, topic
 def test_a_topic_made_anew_is_another_one(
     kafka: Kafka, topic: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_watch, "BETWEEN_LOOKS_S", 0.2)
+    monkeypatch.setattr(topic_watch, "CHECK_INTERVAL_S", 0.2)
     writer.write(b"old", b"old")
 
     async def story(reader: Reader) -> None:
@@ -460,7 +460,9 @@ def test_bounds_and_times_are_looked_up_where_there_are_any(kafka: Kafka, topic:
             here: Bounds(0, 2),
             empty: Bounds(0, 0),
         }
-        assert await records.at_times({here: 1_001, empty: 0, missing: 0}, WITHIN_S) == {here: At(1, 2_000)}
+        assert await records.at_times({here: 1_001, empty: 0, missing: 0}, WITHIN_S) == {
+            here: OffsetAndTimestamp(1, 2_000)
+        }
         assert await records.at_times({here: 2_001}, WITHIN_S) == {}
         assert (await records.bounds([], WITHIN_S), await records.at_times({}, WITHIN_S)) == ({}, {})
 
@@ -477,15 +479,15 @@ def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
             assert (await reader.read_to(here, 1, delivery_epoch=delivery_epoch)).values == [b"a"]
             waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, delivery_epoch=delivery_epoch))
             await asyncio.to_thread(kafka.broker(1).kill)
-            complaint = await reader.complaint()
-            assert complaint.startswith("no records can be read from Kafka now (")
-            assert "Connection refused" in complaint
+            outage = await reader.outage()
+            assert outage.startswith("no records can be read from Kafka now (")
+            assert "Connection refused" in outage
             with pytest.raises(Unreachable, match="nobody listens at"):
                 await reader.records.bounds([here], 1)
             await asyncio.to_thread(kafka.broker(1).start)
-            assert await reader.complaint() == ""
+            assert await reader.outage() == ""
             await asyncio.to_thread(Writer(kafka, "lasting").write, b"b")
             assert (await waiting).values == [b"b"]
-            assert reader.complaints.empty()
+            assert reader.outages.empty()
 
         tell(kafka, story)

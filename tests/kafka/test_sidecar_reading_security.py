@@ -65,7 +65,7 @@ def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp
             assert (await reader.failure(Partition("forbidden", 0), 0)).fetch_error is FetchError.DENIED
             with pytest.raises(Refused, match="Kafka does not let us see topic 'forbidden'"):
                 await reader.records.bounds([Partition("forbidden", 0)], WITHIN_S)
-            assert reader.complaints.empty()
+            assert reader.outages.empty()
 
     asyncio.run(story())
 
@@ -80,10 +80,10 @@ def test_a_password_that_is_missing_at_first_is_said_and_taken_when_it_is_there(
     async def story() -> None:
         async with reading(login(guarded, password)) as reader:
             waiting = reader.fetch(Partition(ALLOWED, 0), 0)
-            assert "which should hold the Kafka password, cannot be read" in await reader.complaint()
+            assert "which should hold the Kafka password, cannot be read" in await reader.outage()
             password.write_text(known.password)
             assert isinstance(await waiting, Read)
-            assert await reader.complaint() == ""
+            assert await reader.outage() == ""
 
     asyncio.run(story())
 
@@ -95,9 +95,9 @@ def test_a_wrong_password_is_said_and_never_shown(guarded: Kafka, tmp_path: Path
     async def story() -> None:
         async with reading(login(guarded, password)) as reader:
             reader.fetch(Partition(ALLOWED, 0), 0)
-            complaint = await reader.complaint()
-            assert "no records can be read from Kafka now" in complaint
-            assert "not-the-password" not in complaint
+            outage = await reader.outage()
+            assert "no records can be read from Kafka now" in outage
+            assert "not-the-password" not in outage
             with pytest.raises(Refused, match="refuses the login of user"):
                 await reader.records.bounds([Partition(ALLOWED, 0)], 5)
 

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from rota_proto.log.keys import murmur2
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.kafka.reading import KafkaRecords, Manner
+from rota_sidecar.engines.kafka.reading import KafkaRecords, ReadOptions
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 from rota_sidecar.engines.port import Refused, Unreachable
@@ -50,7 +50,7 @@ def lying(kafka: Kafka, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Ro
 
     async def read() -> Sequence[Sequence[Row]]:
         settings = KafkaSettings((kafka.bootstrap,))
-        manner = Manner("any", read_committed=True, with_keys=True)
+        manner = ReadOptions("any", read_committed=True, with_keys=True)
         reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
         try:
             return [

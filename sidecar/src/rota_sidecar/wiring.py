@@ -13,9 +13,8 @@ from rota_sidecar.config.parsing import listed
 from rota_sidecar.core.assignors.model import Assignor
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
 from rota_sidecar.core.member.member import Member
-from rota_sidecar.engines.port import Coordination, Hear, Topics
-from rota_sidecar.engines.records import DeadLetterWriter, Records
-from rota_sidecar.engines.records import Hear as HearRecords
+from rota_sidecar.engines.port import Coordination, OnCoordinatorEvent, Topics
+from rota_sidecar.engines.records import DeadLetterWriter, OnFetchResult, Records
 from rota_sidecar.membership.driver import MembershipPorts
 from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import Owner, StateFile
@@ -50,7 +49,10 @@ def offers_of(strategies: Strategies) -> Mapping[str, Strategy]:
 
 
 def engine_for(
-    options: argparse.Namespace, strategies: Strategies, hear: Hear, state_file: StateFile | None
+    options: argparse.Namespace,
+    strategies: Strategies,
+    hear: OnCoordinatorEvent,
+    state_file: StateFile | None,
 ) -> MembershipPorts:
     """All that the membership needs of the outside."""
     coordination, protocol_of_group = coordination_for(options, hear)
@@ -100,7 +102,9 @@ def topics_for(options: argparse.Namespace) -> Topics:
     return KafkaTopics(kafka_settings(options))
 
 
-def coordination_for(options: argparse.Namespace, hear: Hear) -> tuple[Coordination, LookAtProtocol | None]:
+def coordination_for(
+    options: argparse.Namespace, hear: OnCoordinatorEvent
+) -> tuple[Coordination, LookAtProtocol | None]:
     """A way to the group's coordinator, and to what the engine takes the group for; what the other one needs is not
     even loaded."""
     if endpoints.is_coordinated_by_rota(options):
@@ -114,7 +118,7 @@ def coordination_for(options: argparse.Namespace, hear: Hear) -> tuple[Coordinat
     return brokers, brokers.protocol_of_group
 
 
-def records_for(options: argparse.Namespace, hear: HearRecords, complain: Complain) -> Records:
+def records_for(options: argparse.Namespace, hear: OnFetchResult, complain: Complain) -> Records:
     """Where records are read."""
     if not options.linger_ms:
         return _reader_for(options, hear, complain)
@@ -124,19 +128,19 @@ def records_for(options: argparse.Namespace, hear: HearRecords, complain: Compla
     return Lingering(lambda heard: _reader_for(options, heard, complain), hear, linger_s)
 
 
-def _reader_for(options: argparse.Namespace, hear: HearRecords, complain: Complain) -> Records:
+def _reader_for(options: argparse.Namespace, hear: OnFetchResult, complain: Complain) -> Records:
     read_committed = options.isolation_level == "read_committed"
     with_keys = options.ordering == "key"
     if endpoints.speaks_rota(options):
-        from rota_sidecar.engines.rota.fetched import Manner
+        from rota_sidecar.engines.rota.fetched import ReadOptions
         from rota_sidecar.engines.rota.reading import RotaRecords
 
-        manner = Manner(read_committed=read_committed, with_keys=with_keys)
+        manner = ReadOptions(read_committed=read_committed, with_keys=with_keys)
         credentials = rota_credentials(options)
         return RotaRecords(endpoints.rota_addresses(options), credentials, hear, complain, manner)
     from rota_sidecar.engines.kafka import reading as kafka
 
-    on_kafka = kafka.Manner(options.group_id, read_committed, with_keys)
+    on_kafka = kafka.ReadOptions(options.group_id, read_committed, with_keys)
     return kafka.KafkaRecords(kafka_settings(options), hear, complain, on_kafka)
 
 

@@ -15,7 +15,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
 from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch
 from rota_sidecar.core.member.partitions import Partition, Tenure
-from rota_sidecar.engines.records import At, RecordBatch, Records, Wanted
+from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, RecordBatch, Records
 
 Heard = TypeVar("Heard", on.Acknowledged, on.Credit, on.Judged, on.Reported)
 P0 = Partition("orders", 0)
@@ -30,11 +30,11 @@ class FakeRecords(Records):
 
     def __init__(self) -> None:
         self.known: dict[Partition, on.Bounds] = {}
-        self.times: dict[Partition, At] = {}
+        self.times: dict[Partition, OffsetAndTimestamp] = {}
         self.fails: Exception | None = None
 
     @override
-    def fetch(self, wanted: Wanted) -> None:
+    def fetch(self, wanted: FetchRequest) -> None:
         raise AssertionError("applications do not fetch")
 
     @override
@@ -50,7 +50,9 @@ class FakeRecords(Records):
         return {each: self.known[each] for each in partitions if each in self.known}
 
     @override
-    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, At]:
+    async def at_times(
+        self, times: Mapping[Partition, int], within_s: float
+    ) -> Mapping[Partition, OffsetAndTimestamp]:
         return {each: self.times[each] for each in times if each in self.times}
 
     @override

@@ -15,7 +15,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.commit_points import CommitMetadata
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import At
+from rota_sidecar.engines.records import OffsetAndTimestamp
 from tests.sidecar.application.fakes import P0, P1, TENURE, error
 from tests.sidecar.application.talking import Code, Talk, at, play, refused
 
@@ -225,7 +225,7 @@ def test_starts_and_ends_are_looked_up(tmp_path: Path) -> None:
 
 def test_offsets_of_points_in_time_are_looked_up(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
-        talk.deliveries.looked_up.times = {P0: At(4, 1_700)}
+        talk.deliveries.looked_up.times = {P0: OffsetAndTimestamp(4, 1_700)}
         times = [pb.OffsetsForTimesRequest.Time(partition=at(*each), timestamp_ms=1_500) for each in (P0, P1)]
         found = await talk.stub.OffsetsForTimes(pb.OffsetsForTimesRequest(times=times))
         assert found.offsets == [offset(P0, 4, timestamp_ms=1_700), offset(P1, -1)]

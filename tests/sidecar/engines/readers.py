@@ -9,7 +9,7 @@ from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import columns_in, content_of
-from rota_sidecar.engines.records import Hear, Records, Wanted
+from rota_sidecar.engines.records import FetchRequest, OnFetchResult, Records
 
 WITHIN_S = 30
 BYTES_MAX = 1 << 20
@@ -52,19 +52,19 @@ def rows_of(batch: Batch) -> list[Row]:
 class Reader:
     """One `Records`, and what it has said."""
 
-    def __init__(self, make: Callable[[Hear, Callable[[str], None]], Records]) -> None:
+    def __init__(self, make: Callable[[OnFetchResult, Callable[[str], None]], Records]) -> None:
         self._delivery_epochs = 0
         self._waiting: dict[int, asyncio.Future[Read | ReadFailed]] = {}
-        self.heard_unasked: list[Read | ReadFailed] = []
-        self.complaints: asyncio.Queue[str] = asyncio.Queue()
-        self.records = make(self._hear, self.complaints.put_nowait)
+        self.unexpected: list[Read | ReadFailed] = []
+        self.outages: asyncio.Queue[str] = asyncio.Queue()
+        self.records = make(self._on_result, self.outages.put_nowait)
 
-    def _hear(self, heard: Read | ReadFailed) -> None:
-        waiting = self._waiting.pop(heard.delivery_epoch, None)
+    def _on_result(self, result: Read | ReadFailed) -> None:
+        waiting = self._waiting.pop(result.delivery_epoch, None)
         if waiting is None:
-            self.heard_unasked.append(heard)
+            self.unexpected.append(result)
         else:
-            waiting.set_result(heard)
+            waiting.set_result(result)
 
     def open(self) -> int:
         """The number of a new ledger."""
@@ -78,7 +78,7 @@ class Reader:
         delivery_epoch = delivery_epoch or self.open()
         answer: asyncio.Future[Read | ReadFailed] = asyncio.get_running_loop().create_future()
         self._waiting[delivery_epoch] = answer
-        self.records.fetch(Wanted(delivery_epoch, partition, offset, bytes_max))
+        self.records.fetch(FetchRequest(delivery_epoch, partition, offset, bytes_max))
         return answer
 
     async def read(self, partition: Partition, offset: int, *, delivery_epoch: int = 0) -> Read:
@@ -118,10 +118,10 @@ class Reader:
             passage = passage.with_more(found)
         return passage
 
-    async def complaint(self) -> str:
+    async def outage(self) -> str:
         """The next one."""
         async with asyncio.timeout(WITHIN_S):
-            return await self.complaints.get()
+            return await self.outages.get()
 
 
 class Passage(NamedTuple):

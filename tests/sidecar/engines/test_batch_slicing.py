@@ -91,7 +91,7 @@ def test_a_batch_is_unpacked_once_for_all_its_records(monkeypatch: pytest.Monkey
     assert len(unpacked) == 1
 
 
-def test_what_was_unpacked_is_forgotten_beyond_its_limit_and_made_again() -> None:
+def test_unpacked_batches_above_the_limit_are_evicted_and_unpacked_again() -> None:
     batches = [batch() for _ in range(4)]
     slicer = BatchSlicer(bytes_max=2 * batches[0].size)
     first = slicer.columns_of(batches[0])

@@ -16,7 +16,7 @@ from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Strategy
 from rota_sidecar.core.member.identity import Identity
 from rota_sidecar.core.member.partitions import Offset, Partition, by_topic
-from rota_sidecar.engines.port import Heard
+from rota_sidecar.engines.port import CoordinatorEvent
 from rota_sidecar.membership.driver import (
     ForeignProtocol,
     MemberEvent,
@@ -88,7 +88,7 @@ class JsonMember:
         """Revoke everything, leave the group and end."""
         self._running.post(on.End(self._settings.leave_timeout_ms, reason))
 
-    def on_coordinator_event(self, event: Heard) -> None:
+    def on_coordinator_event(self, event: CoordinatorEvent) -> None:
         """Forward an event of the coordinator's connection to the member."""
         self._running.on_coordinator_event(event)
 

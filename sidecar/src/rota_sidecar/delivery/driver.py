@@ -31,8 +31,8 @@ from rota_sidecar.delivery.group_offsets import Fetched, GroupOffsets
 from rota_sidecar.delivery.manual_assignment import ManualAssignment
 from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.delivery.participation import Participation
-from rota_sidecar.engines.port import Heard, Unreachable
-from rota_sidecar.engines.records import Records, Wanted
+from rota_sidecar.engines.port import CoordinatorEvent, Unreachable
+from rota_sidecar.engines.records import FetchRequest, Records
 from rota_sidecar.membership.driver import MemberEvent, Membership, StateChanged, wait_until_set
 
 # Far more than happens between two turns of the loop.
@@ -192,7 +192,7 @@ class DeliveryDriver(Deliveries):
                 # Of how it fares; the observer has been told.
                 pass
 
-    def on_coordinator_event(self, event: Heard) -> None:
+    def on_coordinator_event(self, event: CoordinatorEvent) -> None:
         """Pass on a notice of the coordinator's connection to the member."""
         self._member.on_coordinator_event(event)
 
@@ -240,8 +240,10 @@ class DeliveryDriver(Deliveries):
     def _perform_one(self, action: do.Action) -> None:
         match action:
             case do.Fetch():
-                wanted = Wanted(action.delivery_epoch, action.partition, action.offset, action.bytes_max)
-                self.records.fetch(wanted)
+                request = FetchRequest(
+                    action.delivery_epoch, action.partition, action.offset, action.bytes_max
+                )
+                self.records.fetch(request)
             case do.StopFetching():
                 self.records.stop(action.delivery_epoch)
             case do.ListOffsets():

@@ -14,7 +14,7 @@ from rota_sidecar.core.member.identity import Identity
 from rota_sidecar.core.member.partitions import Offset, Partition
 from rota_sidecar.core.member.reactions import Error
 from rota_sidecar.core.member.requests import Requests
-from rota_sidecar.engines.port import Coordination, Hear, Heard, Unreachable
+from rota_sidecar.engines.port import Coordination, CoordinatorEvent, OnCoordinatorEvent, Unreachable
 
 # Who says so is to be looked for again.
 ELSEWHERE = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE}
@@ -23,7 +23,7 @@ ELSEWHERE = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE}
 class StandaloneOffsets:
     """Commits and fetches offsets under no generation. Must be used on a running loop."""
 
-    def __init__(self, group_id: str, connect: Callable[[Hear], Coordination]) -> None:
+    def __init__(self, group_id: str, connect: Callable[[OnCoordinatorEvent], Coordination]) -> None:
         self._requests = Requests(MemberConfig(group_id))
         self._connect = connect
         self._coordination: Coordination | None = None
@@ -78,7 +78,7 @@ class StandaloneOffsets:
         if not ELSEWHERE.isdisjoint(errors):
             self._is_found = False
 
-    def _hear(self, _: Heard) -> None:
+    def _hear(self, _: CoordinatorEvent) -> None:
         """The connection ended, or is about to."""
         self._is_found = False
 

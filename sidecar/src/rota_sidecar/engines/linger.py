@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.records import At, Hear, Records, Wanted
+from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFetchResult, Records
 
 # As much as makes a message worth its while.
 ENOUGH_BYTES = 64 << 10
@@ -22,23 +22,25 @@ ENOUGH_BYTES = 64 << 10
 class Lingering(Records):
     """To be made and used on a running loop. `make` makes the reader, given who hears it."""
 
-    def __init__(self, make: Callable[[Hear], Records], hear: Hear, linger_s: float) -> None:
-        self._hear = hear
+    def __init__(
+        self, make: Callable[[OnFetchResult], Records], on_result: OnFetchResult, linger_s: float
+    ) -> None:
+        self._on_result = on_result
         self._linger_s = linger_s
         # By their ledgers: each has one fetch under way.
         self._waiting: dict[int, Read] = {}
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._records = make(self._heard)
+        self._records = make(self._add)
 
     @override
-    def fetch(self, wanted: Wanted) -> None:
-        self._forget(wanted.delivery_epoch)
-        self._records.fetch(wanted)
+    def fetch(self, request: FetchRequest) -> None:
+        self._discard(request.delivery_epoch)
+        self._records.fetch(request)
 
     @override
     def stop(self, delivery_epoch: int) -> None:
-        self._forget(delivery_epoch)
+        self._discard(delivery_epoch)
         self._records.stop(delivery_epoch)
 
     @override
@@ -46,7 +48,9 @@ class Lingering(Records):
         return await self._records.bounds(partitions, within_s)
 
     @override
-    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, At]:
+    async def at_times(
+        self, times: Mapping[Partition, int], within_s: float
+    ) -> Mapping[Partition, OffsetAndTimestamp]:
         return await self._records.at_times(times, within_s)
 
     @override
@@ -55,24 +59,24 @@ class Lingering(Records):
         self._stop_timer()
         await self._records.close()
 
-    def _heard(self, heard: Read | ReadFailed) -> None:
-        if isinstance(heard, ReadFailed):
-            self._hear(heard)
+    def _add(self, result: Read | ReadFailed) -> None:
+        if isinstance(result, ReadFailed):
+            self._on_result(result)
             return
-        self._waiting[heard.delivery_epoch] = heard
-        self._bytes += _size(heard)
+        self._waiting[result.delivery_epoch] = result
+        self._bytes += _size(result)
         if self._bytes >= ENOUGH_BYTES:
-            self._tell_all()
+            self._flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._tell_all)
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._flush)
 
-    def _tell_all(self) -> None:
+    def _flush(self) -> None:
         self._stop_timer()
         waiting, self._waiting, self._bytes = self._waiting, {}, 0
         for read in waiting.values():
-            self._hear(read)
+            self._on_result(read)
 
-    def _forget(self, delivery_epoch: int) -> None:
+    def _discard(self, delivery_epoch: int) -> None:
         read = self._waiting.pop(delivery_epoch, None)
         if read is not None:
             self._bytes -= _size(read)

@@ -24,10 +24,10 @@ class Disconnected:
     reason: str
 
 
-Heard = pb.RebalanceNotice | pb.GoAway | Disconnected
+CoordinatorEvent = pb.RebalanceNotice | pb.GoAway | Disconnected
 """What is heard without having been asked for. On Kafka that is the end of the connection only."""
 
-Hear = Callable[[Heard], None]
+OnCoordinatorEvent = Callable[[CoordinatorEvent], None]
 
 
 class Coordination(Protocol):

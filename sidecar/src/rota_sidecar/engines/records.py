@@ -11,7 +11,7 @@ from rota_sidecar.core.member.partitions import Partition
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Wanted(NamedTuple):
+class FetchRequest(NamedTuple):
     """What is to be read; `delivery_epoch` comes back with it."""
 
     delivery_epoch: int
@@ -20,14 +20,14 @@ class Wanted(NamedTuple):
     bytes_max: int
 
 
-Hear = Callable[[Read | ReadFailed], None]
+OnFetchResult = Callable[[Read | ReadFailed], None]
 """Called on the event loop. The payload of each batch is its `log_pb2.RecordBatch`."""
 
 
 class Records(Protocol):
     """Reads records. Holds nothing that was not asked for, but what an engine's client reads ahead within its bounds."""
 
-    def fetch(self, wanted: Wanted) -> None:
+    def fetch(self, request: FetchRequest) -> None:
         """
         Read once, however long that takes: one Read with at least one batch, or with none when only the bounds or the
         next offset are news; or one ReadFailed. What can be reached again by itself is not failed but waited for.
@@ -43,7 +43,9 @@ class Records(Protocol):
         """Starts, and ends that readers may see; those that are not there are left out. Raises Unreachable, Refused."""
         ...
 
-    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, "At"]:
+    async def at_times(
+        self, times: Mapping[Partition, int], within_s: float
+    ) -> Mapping[Partition, "OffsetAndTimestamp"]:
         """The first records at or after these times; left out where there is none. Raises Unreachable, Refused."""
         ...
 
@@ -52,7 +54,7 @@ class Records(Protocol):
         ...
 
 
-class At(NamedTuple):
+class OffsetAndTimestamp(NamedTuple):
     """A record, by where and when it is."""
 
     offset: int

@@ -14,7 +14,7 @@ import grpc.aio
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.rota.connection import Asking, Credentials, Failure, metadata_of, open_channel
+from rota_sidecar.engines.rota.connection import Credentials, Failure, RpcClient, metadata_of, open_channel
 from rota_sidecar.membership.driver import wait_until_set
 
 REPORT_S = 1.0
@@ -46,7 +46,7 @@ class FleetClient:
         chance: Callable[[], float],
         report_problem: Callable[[str], None],
     ) -> None:
-        self._asking = Asking(address, credentials, BACKOFF_S_MAX, UNKNOWN_CALL)
+        self._client = RpcClient(address, credentials, BACKOFF_S_MAX, UNKNOWN_CALL)
         self._callbacks = callbacks
         self._chance = chance
         self._report_problem = report_problem
@@ -64,7 +64,7 @@ class FleetClient:
             try:
                 heard = await self._converse()
                 failure: Failure = Unreachable(
-                    f"{self._asking.address} closed the Fleet stream: reconnecting"
+                    f"{self._client.address} closed the Fleet stream: reconnecting"
                 )
             except (Unreachable, Refused) as found:
                 heard, failure = False, found
@@ -76,7 +76,7 @@ class FleetClient:
 
     async def _converse(self) -> bool:
         """Run one stream until the server closes it; return True. Raises Unreachable, Refused."""
-        asking = self._asking
+        asking = self._client
         metadata = metadata_of(asking.credentials)
         channel = open_channel(asking.address, asking.credentials)
         try:

@@ -19,7 +19,14 @@ from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.liveness import Alarm
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.core.member.states import Down
-from rota_sidecar.engines.port import Coordination, Disconnected, Heard, Refused, Topics, Unreachable
+from rota_sidecar.engines.port import (
+    Coordination,
+    CoordinatorEvent,
+    Disconnected,
+    Refused,
+    Topics,
+    Unreachable,
+)
 from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import StateFile, StateFileError
 
@@ -151,7 +158,7 @@ class Membership:
         except asyncio.QueueFull:
             self._fail(RuntimeError(f"{EVENTS_MAX} events wait for the member: the event loop is blocked"))
 
-    def on_coordinator_event(self, event: Heard) -> None:
+    def on_coordinator_event(self, event: CoordinatorEvent) -> None:
         """Enqueue a notice or a disconnection of the coordinator's connection."""
         match event:
             case pb.RebalanceNotice():

@@ -9,11 +9,11 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from rota_sidecar.engines.kafka.settings import KafkaSettings
-from rota_sidecar.engines.kafka.versions import SPOKEN
+from rota_sidecar.engines.kafka.versions import VERSIONS
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Answering = Callable[[ApiMessage], ApiMessage | bytes | None]
-KINDS = {(kind.API_KEY, spoken.version): kind for kind, spoken in SPOKEN.items()}
+KINDS = {(kind.API_KEY, message_version.version): kind for kind, message_version in VERSIONS.items()}
 HEAD = struct.Struct(">hhi")
 
 
@@ -78,7 +78,7 @@ def head(answer: ApiMessage, version: int, number: int) -> bytes:
 def versions(knows: Mapping[int, range] | None = None) -> ApiMessage:
     """The answer to ApiVersions."""
     known = (
-        {kind.API_KEY: range(spoken.version + 1) for kind, spoken in SPOKEN.items()}
+        {kind.API_KEY: range(message_version.version + 1) for kind, message_version in VERSIONS.items()}
         if knows is None
         else knows
     )

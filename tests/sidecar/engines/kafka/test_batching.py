@@ -68,9 +68,10 @@ def test_what_is_too_large_for_one_batch_becomes_several() -> None:
 
 
 def test_messages_are_sorted_by_partition_and_keep_their_order() -> None:
-    places = [("t", 0), ("t", 1), ("t", 0), ("u", 0), ("u", 0), ("t", 0)]
+    partitions = [("t", 0), ("t", 1), ("t", 0), ("u", 0), ("u", 0), ("t", 0)]
     messages = [
-        message(number, topic=topic, partition=partition) for number, (topic, partition) in enumerate(places)
+        message(number, topic=topic, partition=partition)
+        for number, (topic, partition) in enumerate(partitions)
     ]
     found = by_partition(messages)
     assert {each: [one.offset() for one in those] for each, those in found.items()} == {

@@ -20,7 +20,7 @@ from rota_sidecar.engines.kafka import connection as module
 from rota_sidecar.engines.kafka.bootstrap import Bootstrap
 from rota_sidecar.engines.kafka.connection import Connection, connect
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl
-from rota_sidecar.engines.kafka.versions import SPOKEN
+from rota_sidecar.engines.kafka.versions import VERSIONS
 from rota_sidecar.engines.port import Refused, Unreachable
 from tests.sidecar.engines.kafka.fake_broker import Behaviour, answering, listening, saying
 
@@ -62,7 +62,7 @@ def failure(behave: Behaviour, **changes: object) -> Refused | Unreachable:
 
 
 def test_an_old_broker_is_refused_with_what_it_lacks() -> None:
-    known = {kind.API_KEY: range(spoken.version + 1) for kind, spoken in SPOKEN.items()}
+    known = {kind.API_KEY: range(message_version.version + 1) for kind, message_version in VERSIONS.items()}
     old = failure(answering(lambda request: None, {**known, 8: range(9), 11: range(6)}))
     assert isinstance(old, Refused)
     assert "is too old: it does not know JoinGroup 9, OffsetCommit 9; use Apache Kafka 3.7 or newer" in str(
@@ -99,7 +99,7 @@ def test_an_end_before_the_first_answer_says_what_it_may_be() -> None:
     assert "closed the connection before it served us; check that its listener has no TLS" in str(wrong)
 
 
-def test_no_answer_is_waited_for_beyond_the_deadline() -> None:
+def test_no_answer_is_waited_for_after_the_deadline() -> None:
     async def ask() -> None:
         async with listening(answering(lambda request: None)) as settings:
             connection = await connected(settings)
@@ -167,7 +167,7 @@ def test_only_so_many_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     run(ask())
 
 
-def test_a_message_beyond_all_bounds_is_neither_sent_nor_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_above_the_size_limit_is_neither_sent_nor_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> None:
         async with listening(answering(lambda request: bytes(1000))) as settings:
             connection = await connected(settings)

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from rota_sidecar.core.delivery.events import Read
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka import consumption
-from rota_sidecar.engines.kafka.consumption import Consumption, News, readable
-from rota_sidecar.engines.records import Wanted
+from rota_sidecar.engines.kafka.consumption import ConsumerEvent, Consumption, readable
+from rota_sidecar.engines.records import FetchRequest
 
 PARTITION = Partition("orders", 0)
 WITHIN_S = 10
@@ -81,14 +81,14 @@ class Reader:
         self.notes = Notes()
         client = FakeClient(looks, self.notes)
         monkeypatch.setattr(consumption, "Consumer", lambda config: client)
-        self.consumption = Consumption(dict, self._tell, with_keys=False)
+        self.consumption = Consumption(dict, self._post, with_keys=False)
 
-    def wish(self, offset: int) -> None:
+    def request(self, offset: int) -> None:
         self.notes.add(f"wish for {offset}")
-        self.consumption.want(PARTITION, Wanted(1, PARTITION, offset, 1_000))
+        self.consumption.set_request(PARTITION, FetchRequest(1, PARTITION, offset, 1_000))
 
-    def _tell(self, news: Sequence[News]) -> None:
-        for each in news:
+    def _post(self, events: Sequence[ConsumerEvent]) -> None:
+        for each in events:
             if isinstance(each, Read):
                 self.notes.add(f"gives {each.batches[0].first}")
 
@@ -122,21 +122,23 @@ def test_of_a_partition_nothing_behind_a_damaged_batch_is_taken() -> None:
     assert [(each.partition(), each.offset()) for each in readable(found, errors)] == [(0, 0), (1, 0), (1, 1)]
 
 
-def test_what_lies_there_is_given_as_soon_as_it_is_wished(make_reader: Callable[..., Reader]) -> None:
+def test_a_record_read_ahead_is_returned_as_soon_as_it_is_requested(
+    make_reader: Callable[..., Reader],
+) -> None:
     """The second record comes before the wish for it. No wait of the client's would end with that wish."""
 
-    def wish() -> None:
-        reader.wish(1)
+    def request() -> None:
+        reader.request(1)
 
-    reader: Reader = make_reader(message(0), message(1), wish)
-    reader.wish(0)
+    reader: Reader = make_reader(message(0), message(1), request)
+    reader.request(0)
     assert reader.notes.wait_for("gives 1") == ["wish for 0", "gives 0", "wish for 1", "gives 1"]
 
 
-def test_a_wish_that_does_not_come_is_not_waited_for_for_long(make_reader: Callable[..., Reader]) -> None:
+def test_the_wait_for_the_next_request_is_bounded(make_reader: Callable[..., Reader]) -> None:
     """Other partitions may have something too."""
     reader = make_reader(message(0), message(1))
-    reader.wish(0)
+    reader.request(0)
     assert reader.notes.wait_for("waits for messages") == ["wish for 0", "gives 0", "waits for messages"]
-    reader.wish(1)
+    reader.request(1)
     reader.notes.wait_for("gives 1")

@@ -13,8 +13,8 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.engines.kafka import coordination as module
 from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
-from rota_sidecar.engines.kafka.versions import SPOKEN
-from rota_sidecar.engines.port import Heard, Unreachable
+from rota_sidecar.engines.kafka.versions import VERSIONS
+from rota_sidecar.engines.port import CoordinatorEvent, Unreachable
 from tests.sidecar.engines.kafka.fake_broker import answering, listening
 
 WITHIN_S = 10
@@ -52,18 +52,20 @@ def run(test: Coroutine[None, None, None]) -> None:
     asyncio.run(within())
 
 
-async def found(settings: KafkaSettings, broker: Coordinator, heard: list[Heard]) -> KafkaCoordination:
+async def found(
+    settings: KafkaSettings, broker: Coordinator, events: list[CoordinatorEvent]
+) -> KafkaCoordination:
     (broker.address,) = settings.addresses
-    coordination = KafkaCoordination(settings, "g", heard.append)
+    coordination = KafkaCoordination(settings, "g", events.append)
     assert await coordination.find(WITHIN_S) == pb.NONE
     return coordination
 
 
 def test_a_join_that_waits_holds_up_nothing_and_its_connection_goes_with_it() -> None:
     async def ask() -> None:
-        broker, heard = Coordinator(), list[Heard]()
+        broker, events = Coordinator(), list[CoordinatorEvent]()
         async with listening(answering(broker.answer)) as settings:
-            coordination = await found(settings, broker, heard)
+            coordination = await found(settings, broker, events)
             broker.parks = True
             joining = asyncio.create_task(coordination.ask(JOIN, SHORT_S))
             assert (await coordination.ask(HEARTBEAT, WITHIN_S)).error_code == pb.NONE
@@ -74,16 +76,16 @@ def test_a_join_that_waits_holds_up_nothing_and_its_connection_goes_with_it() ->
             assert (await coordination.ask(JOIN, WITHIN_S)).error_code == pb.NONE
             assert (await coordination.ask(HEARTBEAT, WITHIN_S)).error_code == pb.NONE
             await coordination.close()
-        assert heard == []
+        assert events == []
 
     run(ask())
 
 
 def test_a_round_has_one_connection_that_ends_with_the_sync() -> None:
     async def ask() -> None:
-        broker, heard = Coordinator(), list[Heard]()
+        broker, events = Coordinator(), list[CoordinatorEvent]()
         async with listening(answering(broker.answer)) as settings:
-            coordination = await found(settings, broker, heard)
+            coordination = await found(settings, broker, events)
             await coordination.ask(JOIN, WITHIN_S)
             (first,) = coordination._patient
             await coordination.ask(JOIN, WITHIN_S)
@@ -92,7 +94,7 @@ def test_a_round_has_one_connection_that_ends_with_the_sync() -> None:
             await asyncio.sleep(0)
             assert coordination._patient == set()
             await coordination.close()
-        assert heard == []
+        assert events == []
 
     run(ask())
 
@@ -101,9 +103,9 @@ def test_only_so_many_joins_wait_and_a_new_look_up_ends_them(monkeypatch: pytest
     monkeypatch.setattr(module, "PATIENT_MAX", 2)
 
     async def ask() -> None:
-        broker, heard = Coordinator(), list[Heard]()
+        broker, events = Coordinator(), list[CoordinatorEvent]()
         async with listening(answering(broker.answer)) as settings:
-            coordination = await found(settings, broker, heard)
+            coordination = await found(settings, broker, events)
             broker.parks = True
             waiting = [asyncio.create_task(coordination.ask(JOIN, WITHIN_S)) for _ in range(2)]
             while len(coordination._patient) < 2:
@@ -115,7 +117,7 @@ def test_only_so_many_joins_wait_and_a_new_look_up_ends_them(monkeypatch: pytest
                 with pytest.raises(Unreachable, match="was closed here"):
                     await each
             await coordination.close()
-        assert heard == []
+        assert events == []
 
     run(ask())
 
@@ -138,19 +140,19 @@ def test_a_coordinator_that_is_not_reached_is_named() -> None:
     run(ask())
 
 
-def test_a_group_whose_protocol_is_not_told_is_not_called_foreign() -> None:
+def test_a_group_whose_protocol_is_unknown_is_not_called_foreign() -> None:
     async def ask() -> None:
-        broker, heard = Coordinator(), list[Heard]()
-        old = {kind.API_KEY: range(spoken.version + 1) for kind, spoken in SPOKEN.items()}
+        broker, events = Coordinator(), list[CoordinatorEvent]()
+        old = {kind.API_KEY: range(message_version.version + 1) for kind, message_version in VERSIONS.items()}
         async with listening(answering(broker.answer)) as settings:
-            coordination = await found(settings, broker, heard)
+            coordination = await found(settings, broker, events)
             with pytest.raises(Unreachable, match=r"does not list its groups \(error 29\)"):
                 await coordination.protocol_of_group(WITHIN_S)
             await coordination.close()
         async with listening(
             answering(broker.answer, {**old, ListGroupsRequest.API_KEY: range(5)})
         ) as settings:
-            coordination = await found(settings, broker, heard)
+            coordination = await found(settings, broker, events)
             assert await coordination.protocol_of_group(WITHIN_S) == "classic"
             await coordination.close()
 
@@ -159,22 +161,22 @@ def test_a_group_whose_protocol_is_not_told_is_not_called_foreign() -> None:
 
 def test_an_answer_that_makes_no_sense_ends_the_connection() -> None:
     async def ask() -> None:
-        broker, heard = Coordinator(), list[Heard]()
+        broker, events = Coordinator(), list[CoordinatorEvent]()
 
         def nothing(request: ApiMessage) -> ApiMessage | None:
             match request:
                 case wire.OffsetFetchRequest():
                     return wire.OffsetFetchResponse(groups=[])
-                case FindCoordinatorRequest() if heard:
+                case FindCoordinatorRequest() if events:
                     return FindCoordinatorResponse(coordinators=[])
                 case _:
                     return broker.answer(request)
 
         async with listening(answering(nothing)) as settings:
-            coordination = await found(settings, broker, heard)
+            coordination = await found(settings, broker, events)
             with pytest.raises(Unreachable, match="does not answer as a Kafka broker does"):
                 await coordination.ask(pb.FetchOffsetsRequest(group_id="g"), WITHIN_S)
-            while not heard:
+            while not events:
                 await asyncio.sleep(0)
             with pytest.raises(Unreachable, match="does not answer as a Kafka broker does"):
                 await coordination.find(WITHIN_S)

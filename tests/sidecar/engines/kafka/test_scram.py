@@ -37,7 +37,7 @@ def test_the_server_has_to_sign_with_the_password() -> None:
         talk([CHALLENGE, "v=" + "A" * 43 + "="])
 
 
-def test_the_server_may_refuse_in_scrams_own_words() -> None:
+def test_the_server_may_refuse_with_an_error_of_scram() -> None:
     with pytest.raises(Unproved, match="it says 'invalid-proof'"):
         talk([CHALLENGE, "e=invalid-proof"])
 

@@ -39,10 +39,10 @@ class Scene:
     """A watch, what it told, and its broker."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Partition, FetchError]] = []
+        self.errors: list[tuple[Partition, FetchError]] = []
         self.watch = TopicWatch(
             KafkaSettings(("127.0.0.1:9092",)),
-            lambda partition, fetch_error: self.told.append((partition, fetch_error)),
+            lambda partition, fetch_error: self.errors.append((partition, fetch_error)),
         )
         broker = self.watch._topics
         assert isinstance(broker, Broker)
@@ -80,79 +80,79 @@ def play(monkeypatch: pytest.MonkeyPatch, story: Callable[[Scene], Coroutine[Non
     asyncio.run(run())
 
 
-def test_a_topic_that_is_another_one_now_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recreated_topic_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(scene: Scene) -> None:
         scene.watch.watch(HERE)
         assert await scene.answer({"orders": THERE}) == ["orders"]
-        scene.watch.doubt()
+        scene.watch.suspect()
         await scene.answer({"orders": ANEW})
-        assert scene.told == [(HERE, FetchError.OTHER_TOPIC)]
+        assert scene.errors == [(HERE, FetchError.OTHER_TOPIC)]
 
     play(monkeypatch, story)
 
 
-def test_a_doubted_topic_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspected_topic_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(scene: Scene) -> None:
         scene.watch.watch(HERE)
         await scene.answer({"orders": THERE})
-        scene.watch.doubt()
+        scene.watch.suspect()
         await scene.answer({})
-        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
+        assert scene.errors == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)
 
 
-def test_a_look_says_nothing_of_what_it_did_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_says_nothing_about_topics_that_it_did_not_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(scene: Scene) -> None:
         other = Partition("payments", 0)
         scene.watch.watch(other)
 
         def meanwhile() -> None:
             scene.watch.watch(HERE)
-            scene.watch.doubt()
+            scene.watch.suspect()
 
         assert await scene.answer({"payments": THERE}, before=meanwhile) == ["payments"]
-        assert scene.told == []
+        assert scene.errors == []
         # But the next one does, and it is about that doubt.
         assert await scene.answer({"payments": THERE}) == ["orders", "payments"]
-        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
+        assert scene.errors == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)
 
 
-def test_a_doubt_that_comes_while_it_is_asked_is_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspicion_during_a_check_is_for_the_next_check(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(scene: Scene) -> None:
         scene.watch.watch(HERE)
-        await scene.answer({}, before=scene.watch.doubt)
-        assert scene.told == []
+        await scene.answer({}, before=scene.watch.suspect)
+        assert scene.errors == []
         await scene.answer({"orders": THERE})
-        assert scene.told == []
+        assert scene.errors == []
 
     play(monkeypatch, story)
 
 
-def test_a_doubt_that_nobody_answers_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspicion_stays_when_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(scene: Scene) -> None:
         scene.watch.watch(HERE)
         await scene.answer({"orders": THERE})
-        scene.watch.doubt()
+        scene.watch.suspect()
         await scene.fail()
-        looking = asyncio.ensure_future(scene.watch.look())
+        checking = asyncio.ensure_future(scene.watch.check())
         await scene.answer({})
-        await looking
-        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
+        await checking
+        assert scene.errors == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)
 
 
-def test_what_one_look_misses_is_told_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_missing_in_two_checks_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(scene: Scene) -> None:
         scene.watch.watch(HERE)
         await scene.answer({})
-        assert scene.told == []
-        looking = asyncio.ensure_future(scene.watch.look())
+        assert scene.errors == []
+        checking = asyncio.ensure_future(scene.watch.check())
         await scene.answer({})
-        await looking
-        assert scene.told == [(HERE, FetchError.UNKNOWN_TOPIC)]
+        await checking
+        assert scene.errors == [(HERE, FetchError.UNKNOWN_TOPIC)]
 
     play(monkeypatch, story)

@@ -4,13 +4,13 @@ from rota_sidecar.core.delivery.events import Bounds, Read
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.tracks import AHEAD_BYTES_MAX, AHEAD_BYTES_TOTAL_MAX, Track
-from rota_sidecar.engines.records import Wanted
+from rota_sidecar.engines.records import FetchRequest
 
 HERE = Partition("orders", 0)
 
 
-def wanted(offset: int, *, delivery_epoch: int = 1, bytes_max: int = 1_000) -> Wanted:
-    return Wanted(delivery_epoch, HERE, offset, bytes_max)
+def request(offset: int, *, delivery_epoch: int = 1, bytes_max: int = 1_000) -> FetchRequest:
+    return FetchRequest(delivery_epoch, HERE, offset, bytes_max)
 
 
 def batch(first: int, count: int = 1, size: int = 100) -> Batch:
@@ -18,92 +18,92 @@ def batch(first: int, count: int = 1, size: int = 100) -> Batch:
 
 
 def given(track: Track, low: int = 0, high: int = 100) -> Read:
-    read = track.give(low, high)
+    read = track.take_read(low, high)
     assert read is not None
     return read
 
 
 def test_batches_are_given_up_to_what_is_wanted_and_the_rest_next_time() -> None:
-    track = Track(wanted(0, bytes_max=250))
+    track = Track(request(0, bytes_max=250))
     batches = [batch(offset) for offset in range(4)]
-    track.took(batches)
+    track.append(batches)
     first = given(track)
     assert (first.batches, first.next_offset, track.ahead_bytes) == (batches[:2], 2, 200)
-    track.want(wanted(2))
+    track.set_request(request(2))
     second = given(track)
     assert (second.batches, second.next_offset, track.ahead_bytes) == (batches[2:], 4, 0)
 
 
 def test_a_batch_larger_than_what_is_wanted_is_given_alone() -> None:
-    track = Track(wanted(0, bytes_max=1))
-    track.took([batch(0), batch(1)])
+    track = Track(request(0, bytes_max=1))
+    track.append([batch(0), batch(1)])
     assert len(given(track).batches) == 1
 
 
-def test_nothing_is_given_to_nobody() -> None:
-    track = Track(wanted(0))
-    track.took([batch(0)])
+def test_nothing_is_returned_without_a_request() -> None:
+    track = Track(request(0))
+    track.append([batch(0)])
     given(track)
-    track.took([batch(1)])
-    assert track.give(0, 100) is None
+    track.append([batch(1)])
+    assert track.take_read(0, 100) is None
 
 
 def test_what_lies_behind_the_last_record_is_passed_over_at_the_end() -> None:
-    track = Track(wanted(5))
-    track.took([batch(5)])
+    track = Track(request(5))
+    track.append([batch(5)])
     assert given(track, high=8).bounds == Bounds(0, 8)
-    track.want(wanted(6))
-    track.came_to_the_end(8)
+    track.set_request(request(6))
+    track.reach_end(8)
     assert given(track, high=8) == Read(1, [], 8, Bounds(0, 8))
 
 
 def test_an_end_that_was_passed_already_is_none() -> None:
-    track = Track(wanted(5))
-    track.took([batch(5, 3)])
-    track.came_to_the_end(6)
+    track = Track(request(5))
+    track.append([batch(5, 3)])
+    track.reach_end(6)
     read = given(track, high=9)
     assert (read.next_offset, read.bounds) == (8, Bounds(0, 9))
 
 
 def test_readers_stand_at_the_end_under_an_open_transaction() -> None:
-    track = Track(wanted(5))
-    track.came_to_the_end(5)
+    track = Track(request(5))
+    track.reach_end(5)
     assert given(track, high=9).bounds == Bounds(0, 5)
 
 
-def test_the_same_is_not_told_twice_to_one_ledger_and_once_to_each() -> None:
-    track = Track(wanted(5))
-    track.came_to_the_end(5)
+def test_unchanged_bounds_are_returned_once_to_each_delivery_epoch() -> None:
+    track = Track(request(5))
+    track.reach_end(5)
     given(track)
-    track.want(wanted(5))
-    assert track.give(0, 100) is None
-    assert track.wanted is not None
-    track.want(wanted(5, delivery_epoch=2))
+    track.set_request(request(5))
+    assert track.take_read(0, 100) is None
+    assert track.request is not None
+    track.set_request(request(5, delivery_epoch=2))
     assert given(track).delivery_epoch == 2
-    track.want(wanted(5, delivery_epoch=2))
+    track.set_request(request(5, delivery_epoch=2))
     assert given(track, low=3).bounds == Bounds(3, 5)
 
 
 def test_a_watermark_that_is_not_known_yet_is_no_bound() -> None:
-    track = Track(wanted(5))
-    track.took([batch(5)])
+    track = Track(request(5))
+    track.append([batch(5)])
     assert given(track, low=-1001, high=-1001).bounds == Bounds(0, 6)
 
 
 def test_a_partition_is_full_when_nobody_takes_what_lies_there() -> None:
-    track = Track(wanted(0))
-    track.took([batch(0, size=AHEAD_BYTES_MAX)])
+    track = Track(request(0))
+    track.append([batch(0, size=AHEAD_BYTES_MAX)])
     assert not track.is_full(AHEAD_BYTES_MAX), "it is wanted"
     given(track)
     assert not track.is_full(AHEAD_BYTES_TOTAL_MAX), "nothing lies there"
-    track.took([batch(1, size=AHEAD_BYTES_MAX)])
+    track.append([batch(1, size=AHEAD_BYTES_MAX)])
     assert track.is_full(AHEAD_BYTES_MAX)
 
 
 def test_a_partition_is_full_with_little_where_all_together_have_much() -> None:
-    track = Track(wanted(0))
-    track.took([batch(0)])
+    track = Track(request(0))
+    track.append([batch(0)])
     given(track)
-    track.took([batch(1)])
+    track.append([batch(1)])
     assert not track.is_full(AHEAD_BYTES_TOTAL_MAX - 1)
     assert track.is_full(AHEAD_BYTES_TOTAL_MAX)

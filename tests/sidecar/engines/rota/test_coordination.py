@@ -10,7 +10,7 @@ import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Request
-from rota_sidecar.engines.port import Disconnected, Heard, Refused, Unreachable
+from rota_sidecar.engines.port import CoordinatorEvent, Disconnected, Refused, Unreachable
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.coordination import FRAMES, OPEN_REQUESTS_MAX, RotaCoordination
 from tests.conformance.members import subscription
@@ -33,21 +33,21 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
         yield running
 
 
-class Ears:
+class Events:
     """What was heard."""
 
     def __init__(self) -> None:
-        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self._events: asyncio.Queue[CoordinatorEvent] = asyncio.Queue()
 
-    def __call__(self, heard: Heard) -> None:
-        self._heard.put_nowait(heard)
+    def __call__(self, event: CoordinatorEvent) -> None:
+        self._events.put_nowait(event)
 
-    async def next(self) -> Heard:
-        return await self._heard.get()
+    async def next(self) -> CoordinatorEvent:
+        return await self._events.get()
 
     @property
     def silent(self) -> bool:
-        return self._heard.empty()
+        return self._events.empty()
 
 
 def run(story: Coroutine[None, None, None]) -> None:
@@ -62,12 +62,12 @@ def run(story: Coroutine[None, None, None]) -> None:
 
 def adapter(
     addresses: Sequence[str],
-    ears: Ears | None = None,
+    events: Events | None = None,
     *,
     credentials: Credentials | None = None,
     group: str = GROUP,
 ) -> RotaCoordination:
-    return RotaCoordination(group, addresses, credentials or Credentials(), ears or Ears())
+    return RotaCoordination(group, addresses, credentials or Credentials(), events or Events())
 
 
 def trusting(authority: Path, certificate: Path, key: Path) -> Credentials:
@@ -125,10 +125,10 @@ def heartbeat() -> pb.HeartbeatRequest:
     return pb.HeartbeatRequest(group_id=GROUP, member_id="nobody")
 
 
-def test_a_group_s_life_is_spoken_on_one_stream_and_notices_are_heard(coordinator: Coordinator) -> None:
+def test_all_requests_of_a_group_and_its_notices_use_one_stream(coordinator: Coordinator) -> None:
     async def story() -> None:
-        ears = Ears()
-        first, second = adapter([coordinator.address], ears), adapter([f"rota://{coordinator.address}/"])
+        events = Events()
+        first, second = adapter([coordinator.address], events), adapter([f"rota://{coordinator.address}/"])
         assert await first.find(WITHIN_S) == pb.NONE
         assert await second.find(WITHIN_S) == pb.NONE
         join = await joined(first)
@@ -137,7 +137,7 @@ def test_a_group_s_life_is_spoken_on_one_stream_and_notices_are_heard(coordinato
         assert incarnation is not None
         assert incarnation > 0
         waiting = asyncio.create_task(joined(second))
-        notice = await ears.next()
+        notice = await events.next()
         assert isinstance(notice, pb.RebalanceNotice)
         assert (notice.member_id, notice.generation_id) == (join.member_id, join.generation_id)
         # While one join waits for the other members, everything else is answered.
@@ -150,7 +150,7 @@ def test_a_group_s_life_is_spoken_on_one_stream_and_notices_are_heard(coordinato
         await left(second, both.member_id)
         await first.close()
         await second.close()
-        assert ears.silent, "who closes hears nothing of it"
+        assert events.silent, "who closes hears nothing of it"
 
     run(story())
 
@@ -181,22 +181,22 @@ def test_offsets_and_requests_that_are_refused_come_back_as_they_are(coordinator
 
 def test_before_it_was_found_and_after_it_was_closed_nobody_can_be_asked(coordinator: Coordinator) -> None:
     async def story() -> None:
-        ears = Ears()
-        coordination = adapter([coordinator.address], ears)
+        events = Events()
+        coordination = adapter([coordinator.address], events)
         for _ in range(2):
             with pytest.raises(Unreachable, match=f"group {GROUP} is not connected"):
                 await coordination.ask(heartbeat(), WITHIN_S)
             await coordination.find(WITHIN_S)
             await coordination.close()
-        assert ears.silent
+        assert events.silent
 
     run(story())
 
 
 def test_whoever_waits_on_a_connection_that_is_given_up_learns_it(coordinator: Coordinator) -> None:
     async def story() -> None:
-        ears = Ears()
-        coordination, other = adapter([coordinator.address], ears), adapter([coordinator.address])
+        events = Events()
+        coordination, other = adapter([coordinator.address], events), adapter([coordinator.address])
         await coordination.find(WITHIN_S)
         await other.find(WITHIN_S)
         join = await joined(other)
@@ -207,7 +207,7 @@ def test_whoever_waits_on_a_connection_that_is_given_up_learns_it(coordinator: C
         assert await coordination.find(WITHIN_S) == pb.NONE
         with pytest.raises(Unreachable, match="given up"):
             await waiting
-        assert ears.silent
+        assert events.silent
         await coordination.ask(heartbeat(), WITHIN_S)  # on the new connection
         await left(other, join.member_id)
         await coordination.close()
@@ -225,9 +225,9 @@ def test_more_open_requests_than_the_limit_are_refused_at_once(coordinator: Coor
             asyncio.create_task(coordination.ask(heartbeat(), STORY_S)) for _ in range(OPEN_REQUESTS_MAX)
         ]
         # They begin in this order, and nothing is answered before all have begun.
-        beyond = asyncio.create_task(coordination.ask(heartbeat(), WITHIN_S))
+        one_too_many = asyncio.create_task(coordination.ask(heartbeat(), WITHIN_S))
         with pytest.raises(Unreachable, match=f"{OPEN_REQUESTS_MAX} requests wait"):
-            await beyond
+            await one_too_many
         assert len(await asyncio.gather(*asked)) == OPEN_REQUESTS_MAX
         await coordination.close()
 
@@ -239,8 +239,8 @@ def test_a_coordinator_that_is_killed_is_noticed_by_all_who_wait(tmp_path: Path)
     coordinator.start()
 
     async def story() -> None:
-        ears = Ears()
-        coordination, other = adapter([coordinator.address], ears), adapter([coordinator.address])
+        events = Events()
+        coordination, other = adapter([coordinator.address], events), adapter([coordinator.address])
         await coordination.find(WITHIN_S)
         await other.find(WITHIN_S)
         await synced(other, await joined(other))
@@ -249,7 +249,7 @@ def test_a_coordinator_that_is_killed_is_noticed_by_all_who_wait(tmp_path: Path)
         coordinator.kill()
         with pytest.raises(Unreachable, match=f"^{coordinator.address} ended the connection"):
             await waiting
-        gone = await ears.next()
+        gone = await events.next()
         assert isinstance(gone, Disconnected)
         assert coordinator.address in gone.reason
         with pytest.raises(Unreachable, match="ended the connection"):
@@ -262,19 +262,19 @@ def test_a_coordinator_that_is_killed_is_noticed_by_all_who_wait(tmp_path: Path)
     run(story())
 
 
-def test_a_coordinator_that_stops_in_order_is_heard_too(tmp_path: Path) -> None:
+def test_a_clean_shutdown_of_the_coordinator_is_an_event_too(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path)
     coordinator.start()
 
     async def story() -> None:
-        ears = Ears()
-        coordination = adapter([coordinator.address], ears)
+        events = Events()
+        coordination = adapter([coordinator.address], events)
         await coordination.find(WITHIN_S)
         await asyncio.to_thread(coordinator.stop)
-        heard = await ears.next()
+        event = await events.next()
         # In order, or cut off by gRPC when that takes too long: it was there, and ended it.
-        assert isinstance(heard, Disconnected)
-        assert heard.reason.startswith(f"{coordinator.address} ended the connection")
+        assert isinstance(event, Disconnected)
+        assert event.reason.startswith(f"{coordinator.address} ended the connection")
         await coordination.close()
 
     run(story())
@@ -286,9 +286,9 @@ def test_a_group_is_followed_to_the_server_that_takes_it_over(tmp_path: Path, da
     first.start()
 
     async def story() -> None:
-        ears = Ears()
+        events = Events()
         # Of the second one it learns on the way.
-        coordination = adapter([first.address], ears)
+        coordination = adapter([first.address], events)
 
         async def serves() -> bool:
             if await coordination.find(WITHIN_S) != pb.NONE:
@@ -302,7 +302,7 @@ def test_a_group_is_followed_to_the_server_that_takes_it_over(tmp_path: Path, da
         await asyncio.to_thread(second.end_start)
         await until(fleet.is_shared_equally)
         await asyncio.to_thread(first.stop)
-        assert await ears.next() == pb.GoAway(group_id=GROUP, address=second.address)
+        assert await events.next() == pb.GoAway(group_id=GROUP, address=second.address)
         assert await coordination.find(WITHIN_S) == pb.NONE
         alive = pb.HeartbeatRequest(
             group_id=GROUP, member_id=join.member_id, generation_id=join.generation_id
@@ -359,7 +359,7 @@ def test_a_coordinator_that_names_a_wrong_address_of_itself_is_named_with_it(tmp
         run(story(coordinator.address))
 
 
-def test_a_wrong_token_and_a_group_of_others_are_told_apart(tmp_path: Path) -> None:
+def test_a_wrong_token_and_a_forbidden_group_have_different_errors(tmp_path: Path) -> None:
     tokens, token = tmp_path / "tokens", tmp_path / "token"
     for file in (tokens, token):
         file.touch(mode=0o600)
@@ -389,7 +389,7 @@ def test_a_wrong_token_and_a_group_of_others_are_told_apart(tmp_path: Path) -> N
         run(story(guarded.address))
 
 
-def test_wrong_certificates_are_told_apart(tmp_path: Path) -> None:
+def test_each_kind_of_wrong_certificate_has_its_own_error(tmp_path: Path) -> None:
     ours, foreign = Authority(tmp_path / "ours"), Authority(tmp_path / "foreign")
     server, client, stranger = ours.issue("coordinator"), ours.issue("client"), foreign.issue("stranger")
     flags = [
@@ -406,7 +406,7 @@ def test_wrong_certificates_are_told_apart(tmp_path: Path) -> None:
         assert await coordination.incarnation(WITHIN_S) == 0, "there is no such group yet"
         await coordination.close()
         ca, pair = ours.certificate, (client.certificate, client.key)
-        for credentials, error, sentence in (
+        for credentials, error, message in (
             (Credentials(tls=True, ca_file=foreign.certificate), Refused, "is not trusted .*unable to get"),
             (Credentials(tls=True), Refused, "is not trusted .*check the CA file"),
             (Credentials(), Unreachable, "see whether it runs, and whether it wants TLS"),
@@ -416,7 +416,7 @@ def test_wrong_certificates_are_told_apart(tmp_path: Path) -> None:
             (trusting(server.key, *pair), Refused, "no certificates"),
             (trusting(tmp_path / "none", *pair), Refused, "none, .* cannot be read"),
         ):
-            with pytest.raises(error, match=sentence) as wrong:
+            with pytest.raises(error, match=message) as wrong:
                 await adapter([address], credentials=credentials).find(WITHIN_S)
             assert "OPENSSL" not in str(wrong.value)
             assert type(wrong.value) is error

@@ -8,13 +8,13 @@ from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import columns_in, content_of
-from rota_sidecar.engines.records import Wanted
-from rota_sidecar.engines.rota.fetched import RECORD_BYTES, Manner, Track, news
+from rota_sidecar.engines.records import FetchRequest
+from rota_sidecar.engines.rota.fetched import RECORD_BYTES, ReadOptions, Track, result_of
 
 OLD, NEW = b"o" * 16, b"n" * 16
-MANNER = Manner(read_committed=True, with_keys=False)
-WITH_KEYS = Manner(read_committed=True, with_keys=True)
-WANTED = Wanted(7, Partition("orders", 0), 11, 1_000)
+OPTIONS = ReadOptions(read_committed=True, with_keys=False)
+WITH_KEYS = ReadOptions(read_committed=True, with_keys=True)
+WANTED = FetchRequest(7, Partition("orders", 0), 11, 1_000)
 Part = log_pb2.FetchResponse.Partition
 
 
@@ -44,7 +44,7 @@ def test_markers_and_what_lies_before_the_offset_are_left_out() -> None:
         [batch(8, [b"x"] * 3), batch(10, [b"a", b"b", None]), batch(13, [None], control=True)]
     )
     answer.next_offset = 14
-    read = news(answer, WANTED, Track(7), WITH_KEYS)
+    read = result_of(answer, WANTED, Track(7), WITH_KEYS)
     assert isinstance(read, Read)
     (found,) = read.batches
     assert (found.first, found.count, found.keys, read.next_offset) == (11, 2, [b"b", None], 14)
@@ -54,41 +54,41 @@ def test_markers_and_what_lies_before_the_offset_are_left_out() -> None:
 def test_a_batch_without_keys_has_a_null_for_each_record() -> None:
     answer = part()
     answer.batches.append(batch(11, [None, None]))
-    read = news(answer, WANTED, Track(7), WITH_KEYS)
+    read = result_of(answer, WANTED, Track(7), WITH_KEYS)
     assert isinstance(read, Read)
     assert read.batches[0].keys == [None, None]
 
 
-def test_only_news_is_told_and_the_first_look_does_not_wait_for_any() -> None:
+def test_only_changes_are_returned_and_the_first_fetch_does_not_wait_for_any() -> None:
     track = Track(7)
     urgent = [track.is_urgent]
-    assert news(part(), WANTED, track, MANNER) == Read(7, [], 11, Bounds(2, 15))
+    assert result_of(part(), WANTED, track, OPTIONS) == Read(7, [], 11, Bounds(2, 15))
     urgent.append(track.is_urgent)
-    assert news(part(), WANTED, track, MANNER) is None
+    assert result_of(part(), WANTED, track, OPTIONS) is None
     assert urgent == [True, False]
 
 
 def test_an_id_that_is_gone_is_asked_about_once_more_without_it() -> None:
     track = Track(7, topic_id=OLD)
-    assert news(part(pb.UNKNOWN_TOPIC_ID), WANTED, track, MANNER) is None
+    assert result_of(part(pb.UNKNOWN_TOPIC_ID), WANTED, track, OPTIONS) is None
     assert track.is_urgent
-    failed = news(part(pb.UNKNOWN_TOPIC_OR_PARTITION), WANTED, track, MANNER)
+    failed = result_of(part(pb.UNKNOWN_TOPIC_OR_PARTITION), WANTED, track, OPTIONS)
     assert isinstance(failed, ReadFailed)
     assert (failed.fetch_error, failed.delivery_epoch) == (FetchError.UNKNOWN_TOPIC, 7)
 
 
-def test_another_topic_of_the_name_is_told_however_often_somebody_asks() -> None:
+def test_a_recreated_topic_fails_every_fetch() -> None:
     track = Track(7, topic_id=OLD)
-    assert news(part(pb.UNKNOWN_TOPIC_ID), WANTED, track, MANNER) is None
+    assert result_of(part(pb.UNKNOWN_TOPIC_ID), WANTED, track, OPTIONS) is None
     for _ in range(2):
-        failed = news(part(topic_id=NEW), WANTED, track, MANNER)
+        failed = result_of(part(topic_id=NEW), WANTED, track, OPTIONS)
         assert isinstance(failed, ReadFailed)
         assert failed.fetch_error is FetchError.OTHER_TOPIC
 
 
 @pytest.mark.parametrize("error", [pb.KAFKA_STORAGE_ERROR, pb.UNKNOWN_SERVER_ERROR])
 def test_what_may_pass_is_waited_for(error: pb.ErrorCode.ValueType) -> None:
-    failed = news(part(error), WANTED, Track(7), MANNER)
+    failed = result_of(part(error), WANTED, Track(7), OPTIONS)
     assert isinstance(failed, ReadFailed)
     assert failed.fetch_error is FetchError.UNREACHABLE
     assert pb.ErrorCode.Name(error) in failed.sentence
@@ -102,10 +102,10 @@ DAMAGES: list[dict[str, int | bytes]] = [
 ]
 
 
-@pytest.mark.parametrize("manner", [MANNER, WITH_KEYS])
+@pytest.mark.parametrize("options", [OPTIONS, WITH_KEYS])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_batches_before_one_that_cannot_be_read_come_first(
-    manner: Manner, damage: dict[str, int | bytes]
+    options: ReadOptions, damage: dict[str, int | bytes]
 ) -> None:
     bad = batch(13, [b"c"])
     for field, value in damage.items():
@@ -113,11 +113,11 @@ def test_batches_before_one_that_cannot_be_read_come_first(
     answer = part()
     answer.batches.extend([batch(11, [b"a", b"b"]), bad, batch(30, [b"never reached"])])
     answer.next_offset = 31
-    read = news(answer, WANTED, Track(7), manner)
+    read = result_of(answer, WANTED, Track(7), options)
     assert isinstance(read, Read)
     assert ([each.first for each in read.batches], read.next_offset) == ([11], 13)
     del answer.batches[0]
-    failed = news(answer, WANTED._replace(offset=13), Track(7), manner)
+    failed = result_of(answer, WANTED._replace(offset=13), Track(7), options)
     assert isinstance(failed, ReadFailed)
     assert failed.fetch_error is FetchError.CORRUPT
     behind = 13 + bad.count
@@ -137,11 +137,11 @@ def test_batches_before_one_that_cannot_be_read_come_first(
 
 def test_a_batch_that_is_damaged_in_the_logs_file_is_named_with_what_is_left_of_it() -> None:
     answer = part(pb.CORRUPT_MESSAGE)
-    failed = news(answer, WANTED, Track(7), MANNER)
+    failed = result_of(answer, WANTED, Track(7), OPTIONS)
     assert isinstance(failed, ReadFailed)
     assert (failed.fetch_error, failed.unreadable) == (FetchError.CORRUPT, None)
     answer.batches.append(batch(10, [b"a", b"b", b"c"]))
-    failed = news(answer, WANTED, Track(7), MANNER)
+    failed = result_of(answer, WANTED, Track(7), OPTIONS)
     assert isinstance(failed, ReadFailed)
     assert "--before 13" in failed.sentence
     assert failed.unreadable is not None
@@ -155,6 +155,6 @@ def test_batches_of_very_many_records_in_few_bytes_come_one_by_one() -> None:
         answer.batches.append(batch(11 + number * count, [None] * count))
         answer.batches[-1].payload = pack(Columns(), count, 1_000)
     answer.next_offset = 11 + 3 * count
-    read = news(answer, WANTED, Track(7), WITH_KEYS)
+    read = result_of(answer, WANTED, Track(7), WITH_KEYS)
     assert isinstance(read, Read)
     assert ([each.first for each in read.batches], read.next_offset) == ([11], 11 + count)

@@ -13,9 +13,9 @@ from rota_proto.log.v1 import log_pb2 as pb
 from rota_sidecar.core.delivery.events import Bounds, FetchError, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import At
+from rota_sidecar.engines.records import OffsetAndTimestamp
 from rota_sidecar.engines.rota.connection import Credentials
-from rota_sidecar.engines.rota.fetched import Manner
+from rota_sidecar.engines.rota.fetched import ReadOptions
 from rota_sidecar.engines.rota.reading import RotaRecords
 from tests.log.conversation import Conversation, Transaction, batch
 from tests.sidecar.engines.readers import Reader
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.process
 
 WITHIN_S = 30
 NOBODY = "127.0.0.1:1"
-COMMITTED = Manner(read_committed=True, with_keys=False)
-UNCOMMITTED = Manner(read_committed=False, with_keys=False)
+COMMITTED = ReadOptions(read_committed=True, with_keys=False)
+UNCOMMITTED = ReadOptions(read_committed=False, with_keys=False)
 Story = Callable[[Conversation, Reader], Awaitable[None]]
 
 
@@ -40,10 +40,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @asynccontextmanager
 async def reading(
-    addresses: Sequence[str], manner: Manner = COMMITTED, credentials: Credentials | None = None
+    addresses: Sequence[str], options: ReadOptions = COMMITTED, credentials: Credentials | None = None
 ) -> AsyncIterator[Reader]:
     shown = credentials or Credentials()
-    reader = Reader(lambda hear, complain: RotaRecords(addresses, shown, hear, complain, manner))
+    reader = Reader(lambda on_result, on_outage: RotaRecords(addresses, shown, on_result, on_outage, options))
     try:
         yield reader
     finally:
@@ -52,9 +52,9 @@ async def reading(
         assert len(asyncio.all_tasks()) == 1, "nothing goes on after the end"
 
 
-def tell(address: str, story: Story, manner: Manner = COMMITTED) -> None:
+def play(address: str, story: Story, options: ReadOptions = COMMITTED) -> None:
     async def run() -> None:
-        async with Conversation(address) as talk, reading([NOBODY, f"rota://{address}"], manner) as reader:
+        async with Conversation(address) as talk, reading([NOBODY, f"rota://{address}"], options) as reader:
             await story(talk, reader)
 
     asyncio.run(run())
@@ -81,7 +81,7 @@ def test_records_come_in_order_with_all_that_belongs_to_them(address: str) -> No
         assert passage.bounds == Bounds(0, 4)
         assert all(each.keys is not None for each in passage.batches)
 
-    tell(address, story, Manner(read_committed=True, with_keys=True))
+    play(address, story, ReadOptions(read_committed=True, with_keys=True))
 
 
 def test_a_batch_passes_as_it_was_written_also_from_its_middle(address: str) -> None:
@@ -94,10 +94,10 @@ def test_a_batch_passes_as_it_was_written_also_from_its_middle(address: str) -> 
         assert isinstance(found.payload, pb.RecordBatch)
         assert (found.payload.base_offset, found.payload.payload) == (0, sent.payload)
 
-    tell(address, story)
+    play(address, story)
 
 
-def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(address: str) -> None:
+def test_the_bounds_of_a_partition_are_returned_at_once_and_only_changes_after_that(address: str) -> None:
     async def story(talk: Conversation, reader: Reader) -> None:
         await talk.make("quiet")
         here, delivery_epoch = Partition("quiet", 0), reader.open()
@@ -110,7 +110,7 @@ def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(address
         assert not isinstance(found, ReadFailed)
         assert (len(found.batches), found.next_offset) == (1, 1)
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_what_was_aborted_is_passed_over_and_is_no_lag(address: str) -> None:
@@ -125,7 +125,7 @@ def test_what_was_aborted_is_passed_over_and_is_no_lag(address: str) -> None:
         assert (passage.values, passage.offsets) == ([b"before", b"counts"], [0, 3])
         assert (passage.next_offset, passage.bounds) == (7, Bounds(0, 7))
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_an_open_transaction_ends_what_may_be_read(address: str) -> None:
@@ -141,7 +141,7 @@ def test_an_open_transaction_ends_what_may_be_read(address: str) -> None:
         assert await transaction.end(commit=True) == codes.NONE
         assert (await waiting).values == [b"held", b"behind"]
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_those_who_want_everything_see_what_is_not_committed(address: str) -> None:
@@ -153,7 +153,7 @@ def test_those_who_want_everything_see_what_is_not_committed(address: str) -> No
         assert (await reader.read_to(here, 1)).values == [b"open"]
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(0, 1)}
 
-    tell(address, story, UNCOMMITTED)
+    play(address, story, UNCOMMITTED)
 
 
 def test_thousands_of_partitions_are_read_together_and_each_in_order(address: str) -> None:
@@ -176,7 +176,7 @@ def test_thousands_of_partitions_are_read_together_and_each_in_order(address: st
         assert [passage.partition for passage in found] == everywhere
         assert {tuple(passage.values) for passage in found} == {(b"a", b"b")}
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_who_wants_something_while_others_wait_does_not_wait_for_them(address: str) -> None:
@@ -210,7 +210,7 @@ def test_who_wants_something_while_others_wait_does_not_wait_for_them(address: s
             task.cancel()
         await asyncio.wait(waiting.values())
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_who_stops_hears_nothing_more(address: str) -> None:
@@ -229,9 +229,9 @@ def test_who_stops_hears_nothing_more(address: str) -> None:
         async with asyncio.timeout(WITHIN_S):
             await for_us
         assert not for_nobody.done()
-        assert reader.heard_unasked == []
+        assert reader.unexpected == []
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(address: str) -> None:
@@ -244,7 +244,7 @@ def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(address: st
         assert (await reader.read_to(here, 3, offset=1)).values == [b"b", b"c"]
         assert not waits.done()
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_an_offset_that_is_gone_is_out_of_range(address: str) -> None:
@@ -264,7 +264,7 @@ def test_an_offset_that_is_gone_is_out_of_range(address: str) -> None:
         assert (await reader.read_to(here, 3, offset=2)).values == [b"c"]
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(2, 3)}
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_a_topic_that_does_not_exist_is_unknown(address: str) -> None:
@@ -275,7 +275,7 @@ def test_a_topic_that_does_not_exist_is_unknown(address: str) -> None:
             assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
             assert failed.sentence.startswith("it does not exist: make the topic")
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_partitions_that_a_topic_grows_are_read(address: str) -> None:
@@ -288,7 +288,7 @@ def test_partitions_that_a_topic_grows_are_read(address: str) -> None:
         await talk.send("growing", batch([b"a"]), index=1)
         assert (await reader.read_to(grown, 1)).values == [b"a"]
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(address: str) -> None:
@@ -302,7 +302,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(address: str) -> No
         assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
         assert failed.sentence.startswith("it is not there any more")
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_a_topic_made_anew_is_another_one(address: str) -> None:
@@ -319,7 +319,7 @@ def test_a_topic_made_anew_is_another_one(address: str) -> None:
         # Whoever begins with it reads it.
         assert (await reader.read_to(here, 3)).values == [b"new"] * 3
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_bounds_and_times_are_looked_up_where_there_are_any(address: str) -> None:
@@ -333,10 +333,10 @@ def test_bounds_and_times_are_looked_up_where_there_are_any(address: str) -> Non
             empty: Bounds(0, 0),
         }
         asked = {here: 1_001, empty: 0, missing: 0}
-        assert await records.at_times(asked, WITHIN_S) == {here: At(1, 2_000)}
+        assert await records.at_times(asked, WITHIN_S) == {here: OffsetAndTimestamp(1, 2_000)}
         assert await records.at_times({here: 2_001}, WITHIN_S) == {}
 
-    tell(address, story)
+    play(address, story)
 
 
 def test_records_that_an_old_log_took_and_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_records_that_an_old_log_took_and_that_cannot_be_read_are_named(tmp_path
         assert (await reader.failure(Partition("damaged", 0), 0)).fetch_error is FetchError.CORRUPT
 
     with serving(tmp_path, program="tests.support.unchecked_log") as coordinator:
-        tell(coordinator.address, story, Manner(read_committed=True, with_keys=True))
+        play(coordinator.address, story, ReadOptions(read_committed=True, with_keys=True))
 
 
 def test_a_log_that_dies_is_read_on_when_it_is_back_and_said_once(tmp_path: Path) -> None:
@@ -363,15 +363,15 @@ def test_a_log_that_dies_is_read_on_when_it_is_back_and_said_once(tmp_path: Path
                 assert (await reader.read_to(here, 1, delivery_epoch=delivery_epoch)).values == [b"a"]
             waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, delivery_epoch=delivery_epoch))
             await asyncio.to_thread(coordinator.kill)
-            assert "cannot be reached" in await reader.complaint()
+            assert "cannot be reached" in await reader.outage()
             with pytest.raises(Unreachable):
                 await reader.records.bounds([here], 1)
             await asyncio.to_thread(coordinator.start, f"--listen=127.0.0.1:{port}")
-            assert await reader.complaint() == ""
+            assert await reader.outage() == ""
             async with Conversation(coordinator.address) as talk:
                 await talk.send("lasting", batch([b"b"]))
             assert (await waiting).values == [b"b"]
-            assert reader.complaints.empty()
+            assert reader.outages.empty()
 
     try:
         coordinator.make_topic("lasting", 1)
@@ -400,7 +400,7 @@ def test_a_topic_that_is_not_for_us_is_denied(tmp_path: Path) -> None:
                 await reader.records.bounds([Partition("bank", 0)], WITHIN_S)
         async with reading([address]) as stranger:
             waiting = stranger.fetch(Partition("shop.orders", 0), 0)
-            assert "does not know us" in await stranger.complaint()
+            assert "does not know us" in await stranger.outage()
             assert not waiting.done()
 
     with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as coordinator:

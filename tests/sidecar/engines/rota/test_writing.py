@@ -13,7 +13,7 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import DeadLetter
 from rota_sidecar.engines.rota.connection import Credentials
-from rota_sidecar.engines.rota.fetched import Manner
+from rota_sidecar.engines.rota.fetched import ReadOptions
 from rota_sidecar.engines.rota.reading import RotaRecords
 from rota_sidecar.engines.rota.writing import RotaDeadLetterWriter
 from tests.log.conversation import Conversation
@@ -55,8 +55,10 @@ def lying(address: str, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Ro
     """All records of each partition, which are known to be so many."""
 
     async def read() -> Sequence[Sequence[Row]]:
-        manner = Manner(read_committed=True, with_keys=True)
-        reader = Reader(lambda hear, complain: RotaRecords([address], Credentials(), hear, complain, manner))
+        options = ReadOptions(read_committed=True, with_keys=True)
+        reader = Reader(
+            lambda on_result, on_outage: RotaRecords([address], Credentials(), on_result, on_outage, options)
+        )
         try:
             return [
                 (await reader.read_to(Partition(topic, number), end)).rows for number, end in enumerate(ends)
@@ -67,7 +69,7 @@ def lying(address: str, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Ro
     return asyncio.run(read())
 
 
-def test_letters_lie_in_the_log_as_they_were_given(coordinator: Coordinator) -> None:
+def test_dead_letters_are_stored_as_they_were_given(coordinator: Coordinator) -> None:
     coordinator.make_topic("dead", 1)
     given = [
         dead_letter("dead", b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
@@ -88,7 +90,7 @@ def test_letters_lie_in_the_log_as_they_were_given(coordinator: Coordinator) -> 
     ]
 
 
-def test_letters_with_a_key_lie_where_kafkas_clients_put_them_and_others_are_spread(
+def test_dead_letters_with_a_key_go_to_the_partition_of_kafkas_clients_and_others_are_spread(
     coordinator: Coordinator,
 ) -> None:
     coordinator.make_topic("spread", 3)
@@ -108,7 +110,7 @@ def test_letters_with_a_key_lie_where_kafkas_clients_put_them_and_others_are_spr
         assert with_keys == [key for key, home in zip(keys, homes, strict=True) if home == number]
 
 
-def test_many_letters_are_written_in_batches_that_the_log_takes(coordinator: Coordinator) -> None:
+def test_many_dead_letters_are_written_in_batches_that_the_log_takes(coordinator: Coordinator) -> None:
     coordinator.make_topic("large", 1)
     given = [dead_letter("large", b"%06d" % number * 20_000) for number in range(50)]
 
@@ -121,7 +123,7 @@ def test_many_letters_are_written_in_batches_that_the_log_takes(coordinator: Coo
     assert [row.value for row in rows] == [each.value for each in given]
 
 
-def test_a_letter_that_the_log_does_not_take_is_refused(coordinator: Coordinator) -> None:
+def test_a_dead_letter_that_the_log_does_not_take_is_refused(coordinator: Coordinator) -> None:
     coordinator.make_topic("strict", 1)
 
     async def write() -> None:

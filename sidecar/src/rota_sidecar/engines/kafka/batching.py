@@ -27,8 +27,8 @@ def by_partition(messages: Sequence[Message]) -> dict[Partition, Sequence[Messag
         # The common case: what a partition has comes together.
         return {Partition(str(topics[0]), int(numbers[0] or 0)): messages}
     found: dict[Partition, list[Message]] = {}
-    for place, run in groupby(zip(topics, numbers, messages, strict=True), itemgetter(0, 1)):
-        found.setdefault(Partition(*place), []).extend(map(itemgetter(2), run))
+    for key, run in groupby(zip(topics, numbers, messages, strict=True), itemgetter(0, 1)):
+        found.setdefault(Partition(*key), []).extend(map(itemgetter(2), run))
     return dict(found)
 
 

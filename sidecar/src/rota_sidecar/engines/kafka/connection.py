@@ -24,7 +24,7 @@ from rota_sidecar.engines.kafka.tls import context_of
 from rota_sidecar.engines.kafka.versions import (
     MEMBERSHIP,
     OLDEST_KAFKA,
-    SPOKEN,
+    VERSIONS,
     Known,
     is_known,
     known_by,
@@ -97,7 +97,7 @@ class Connection:
             )
         kind, number = type(message), next(self._correlations) % CORRELATIONS
         message.with_header(number, self._client_id if client_id is None else client_id)
-        data = message.encode(version=SPOKEN[kind].version, header=True, framed=True)
+        data = message.encode(version=VERSIONS[kind].version, header=True, framed=True)
         if len(data) > MESSAGE_BYTES_MAX:
             raise Refused(
                 f"a request of {len(data)} bytes is too large for Kafka; the group has too much in it"
@@ -169,12 +169,12 @@ class Connection:
             if self._serves:
                 self.end(failures.lost(self.address))
             else:
-                self.end(failures.sentence_of(error, self.address, encrypted=self._encrypted))
+                self.end(failures.connection_failure(error, self.address, encrypted=self._encrypted))
 
     def _decode(self, kind: type[ApiMessage], frame: bytes) -> ApiMessage:
-        spoken = SPOKEN[kind]
+        message_version = VERSIONS[kind]
         try:
-            return spoken.response.decode(frame, version=spoken.version, header=True)
+            return message_version.response.decode(frame, version=message_version.version, header=True)
         except UNREADABLE:
             raise self.end_garbled() from None
 
@@ -214,7 +214,7 @@ async def _streams(
         _keep_alive(streams[1].get_extra_info("socket"))
         return streams
     except OSError as error:
-        raise failures.sentence_of(error, address, encrypted=tls is not None) from None
+        raise failures.connection_failure(error, address, encrypted=tls is not None) from None
 
 
 def _keep_alive(connected: socket.socket) -> None:

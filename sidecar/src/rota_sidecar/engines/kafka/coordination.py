@@ -18,7 +18,7 @@ from rota_sidecar.engines.kafka.bootstrap import Bootstrap
 from rota_sidecar.engines.kafka.connection import UNREADABLE, Connection, connect
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
 from rota_sidecar.engines.kafka.translate import error_of, from_kafka, to_kafka
-from rota_sidecar.engines.port import Disconnected, Hear, Unreachable
+from rota_sidecar.engines.port import Disconnected, OnCoordinatorEvent, Unreachable
 
 GROUP_KEY = 0
 CLASSIC = "classic"
@@ -29,10 +29,10 @@ PATIENT_MAX = 16
 class KafkaCoordination:
     """`Coordination` of the port. A broker says nothing unasked: what is heard is the end of the connection."""
 
-    def __init__(self, settings: KafkaSettings, group_id: str, hear: Hear) -> None:
+    def __init__(self, settings: KafkaSettings, group_id: str, on_event: OnCoordinatorEvent) -> None:
         self._settings = settings
         self._group_id = group_id
-        self._hear = hear
+        self._on_event = on_event
         self._bootstrap = Bootstrap(settings)
         self._coordinator: Address | None = None
         self._quick: Connection | None = None
@@ -120,7 +120,7 @@ class KafkaCoordination:
     def _lost(self, connection: Connection) -> None:
         if self._quick is connection:
             self._quick = None
-            self._hear(Disconnected(str(connection.failure)))
+            self._on_event(Disconnected(str(connection.failure)))
 
     def _connected(self) -> Connection:
         if self._quick is None:

@@ -14,7 +14,7 @@ ALERTS_ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 TLS_ALERT = b"\x15\x03"
 
 
-def sentence_of(error: OSError | EOFError, address: Address, *, encrypted: bool) -> Failure:
+def connection_failure(error: OSError | EOFError, address: Address, *, encrypted: bool) -> Failure:
     """While connecting or afterwards."""
     match error:
         case ssl.SSLCertVerificationError():
@@ -22,7 +22,7 @@ def sentence_of(error: OSError | EOFError, address: Address, *, encrypted: bool)
                 f"the certificate of Kafka at {address} is not trusted ({error.verify_message.rstrip('.')}); "
                 "check the CA file, and that the address is one of the certificate's names"
             )
-        case ssl.SSLError() if any(word in (error.reason or "") for word in ALERTS_ABOUT_CERTIFICATES):
+        case ssl.SSLError() if any(part in (error.reason or "") for part in ALERTS_ABOUT_CERTIFICATES):
             return Refused(
                 f"Kafka at {address} does not take our certificate, or misses one ({_reason(error)}); "
                 "check the client certificate and key"

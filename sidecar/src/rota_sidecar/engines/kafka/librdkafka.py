@@ -45,7 +45,7 @@ FETCH_ERRORS = {
     KafkaError._BAD_MSG: FetchError.CORRUPT,
     KafkaError._BAD_COMPRESSION: FetchError.CORRUPT,
 }
-SENTENCES = {
+MESSAGES = {
     FetchError.OUT_OF_RANGE: (
         "offset {offset} is not in the log any more, or not yet: "
         "reset the group's offsets, or let it decide what it does then"
@@ -102,6 +102,6 @@ def reason_of(error: KafkaError) -> str:
     return (error.str() or error.name()).strip().rstrip(".")
 
 
-def failure_of(error: KafkaError, sentence: str) -> Unreachable | Refused:
+def failure_of(error: KafkaError, message: str) -> Unreachable | Refused:
     """Whether asking again may help."""
-    return Refused(sentence) if error.code() in REFUSALS else Unreachable(sentence)
+    return Refused(message) if error.code() in REFUSALS else Unreachable(message)

@@ -19,7 +19,7 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.librdkafka import UNKNOWN, connection_config, failure_of, reason_of
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
-from rota_sidecar.engines.records import At
+from rota_sidecar.engines.records import OffsetAndTimestamp
 
 Found = TypeVar("Found")
 NO_RECORD = -1
@@ -52,7 +52,7 @@ class Lookup:
             if each in starts and each in ends
         }
 
-    async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, At]:
+    async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, OffsetAndTimestamp]:
         """Raises Unreachable, Refused."""
         partitions = await self._those_there(times)
         if not partitions:
@@ -60,7 +60,9 @@ class Lookup:
         asked = {each: TimestampSpec(times[each]) for each in partitions}
         (found,) = await asyncio.to_thread(self._ask, [asked])
         return {
-            each: At(info.offset, info.timestamp) for each, info in found.items() if info.offset != NO_RECORD
+            each: OffsetAndTimestamp(info.offset, info.timestamp)
+            for each, info in found.items()
+            if info.offset != NO_RECORD
         }
 
     async def _those_there(self, partitions: Collection[Partition]) -> Sequence[Partition]:

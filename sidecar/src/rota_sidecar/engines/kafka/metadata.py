@@ -43,20 +43,20 @@ class Metadata:
         if version != VERSION or not header:
             raise ValueError(f"only whole answers of version {VERSION} are read here")
         reader = _Reader(frame)
-        reader.pass_by(INT.size)  # the number of the request
-        reader.pass_tags()
-        reader.pass_by(INT.size)  # throttled for so long
+        reader.skip(INT.size)  # the number of the request
+        reader.skip_tags()
+        reader.skip(INT.size)  # throttled for so long
         racks: dict[int, str] = {}
         for _ in range(reader.length()):
             node = reader.integer()
             reader.text()
-            reader.pass_by(INT.size)
+            reader.skip(INT.size)
             rack = reader.text()
-            reader.pass_tags()
+            reader.skip_tags()
             if rack:
                 racks[node] = rack
         reader.text()  # cluster
-        reader.pass_by(INT.size)  # controller
+        reader.skip(INT.size)  # controller
         return cls(tuple(_topic(reader, racks) for _ in range(reader.length())))
 
 
@@ -67,8 +67,8 @@ def _topic(reader: "_Reader", racks: Racks) -> Described:
     is_internal = reader.take(1) != b"\0"
     partitions = reader.length()
     by_number = reader.replicas_racks(partitions, racks)
-    reader.pass_by(INT.size)  # what we may do with it
-    reader.pass_tags()
+    reader.skip(INT.size)  # what we may do with it
+    reader.skip_tags()
     topic = Topic(partitions, by_number, b"" if topic_id == NO_TOPIC_ID else topic_id)
     return Described(name, error_code, is_internal, topic)
 
@@ -88,7 +88,7 @@ class _Reader:
         self._at += size
         return taken
 
-    def pass_by(self, size: int) -> None:
+    def skip(self, size: int) -> None:
         """What we have no use for."""
         self.take(size)
 
@@ -119,11 +119,11 @@ class _Reader:
         """A text; null is empty."""
         return self.take(self.length()).decode()
 
-    def pass_tags(self) -> None:
+    def skip_tags(self) -> None:
         """What newer brokers may add."""
         for _ in range(self.varint()):
             self.varint()
-            self.pass_by(self.varint())
+            self.skip(self.varint())
 
     def replicas_racks(self, partitions: int, racks: Racks) -> tuple[frozenset[str], ...]:
         """Those of each partition, by its number; nothing where no broker has a rack."""
@@ -142,9 +142,9 @@ class _Reader:
         """The number of a partition, and its replicas as they stand there."""
         _, number, _, _ = PARTITION_HEAD.unpack(self.take(PARTITION_HEAD.size))
         replicas = self.take(self.length() * INT.size)
-        self.pass_by(self.length() * INT.size)  # in sync
-        self.pass_by(self.length() * INT.size)  # offline
-        self.pass_tags()
+        self.skip(self.length() * INT.size)  # in sync
+        self.skip(self.length() * INT.size)  # offline
+        self.skip_tags()
         return number, replicas
 
     def _short_partition(self) -> tuple[int, bytes] | None:

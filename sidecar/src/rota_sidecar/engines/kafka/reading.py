@@ -12,22 +12,22 @@ from typing_extensions import override
 
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.kafka.consumption import Complaint, Consumption, Doubt, Failed, News
-from rota_sidecar.engines.kafka.librdkafka import SENTENCES, Config, connection_config
+from rota_sidecar.engines.kafka.consumption import ConsumerEvent, Consumption, Failed, Outage, TopicSuspected
+from rota_sidecar.engines.kafka.librdkafka import MESSAGES, Config, connection_config
 from rota_sidecar.engines.kafka.lookups import Lookup
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topic_watch import TopicWatch
-from rota_sidecar.engines.records import At, Hear, Records, Wanted
+from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFetchResult, Records
 
 # These may have another reason: that the topic is another one, or none.
-DOUBTFUL = (FetchError.OUT_OF_RANGE, FetchError.UNKNOWN_TOPIC)
+AMBIGUOUS = (FetchError.OUT_OF_RANGE, FetchError.UNKNOWN_TOPIC)
 
-Complain = Callable[[str], None]
+OnOutage = Callable[[str], None]
 """Called on the event loop when nothing can be read for now: one sentence, once; and an empty one when it is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ReadOptions:
     """How records are read."""
 
     # Shown to the brokers only: nobody joins it.
@@ -43,49 +43,51 @@ class Reading:
 
     delivery_epoch: int
     # Whether an answer is owed.
-    is_waited_for: bool
+    is_pending: bool
     failure: ReadFailed | None = None
 
 
 class KafkaRecords(Records):
     """To be made and used on a running loop."""
 
-    def __init__(self, settings: KafkaSettings, hear: Hear, complain: Complain, manner: Manner) -> None:
+    def __init__(
+        self, settings: KafkaSettings, on_result: OnFetchResult, on_outage: OnOutage, options: ReadOptions
+    ) -> None:
         self._settings = settings
-        self._hear = hear
-        self._complain = complain
-        self._manner = manner
+        self._on_result = on_result
+        self._on_outage = on_outage
+        self._options = options
         self._loop = asyncio.get_running_loop()
         self._readings: dict[Partition, Reading] = {}
         self._partitions: dict[int, Partition] = {}
         self._watch = TopicWatch(settings, self._not_there)
-        self._consumption = Consumption(self._config, self._hear_of, with_keys=manner.with_keys)
-        self._looks: set[asyncio.Task[None]] = set()
+        self._consumption = Consumption(self._config, self._post_events, with_keys=options.with_keys)
+        self._checks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def _config(self) -> Config:
-        level = "read_committed" if self._manner.read_committed else "read_uncommitted"
+        level = "read_committed" if self._options.read_committed else "read_uncommitted"
         return {
             **connection_config(self._settings),
-            "group.id": self._manner.group_id,
+            "group.id": self._options.group_id,
             "isolation.level": level,
         }
 
     @override
-    def fetch(self, wanted: Wanted) -> None:
-        reading = self._readings.get(wanted.partition)
-        if reading is None or reading.delivery_epoch != wanted.delivery_epoch:
+    def fetch(self, request: FetchRequest) -> None:
+        reading = self._readings.get(request.partition)
+        if reading is None or reading.delivery_epoch != request.delivery_epoch:
             if reading is not None:
                 del self._partitions[reading.delivery_epoch]
-            reading = self._readings[wanted.partition] = Reading(wanted.delivery_epoch, is_waited_for=True)
-            self._partitions[wanted.delivery_epoch] = wanted.partition
-            self._watch.forget(wanted.partition)
-        reading.is_waited_for = True
+            reading = self._readings[request.partition] = Reading(request.delivery_epoch, is_pending=True)
+            self._partitions[request.delivery_epoch] = request.partition
+            self._watch.forget(request.partition)
+        reading.is_pending = True
         if reading.failure is not None:
-            self._loop.call_soon(self._tell, reading.failure)
+            self._loop.call_soon(self._complete, reading.failure)
             return
-        self._watch.watch(wanted.partition)
-        self._consumption.want(wanted.partition, wanted)
+        self._watch.watch(request.partition)
+        self._consumption.set_request(request.partition, request)
 
     @override
     def stop(self, delivery_epoch: int) -> None:
@@ -93,84 +95,86 @@ class KafkaRecords(Records):
         if partition is not None:
             del self._readings[partition]
             self._watch.forget(partition)
-            self._consumption.want(partition, None)
+            self._consumption.set_request(partition, None)
 
     @override
     async def bounds(self, partitions: Collection[Partition], within_s: float) -> Mapping[Partition, Bounds]:
         return await self._lookup(within_s).bounds(partitions)
 
     @override
-    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, At]:
+    async def at_times(
+        self, times: Mapping[Partition, int], within_s: float
+    ) -> Mapping[Partition, OffsetAndTimestamp]:
         return await self._lookup(within_s).at_times(times)
 
     def _lookup(self, within_s: float) -> Lookup:
-        return Lookup(self._settings, within_s, read_committed=self._manner.read_committed)
+        return Lookup(self._settings, within_s, read_committed=self._options.read_committed)
 
     @override
     async def close(self) -> None:
         self._closed = True
         self._readings.clear()
         self._partitions.clear()
-        for task in self._looks:
+        for task in self._checks:
             task.cancel()
-        if self._looks:
-            await asyncio.wait(self._looks)
+        if self._checks:
+            await asyncio.wait(self._checks)
         await self._watch.close()
         await asyncio.to_thread(self._consumption.close)
 
     # What the thread says
 
-    def _hear_of(self, news: Sequence[News]) -> None:
+    def _post_events(self, events: Sequence[ConsumerEvent]) -> None:
         """In the thread."""
-        self._loop.call_soon_threadsafe(self._receive, news)
+        self._loop.call_soon_threadsafe(self._on_events, events)
 
-    def _receive(self, news: Sequence[News]) -> None:
-        for each in news:
+    def _on_events(self, events: Sequence[ConsumerEvent]) -> None:
+        for each in events:
             if self._closed:
                 return
             match each:
                 case Read():
-                    self._tell(each)
+                    self._complete(each)
                 case Failed():
                     self._failed(each)
-                case Doubt():
-                    self._watch.doubt()
-                case Complaint(sentence):
-                    self._complain(sentence)
+                case TopicSuspected():
+                    self._watch.suspect()
+                case Outage(message):
+                    self._on_outage(message)
 
-    def _tell(self, heard: Read | ReadFailed) -> None:
+    def _complete(self, result: Read | ReadFailed) -> None:
         """If it is still waited for."""
-        partition = self._partitions.get(heard.delivery_epoch)
+        partition = self._partitions.get(result.delivery_epoch)
         reading = None if partition is None else self._readings[partition]
-        if reading is not None and reading.is_waited_for:
-            reading.is_waited_for = False
+        if reading is not None and reading.is_pending:
+            reading.is_pending = False
             # Asked once more it may be mended; but another topic stays another one.
             if reading.failure is not None and reading.failure.fetch_error is not FetchError.OTHER_TOPIC:
                 reading.failure = None
-            self._hear(heard)
+            self._on_result(result)
 
     def _failed(self, failed: Failed) -> None:
         reading = self._readings.get(failed.partition)
         if reading is None or reading.delivery_epoch != failed.delivery_epoch or reading.failure is not None:
             return
         topic, number = failed.partition
-        sentence = SENTENCES[failed.fetch_error].format(offset=failed.offset, topic=topic, partition=number)
-        failure = ReadFailed(reading.delivery_epoch, failed.fetch_error, sentence)
+        message = MESSAGES[failed.fetch_error].format(offset=failed.offset, topic=topic, partition=number)
+        failure = ReadFailed(reading.delivery_epoch, failed.fetch_error, message)
         task = self._loop.create_task(self._fail(failed.partition, failure))
-        self._looks.add(task)
-        task.add_done_callback(self._looks.discard)
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
 
     async def _fail(self, partition: Partition, failure: ReadFailed) -> None:
-        if failure.fetch_error in DOUBTFUL:
-            self._watch.doubt()
-            await self._watch.look()
+        if failure.fetch_error in AMBIGUOUS:
+            self._watch.suspect()
+            await self._watch.check()
         self._end(partition, failure)
 
     def _not_there(self, partition: Partition, fetch_error: FetchError) -> None:
         reading = self._readings.get(partition)
         if reading is not None:
-            self._consumption.want(partition, None)
-            self._end(partition, ReadFailed(reading.delivery_epoch, fetch_error, SENTENCES[fetch_error]))
+            self._consumption.set_request(partition, None)
+            self._end(partition, ReadFailed(reading.delivery_epoch, fetch_error, MESSAGES[fetch_error]))
 
     def _end(self, partition: Partition, failure: ReadFailed) -> None:
         """The partition gives nothing more to this ledger; who does not ask now is told when asking."""
@@ -179,4 +183,4 @@ class KafkaRecords(Records):
             return
         reading.failure = failure
         self._watch.forget(partition)
-        self._tell(failure)
+        self._complete(failure)

@@ -96,9 +96,9 @@ def _secret(value: str, file: Path | None, what: str) -> str:
                 f"{file}, which should hold the Kafka {what}, is not UTF-8 text; write it anew"
             ) from None
     if not value:
-        place = "there is none" if file is None else f"{file} is empty"
+        problem = "there is none" if file is None else f"{file} is empty"
         raise Refused(
-            f"the login to Kafka needs a {what}, but {place}; give it in a file or in the environment"
+            f"the login to Kafka needs a {what}, but {problem}; give it in a file or in the environment"
         )
     return value
 

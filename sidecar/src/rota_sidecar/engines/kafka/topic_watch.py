@@ -16,27 +16,27 @@ from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
 from rota_sidecar.engines.port import Refused, Unreachable
 
-BETWEEN_LOOKS_S = 30.0
-SECOND_LOOK_S = 2.0
-WITHIN_S = 10.0
+CHECK_INTERVAL_S = 30.0
+RECHECK_S = 2.0
+TIMEOUT_S = 10.0
 
-Tell = Callable[[Partition, FetchError], None]
+OnTopicError = Callable[[Partition, FetchError], None]
 
 
 class TopicWatch:
     """To be made and used on a running loop."""
 
-    def __init__(self, settings: KafkaSettings, tell: Tell) -> None:
+    def __init__(self, settings: KafkaSettings, on_error: OnTopicError) -> None:
         self._topics = KafkaTopics(settings)
-        self._tell = tell
+        self._on_error = on_error
         # Empty: not known yet.
         self._ids: dict[Partition, bytes] = {}
         self._due = asyncio.Event()
         # Whether somebody says that a topic is missing.
-        self._doubted = False
+        self._is_suspect = False
         # Not there in one look: the broker that was asked may not know of them yet.
-        self._suspected: set[Partition] = set()
-        self._looking = asyncio.Lock()
+        self._missing: set[Partition] = set()
+        self._checking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def watch(self, partition: Partition) -> None:
@@ -46,65 +46,65 @@ class TopicWatch:
         self._ids[partition] = b""
         self._due.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._look_again_and_again())
+            self._task = asyncio.get_running_loop().create_task(self._check_periodically())
             self._task.add_done_callback(_ended)
 
     def forget(self, partition: Partition) -> None:
         """It is not read any more."""
         self._ids.pop(partition, None)
 
-    def doubt(self) -> None:
+    def suspect(self) -> None:
         """Some topic is missing, or is not for us: it is not known which."""
-        self._doubted = True
+        self._is_suspect = True
         self._due.set()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Compare now; whoever is not there any more is told of. When nobody answers, nothing is known."""
-        async with self._looking:
+        async with self._checking:
             names = self._names()
             # The answer says nothing of doubts and topics that come while it is waited for.
-            doubted, self._doubted = self._doubted, False
+            is_suspect, self._is_suspect = self._is_suspect, False
             try:
-                self._compare(names, await self._topics.describe(names, WITHIN_S), doubted=doubted)
+                self._compare(names, await self._topics.describe(names, TIMEOUT_S), is_suspect=is_suspect)
             except (Refused, Unreachable) as failure:
-                self._doubted = self._doubted or doubted
+                self._is_suspect = self._is_suspect or is_suspect
                 if isinstance(failure, Refused):
                     # The reading itself says what is wrong with the brokers, or with the login.
                     with suppress(Unreachable):
-                        await self._look_for_denied()
+                        await self._find_denied()
 
     def _names(self) -> list[str]:
         return sorted({each.topic for each in self._ids})
 
-    async def _look_for_denied(self) -> None:
+    async def _find_denied(self) -> None:
         """Topics that are asked for together are refused together; without any of them it is about the login."""
-        if not await self._is_let_see([]):
+        if not await self._may_describe([]):
             return
         for name in self._names():
-            if not await self._is_let_see([name]):
+            if not await self._may_describe([name]):
                 for partition in [each for each in self._ids if each.topic == name]:
-                    self._tell(partition, FetchError.DENIED)
+                    self._on_error(partition, FetchError.DENIED)
 
-    async def _is_let_see(self, names: Sequence[str]) -> bool:
+    async def _may_describe(self, names: Sequence[str]) -> bool:
         try:
-            await self._topics.describe(names, WITHIN_S)
+            await self._topics.describe(names, TIMEOUT_S)
         except Refused:
             return False
         return True
 
-    def _compare(self, names: Collection[str], described: Mapping[str, Topic], *, doubted: bool) -> None:
-        before, self._suspected = self._suspected, set()
+    def _compare(self, names: Collection[str], described: Mapping[str, Topic], *, is_suspect: bool) -> None:
+        before, self._missing = self._missing, set()
         for partition, known in [each for each in self._ids.items() if each[0].topic in names]:
             found = described.get(partition.topic)
             if found is None or partition.number >= found.partitions:
-                if doubted or partition in before:
-                    self._tell(partition, FetchError.UNKNOWN_TOPIC)
+                if is_suspect or partition in before:
+                    self._on_error(partition, FetchError.UNKNOWN_TOPIC)
                 else:
-                    self._suspected.add(partition)
+                    self._missing.add(partition)
             elif not known:
                 self._ids[partition] = found.topic_id
             elif known != found.topic_id:
-                self._tell(partition, FetchError.OTHER_TOPIC)
+                self._on_error(partition, FetchError.OTHER_TOPIC)
 
     async def close(self) -> None:
         """End its connection."""
@@ -113,13 +113,13 @@ class TopicWatch:
             await asyncio.wait([self._task])
         await self._topics.close()
 
-    async def _look_again_and_again(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
             self._due.clear()
             if self._ids:
-                await self.look()
+                await self.check()
             with suppress(TimeoutError):
-                async with asyncio.timeout(SECOND_LOOK_S if self._suspected else BETWEEN_LOOKS_S):
+                async with asyncio.timeout(RECHECK_S if self._missing else CHECK_INTERVAL_S):
                     await self._due.wait()
 
 

@@ -27,7 +27,7 @@ from kafka.protocol.sasl import (
 from rota_sidecar.engines.kafka import metadata
 
 
-class Spoken(NamedTuple):
+class MessageVersion(NamedTuple):
     """How a request is written, and what its answer is read as."""
 
     version: int
@@ -35,28 +35,28 @@ class Spoken(NamedTuple):
 
 
 # What a member cannot do without. Instance ids came to each of these late, `require_stable` with OffsetFetch 7.
-MEMBERSHIP: dict[type[ApiMessage], Spoken] = {
-    group.JoinGroupRequest: Spoken(9, group.JoinGroupResponse),
-    group.SyncGroupRequest: Spoken(5, group.SyncGroupResponse),
-    group.HeartbeatRequest: Spoken(4, group.HeartbeatResponse),
-    group.LeaveGroupRequest: Spoken(5, group.LeaveGroupResponse),
-    group.OffsetCommitRequest: Spoken(9, group.OffsetCommitResponse),
-    group.OffsetFetchRequest: Spoken(8, group.OffsetFetchResponse),
+MEMBERSHIP: dict[type[ApiMessage], MessageVersion] = {
+    group.JoinGroupRequest: MessageVersion(9, group.JoinGroupResponse),
+    group.SyncGroupRequest: MessageVersion(5, group.SyncGroupResponse),
+    group.HeartbeatRequest: MessageVersion(4, group.HeartbeatResponse),
+    group.LeaveGroupRequest: MessageVersion(5, group.LeaveGroupResponse),
+    group.OffsetCommitRequest: MessageVersion(9, group.OffsetCommitResponse),
+    group.OffsetFetchRequest: MessageVersion(8, group.OffsetFetchResponse),
     # The application's producer sends it, in the name of our member.
-    TxnOffsetCommitRequest: Spoken(3, TxnOffsetCommitResponse),
-    FindCoordinatorRequest: Spoken(4, FindCoordinatorResponse),
+    TxnOffsetCommitRequest: MessageVersion(3, TxnOffsetCommitResponse),
+    FindCoordinatorRequest: MessageVersion(4, FindCoordinatorResponse),
     # Topic ids came with 10.
-    MetadataRequest: Spoken(metadata.VERSION, metadata.Metadata),
+    MetadataRequest: MessageVersion(metadata.VERSION, metadata.Metadata),
 }
 # What is asked before we know what a broker knows, or only where it knows it.
-OTHERS: dict[type[ApiMessage], Spoken] = {
-    ApiVersionsRequest: Spoken(3, ApiVersionsResponse),
-    SaslHandshakeRequest: Spoken(1, SaslHandshakeResponse),
-    SaslAuthenticateRequest: Spoken(2, SaslAuthenticateResponse),
+OTHERS: dict[type[ApiMessage], MessageVersion] = {
+    ApiVersionsRequest: MessageVersion(3, ApiVersionsResponse),
+    SaslHandshakeRequest: MessageVersion(1, SaslHandshakeResponse),
+    SaslAuthenticateRequest: MessageVersion(2, SaslAuthenticateResponse),
     # Since Kafka 3.8: with the types of groups.
-    ListGroupsRequest: Spoken(5, ListGroupsResponse),
+    ListGroupsRequest: MessageVersion(5, ListGroupsResponse),
 }
-SPOKEN = {**MEMBERSHIP, **OTHERS}
+VERSIONS = {**MEMBERSHIP, **OTHERS}
 # The first release that knows all of MEMBERSHIP.
 OLDEST_KAFKA = "3.7"
 
@@ -72,13 +72,13 @@ def known_by(answer: ApiMessage) -> Known:
 
 def is_known(kind: type[ApiMessage], known: Known) -> bool:
     """Whether the broker knows the version that we speak."""
-    return SPOKEN[kind].version in known.get(kind.API_KEY, ())
+    return VERSIONS[kind].version in known.get(kind.API_KEY, ())
 
 
 def missing_in(known: Known) -> list[str]:
     """What a member needs and the broker lacks."""
     return [
-        f"{kind.name.removesuffix('Request')} {spoken.version}"
-        for kind, spoken in MEMBERSHIP.items()
+        f"{kind.name.removesuffix('Request')} {message_version.version}"
+        for kind, message_version in MEMBERSHIP.items()
         if not is_known(kind, known)
     ]

@@ -101,7 +101,7 @@ def content(file: Path | None) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RpcClient:
     """Whom to ask, as whom, and for how long to wait."""
 
     address: str
@@ -208,6 +208,6 @@ async def first_of(
             return await ask(address, (deadline_s - clock()) / (len(addresses) - number))
         except (Unreachable, Refused) as failure:
             failures.append(failure)
-    sentence = "; ".join(dict.fromkeys(str(failure) for failure in failures))
+    message = "; ".join(dict.fromkeys(str(failure) for failure in failures))
     refused = all(isinstance(failure, Refused) for failure in failures)
-    raise (Refused if refused else Unreachable)(sentence)
+    raise (Refused if refused else Unreachable)(message)

@@ -19,11 +19,11 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_sidecar.core.member.messages import Request, Response
-from rota_sidecar.engines.port import Coordination, Disconnected, Hear, Refused, Unreachable
+from rota_sidecar.engines.port import Coordination, Disconnected, OnCoordinatorEvent, Refused, Unreachable
 from rota_sidecar.engines.rota.connection import (
-    Asking,
     Credentials,
     Failure,
+    RpcClient,
     first_of,
     metadata_of,
     open_channel,
@@ -51,14 +51,16 @@ CODES = {code.value[0]: code for code in grpc.StatusCode}
 class RotaCoordination(Coordination):
     """To be made and used on a running loop."""
 
-    def __init__(self, group_id: str, addresses: Sequence[str], credentials: Credentials, hear: Hear) -> None:
+    def __init__(
+        self, group_id: str, addresses: Sequence[str], credentials: Credentials, on_event: OnCoordinatorEvent
+    ) -> None:
         self._group_id = group_id
         self._addresses = [target_of(address) for address in addresses]
         self._credentials = credentials
-        self._hear = hear
+        self._on_event = on_event
         self._session: Session | None = None
         # Neither needs to be among those that were configured: where a GoAway has sent us, and where the group was last.
-        self._sent_to = ""
+        self._redirected_to = ""
         self._last_found = ""
 
     @override
@@ -66,12 +68,14 @@ class RotaCoordination(Coordination):
         await self.close()
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + within_s
-        known = dict.fromkeys(filter(None, (self._sent_to, *self._addresses, self._last_found)))
-        self._sent_to = ""
+        known = dict.fromkeys(filter(None, (self._redirected_to, *self._addresses, self._last_found)))
+        self._redirected_to = ""
         found = await first_of(list(known), self._locate, within_s, clock)
         if found.error_code != pb.NONE:
             return found.error_code
-        session = Session(Asking(found.address, self._credentials, deadline_s - clock()), self._hear_of)
+        session = Session(
+            RpcClient(found.address, self._credentials, deadline_s - clock()), self._on_session_event
+        )
         self._session = session
         try:
             await session.open()
@@ -92,16 +96,16 @@ class RotaCoordination(Coordination):
     @override
     async def incarnation(self, within_s: float) -> int | None:
         session = self._connected()
-        asking = replace(session.asking, within_s=within_s)
+        client = replace(session.client, within_s=within_s)
         request = admin.DescribeGroupsRequest(group_ids=[self._group_id])
-        described = (await asking.call(AdminStub(session.channel).DescribeGroups, request)).groups[0]
+        described = (await client.call(AdminStub(session.channel).DescribeGroups, request)).groups[0]
         if described.error_code == pb.NONE:
             return described.incarnation
         name = pb.ErrorCode.Name(described.error_code)
-        sentence = f"{asking.address} does not describe group {self._group_id} ({name})"
+        message = f"{client.address} does not describe group {self._group_id} ({name})"
         if described.error_code == pb.GROUP_AUTHORIZATION_FAILED:
-            raise Refused(f"{sentence}: grant the group to this client")
-        raise Unreachable(f"{sentence}: it is asked again where the group is now")
+            raise Refused(f"{message}: grant the group to this client")
+        raise Unreachable(f"{message}: it is asked again where the group is now")
 
     @override
     async def close(self) -> None:
@@ -115,11 +119,11 @@ class RotaCoordination(Coordination):
         return self._session
 
     async def _locate(self, address: str, within_s: float) -> pb.FindCoordinatorResponse.Coordinator:
-        asking = Asking(address, self._credentials, within_s)
+        client = RpcClient(address, self._credentials, within_s)
         request = pb.FindCoordinatorRequest(group_ids=[self._group_id])
         channel = open_channel(address, self._credentials)
         try:
-            found = await asking.call(CoordinatorStub(channel).FindCoordinator, request)
+            found = await client.call(CoordinatorStub(channel).FindCoordinator, request)
         except (Unreachable, Refused):
             if address in self._addresses:
                 # The next search begins with those that may answer.
@@ -130,22 +134,22 @@ class RotaCoordination(Coordination):
             await channel.close()
         return found.coordinators[0]
 
-    def _hear_of(self, heard: pb.RebalanceNotice | pb.GoAway | Disconnected) -> None:
+    def _on_session_event(self, event: pb.RebalanceNotice | pb.GoAway | Disconnected) -> None:
         """Only what concerns us; where to go is kept for the search that follows."""
-        if isinstance(heard, pb.RebalanceNotice | pb.GoAway) and heard.group_id != self._group_id:
+        if isinstance(event, pb.RebalanceNotice | pb.GoAway) and event.group_id != self._group_id:
             return
-        if isinstance(heard, pb.GoAway):
-            self._sent_to = heard.address
-        self._hear(heard)
+        if isinstance(event, pb.GoAway):
+            self._redirected_to = event.address
+        self._on_event(event)
 
 
 class Session:
     """One stream."""
 
-    def __init__(self, asking: Asking, hear: Hear) -> None:
-        self.asking = asking
-        self.channel = open_channel(asking.address, asking.credentials)
-        self._hear = hear
+    def __init__(self, client: RpcClient, on_event: OnCoordinatorEvent) -> None:
+        self.client = client
+        self.channel = open_channel(client.address, client.credentials)
+        self._on_event = on_event
         self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(OPEN_REQUESTS_MAX)
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._last_id = 0
@@ -156,17 +160,17 @@ class Session:
 
     async def open(self) -> None:
         """Connect; returns when we were let in. Raises Unreachable, Refused."""
-        metadata = metadata_of(self.asking.credentials)
+        metadata = metadata_of(self.client.credentials)
         stream = self._stream = CoordinatorStub(self.channel).Session(self._outgoing(), metadata=metadata)
         try:
-            async with asyncio.timeout(self.asking.within_s):
+            async with asyncio.timeout(self.client.within_s):
                 await stream.initial_metadata()
                 if stream.done():
                     raise await self._failure(stream)
         except TimeoutError:
-            raise silent(self.asking.address, self.asking.within_s) from None
+            raise silent(self.client.address, self.client.within_s) from None
         except grpc.aio.AioRpcError as error:
-            raise self.asking.failure(error.code(), error.details() or "") from None
+            raise self.client.failure(error.code(), error.details() or "") from None
         self._reader = asyncio.create_task(self._read(stream))
 
     async def ask(self, request: Request, within_s: float) -> Response:
@@ -175,7 +179,7 @@ class Session:
             raise type(self._ended)(*self._ended.args)
         if len(self._waiting) >= OPEN_REQUESTS_MAX or self._frames.full():
             raise Unreachable(
-                f"{OPEN_REQUESTS_MAX} requests wait for {self.asking.address}: it is asked again when it answers"
+                f"{OPEN_REQUESTS_MAX} requests wait for {self.client.address}: it is asked again when it answers"
             )
         self._last_id += 1
         number = self._last_id
@@ -189,7 +193,7 @@ class Session:
             async with asyncio.timeout(within_s):
                 return await answer
         except TimeoutError:
-            raise silent(self.asking.address, within_s) from None
+            raise silent(self.client.address, within_s) from None
         finally:
             # What comes later finds nobody.
             self._waiting.pop(number, None)
@@ -197,7 +201,7 @@ class Session:
     async def close(self) -> None:
         """End it: who still waits learns that, and nothing is heard any more."""
         self._end(
-            Unreachable(f"the connection to {self.asking.address} was given up: find the coordinator again")
+            Unreachable(f"the connection to {self.client.address} was given up: find the coordinator again")
         )
         if self._stream is not None:
             self._stream.cancel()
@@ -213,27 +217,27 @@ class Session:
         try:
             async for frame in stream:
                 self._receive(frame)
-            failure: Failure = Unreachable(f"{self.asking.address} ended the connection: it stops")
+            failure: Failure = Unreachable(f"{self.client.address} ended the connection: it stops")
         except grpc.aio.AioRpcError as error:
             failure = self._end_of_stream(error)
         except asyncio.CancelledError:
             # So gRPC says that the stream was cancelled from this side: whoever did has ended it already.
             return
         if self._end(failure):
-            self._hear(Disconnected(str(failure)))
+            self._on_event(Disconnected(str(failure)))
 
     def _end_of_stream(self, error: grpc.aio.AioRpcError) -> Failure:
         """It was reached before: what ended is the connection."""
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
-            return self.asking.failure(error.code(), error.details() or "")
+            return self.client.failure(error.code(), error.details() or "")
         return Unreachable(
-            f"{self.asking.address} ended the connection ({error.details()}): it is looked for again"
+            f"{self.client.address} ended the connection ({error.details()}): it is looked for again"
         )
 
     def _receive(self, frame: pb.SessionResponse) -> None:
         kind = frame.WhichOneof("response")
         if kind in ("rebalance_notice", "go_away"):
-            self._hear(getattr(frame, kind))
+            self._on_event(getattr(frame, kind))
             return
         answer = self._waiting.get(frame.request_id)
         if answer is None or answer.done() or kind is None:
@@ -244,10 +248,10 @@ class Session:
             answer.set_result(cast("Response", getattr(frame, kind)))
 
     def _refusal(self, failure: pb.Failure) -> Failure:
-        return self.asking.failure(CODES.get(failure.grpc_code, grpc.StatusCode.UNKNOWN), failure.message)
+        return self.client.failure(CODES.get(failure.grpc_code, grpc.StatusCode.UNKNOWN), failure.message)
 
     async def _failure(self, stream: Stream) -> Failure:
-        return self.asking.failure(await stream.code(), await stream.details() or "")
+        return self.client.failure(await stream.code(), await stream.details() or "")
 
     def _end(self, failure: Failure) -> bool:
         """Whether it had not ended before."""

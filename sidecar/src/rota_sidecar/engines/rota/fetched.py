@@ -9,7 +9,7 @@ from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed, Unreadable
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.engines.batch_slicing import check, columns_in
-from rota_sidecar.engines.records import Wanted
+from rota_sidecar.engines.records import FetchRequest
 
 # Of a record in memory, at least: its place in a column.
 RECORD_BYTES = 8
@@ -17,7 +17,7 @@ Part = log_pb2.FetchResponse.Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ReadOptions:
     """How records are read."""
 
     read_committed: bool
@@ -41,62 +41,64 @@ class Track:
         return self.bounds is None or self.doubted
 
 
-def news(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | ReadFailed | None:
+def result_of(
+    part: Part, request: FetchRequest, track: Track, options: ReadOptions
+) -> Read | ReadFailed | None:
     """What is to be told; None: nothing yet."""
     if part.error_code == pb.UNKNOWN_TOPIC_ID and not track.doubted:
         track.doubted = True
         return None
     if part.error_code:
-        return _failed(part, wanted, track)
+        return _failed(part, request, track)
     if track.topic_id and part.topic_id != track.topic_id:
-        sentence = (
+        message = (
             "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
             "reset the group's offsets"
         )
-        return ReadFailed(wanted.delivery_epoch, FetchError.OTHER_TOPIC, sentence)
+        return ReadFailed(request.delivery_epoch, FetchError.OTHER_TOPIC, message)
     track.topic_id, track.doubted = part.topic_id, False
-    return _read(part, wanted, track, manner)
+    return _read(part, request, track, options)
 
 
-def _read(part: Part, wanted: Wanted, track: Track, manner: Manner) -> Read | ReadFailed | None:
-    end = part.last_stable_offset if manner.read_committed else part.high_watermark
+def _read(part: Part, request: FetchRequest, track: Track, options: ReadOptions) -> Read | ReadFailed | None:
+    end = part.last_stable_offset if options.read_committed else part.high_watermark
     bounds = Bounds(part.log_start_offset, end)
-    next_offset = max(wanted.offset, part.next_offset)
+    next_offset = max(request.offset, part.next_offset)
     batches: list[Batch] = []
     size = 0
     for each in part.batches:
-        if each.control or each.base_offset + each.count <= wanted.offset:
+        if each.control or each.base_offset + each.count <= request.offset:
             continue
         try:
-            batches.append(batch_of(each, wanted.offset, with_keys=manner.with_keys))
+            batches.append(batch_of(each, request.offset, with_keys=options.with_keys))
         except MalformedPayload as error:
             if not batches:
-                return _corrupt(part, wanted, each, str(error))
+                return _corrupt(part, request, each, str(error))
             # Those before it first; the next fetch begins with it.
             next_offset = each.base_offset
             break
         size += batches[-1].size
-        if size > wanted.bytes_max:
+        if size > request.bytes_max:
             # Few bytes may stand for very many records; the next fetch brings the others.
             next_offset = batches[-1].end
             break
-    if not batches and next_offset == wanted.offset and bounds == track.bounds:
+    if not batches and next_offset == request.offset and bounds == track.bounds:
         return None
     track.bounds = bounds
-    return Read(wanted.delivery_epoch, batches, next_offset, bounds)
+    return Read(request.delivery_epoch, batches, next_offset, bounds)
 
 
-def _corrupt(part: Part, wanted: Wanted, found: log_pb2.RecordBatch | None, why: str) -> ReadFailed:
+def _corrupt(part: Part, request: FetchRequest, found: log_pb2.RecordBatch | None, why: str) -> ReadFailed:
     """A batch that cannot be read, with its bytes where the log has sent them."""
-    after = wanted.offset + 1 if found is None else found.base_offset + found.count
-    sentence = (
-        f"the batch at offset {wanted.offset} cannot be read ({why}): have its bytes written to a dead-letter topic, or "
+    after = request.offset + 1 if found is None else found.base_offset + found.count
+    message = (
+        f"the batch at offset {request.offset} cannot be read ({why}): have its bytes written to a dead-letter topic, or "
         f"get past it with `rota topics delete-records {part.topic} --partition {part.index} --before {after}`, which "
         "deletes all records before that offset"
     )
-    reason = f"the batch at offset {wanted.offset} cannot be read ({why})"
-    unreadable = None if found is None else Unreadable(raw_batch(found, wanted.offset), after, reason)
-    return ReadFailed(wanted.delivery_epoch, FetchError.CORRUPT, sentence, unreadable)
+    reason = f"the batch at offset {request.offset} cannot be read ({why})"
+    unreadable = None if found is None else Unreadable(raw_batch(found, request.offset), after, reason)
+    return ReadFailed(request.delivery_epoch, FetchError.CORRUPT, message, unreadable)
 
 
 def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
@@ -135,26 +137,26 @@ def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Bat
     return Batch(content.base_offset + skipped, count, size, content, keys)
 
 
-def _failed(part: Part, wanted: Wanted, track: Track) -> ReadFailed:
+def _failed(part: Part, request: FetchRequest, track: Track) -> ReadFailed:
     match part.error_code:
         case pb.CORRUPT_MESSAGE:
             found = part.batches[0] if part.batches else None
-            return _corrupt(part, wanted, found, "it is damaged in the coordinator's file")
+            return _corrupt(part, request, found, "it is damaged in the coordinator's file")
         case pb.OFFSET_OUT_OF_RANGE:
             # The answer has the bounds as well.
-            sentence = (
-                f"offset {wanted.offset} is not in the log, which has {part.log_start_offset} to "
+            message = (
+                f"offset {request.offset} is not in the log, which has {part.log_start_offset} to "
                 f"{part.high_watermark}: reset the group's offsets, or let it decide what it does then"
             )
-            return ReadFailed(wanted.delivery_epoch, FetchError.OUT_OF_RANGE, sentence)
+            return ReadFailed(request.delivery_epoch, FetchError.OUT_OF_RANGE, message)
         case pb.UNKNOWN_TOPIC_OR_PARTITION | pb.UNKNOWN_TOPIC_ID:
-            gone = "is not there any more" if track.topic_id else "does not exist"
-            sentence = f"it {gone}: make the topic, or leave it out of the group's subscription"
-            return ReadFailed(wanted.delivery_epoch, FetchError.UNKNOWN_TOPIC, sentence)
+            state = "is not there any more" if track.topic_id else "does not exist"
+            message = f"it {state}: make the topic, or leave it out of the group's subscription"
+            return ReadFailed(request.delivery_epoch, FetchError.UNKNOWN_TOPIC, message)
         case pb.TOPIC_AUTHORIZATION_FAILED:
-            sentence = "its topic is not for us: allow this client to consume it"
-            return ReadFailed(wanted.delivery_epoch, FetchError.DENIED, sentence)
+            message = "its topic is not for us: allow this client to consume it"
+            return ReadFailed(request.delivery_epoch, FetchError.DENIED, message)
         case _:
             name = pb.ErrorCode.Name(part.error_code)
-            sentence = f"the log answers {name}: see its own messages"
-            return ReadFailed(wanted.delivery_epoch, FetchError.UNREACHABLE, sentence)
+            message = f"the log answers {name}: see its own messages"
+            return ReadFailed(request.delivery_epoch, FetchError.UNREACHABLE, message)

@@ -10,8 +10,8 @@ from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_sidecar.core.delivery.events import Bounds
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import At
-from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel
+from rota_sidecar.engines.records import OffsetAndTimestamp
+from rota_sidecar.engines.rota.connection import Credentials, RpcClient, first_of, open_channel
 from rota_sidecar.engines.rota.topics import NO_LOG
 
 END, START = -1, -2
@@ -40,15 +40,17 @@ class Lookup:
             if each in starts and each in ends
         }
 
-    async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, At]:
+    async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, OffsetAndTimestamp]:
         """Also START and END. Raises Unreachable, Refused."""
-        found: dict[Partition, At] = {}
+        found: dict[Partition, OffsetAndTimestamp] = {}
         everything = list(times.items())
         for start in range(0, len(everything), PARTITIONS_MAX):
             answer = await self._ask(everything[start : start + PARTITIONS_MAX])
             for part in answer.partitions:
                 if _is_there(part):
-                    found[Partition(part.topic, part.index)] = At(part.offset, part.timestamp_ms)
+                    found[Partition(part.topic, part.index)] = OffsetAndTimestamp(
+                        part.offset, part.timestamp_ms
+                    )
         return found
 
     async def _ask(self, times: Sequence[tuple[Partition, int]]) -> log_pb2.ListOffsetsResponse:
@@ -67,8 +69,8 @@ class Lookup:
         async def ask(address: str, share_s: float) -> log_pb2.ListOffsetsResponse:
             channel = open_channel(address, self.credentials)
             try:
-                asking = Asking(address, self.credentials, share_s, NO_LOG)
-                return await asking.call(LogStub(channel).ListOffsets, request)
+                client = RpcClient(address, self.credentials, share_s, NO_LOG)
+                return await client.call(LogStub(channel).ListOffsets, request)
             finally:
                 await channel.close()
 

@@ -18,10 +18,10 @@ from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import At, Hear, Records, Wanted
+from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFetchResult, Records
 from rota_sidecar.engines.rota import lookups
-from rota_sidecar.engines.rota.connection import Asking, Credentials, open_channel, target_of
-from rota_sidecar.engines.rota.fetched import Manner, Track, news
+from rota_sidecar.engines.rota.connection import Credentials, RpcClient, open_channel, target_of
+from rota_sidecar.engines.rota.fetched import ReadOptions, Track, result_of
 from rota_sidecar.engines.rota.topics import NO_LOG
 
 # How long the log waits for records.
@@ -39,9 +39,9 @@ PAUSE_S_MAX = 0.2
 BACKOFF_S = 0.1
 BACKOFF_S_MAX = 5.0
 # Once is no trouble: somebody restarts the log.
-FAILURES_TOLD = 2
+FAILURES_REPORTED = 2
 
-Complain = Callable[[str], None]
+OnOutage = Callable[[str], None]
 """Called on the event loop when nothing can be read for now: one sentence, once; and an empty one when it is over."""
 
 
@@ -49,7 +49,7 @@ Complain = Callable[[str], None]
 class Poll:
     """One request on its way."""
 
-    wants: dict[Partition, Wanted]
+    requests: dict[Partition, FetchRequest]
     task: "asyncio.Task[None] | None" = None
 
 
@@ -60,20 +60,20 @@ class RotaRecords(Records):
         self,
         addresses: Sequence[str],
         credentials: Credentials,
-        hear: Hear,
-        complain: Complain,
-        manner: Manner,
+        on_result: OnFetchResult,
+        on_outage: OnOutage,
+        options: ReadOptions,
     ) -> None:
         self._addresses = [target_of(address) for address in addresses]
         self._credentials = credentials
-        self._hear = hear
-        self._complain = complain
-        self._manner = manner
+        self._on_result = on_result
+        self._on_outage = on_outage
+        self._options = options
         self._loop = asyncio.get_running_loop()
         self._channel: grpc.aio.Channel | None = None
         self._tracks: dict[Partition, Track] = {}
         self._delivery_epochs: dict[int, Partition] = {}
-        self._wanted: dict[Partition, Wanted] = {}
+        self._requested: dict[Partition, FetchRequest] = {}
         # Those of them that no request asks for, in order.
         self._ready: dict[Partition, None] = {}
         self._polls: set[Poll] = set()
@@ -81,19 +81,19 @@ class RotaRecords(Records):
         # When there is one, a request follows by itself.
         self._sending: asyncio.Handle | None = None
         self._failures = 0
-        self._complained = False
+        self._is_outage_reported = False
         self._closing: set[asyncio.Task[None]] = set()
 
     @override
-    def fetch(self, wanted: Wanted) -> None:
-        track = self._tracks.get(wanted.partition)
-        if track is None or track.delivery_epoch != wanted.delivery_epoch:
+    def fetch(self, request: FetchRequest) -> None:
+        track = self._tracks.get(request.partition)
+        if track is None or track.delivery_epoch != request.delivery_epoch:
             if track is not None:
                 del self._delivery_epochs[track.delivery_epoch]
-            self._tracks[wanted.partition] = Track(wanted.delivery_epoch)
-            self._delivery_epochs[wanted.delivery_epoch] = wanted.partition
-        self._wanted[wanted.partition] = wanted
-        self._ready[wanted.partition] = None
+            self._tracks[request.partition] = Track(request.delivery_epoch)
+            self._delivery_epochs[request.delivery_epoch] = request.partition
+        self._requested[request.partition] = request
+        self._ready[request.partition] = None
         self._send_soon()
 
     @override
@@ -102,10 +102,10 @@ class RotaRecords(Records):
         if partition is None:
             return
         del self._tracks[partition]
-        self._wanted.pop(partition, None)
-        for poll in [each for each in self._polls if partition in each.wants]:
-            del poll.wants[partition]
-            if not poll.wants:
+        self._requested.pop(partition, None)
+        for poll in [each for each in self._polls if partition in each.requests]:
+            del poll.requests[partition]
+            if not poll.requests:
                 self._cancel(poll)
 
     @override
@@ -113,17 +113,19 @@ class RotaRecords(Records):
         return await self._lookup(within_s).bounds(partitions)
 
     @override
-    async def at_times(self, times: Mapping[Partition, int], within_s: float) -> Mapping[Partition, At]:
+    async def at_times(
+        self, times: Mapping[Partition, int], within_s: float
+    ) -> Mapping[Partition, OffsetAndTimestamp]:
         return await self._lookup(within_s).at_times(times)
 
     def _lookup(self, within_s: float) -> lookups.Lookup:
         return lookups.Lookup(
-            tuple(self._addresses), self._credentials, within_s, read_committed=self._manner.read_committed
+            tuple(self._addresses), self._credentials, within_s, read_committed=self._options.read_committed
         )
 
     @override
     async def close(self) -> None:
-        self._wanted.clear()
+        self._requested.clear()
         self._tracks.clear()
         self._delivery_epochs.clear()
         self._ready.clear()
@@ -141,38 +143,38 @@ class RotaRecords(Records):
 
     def _send(self) -> None:
         self._sending = None
-        fresh = self._take_ready()
-        if not fresh:
+        added = self._take_ready()
+        if not added:
             return
-        for poll in sorted(self._polls, key=lambda poll: len(poll.wants)):
-            if len(self._polls) <= POLLS_FREE or len(poll.wants) > len(fresh):
+        for poll in sorted(self._polls, key=lambda poll: len(poll.requests)):
+            if len(self._polls) <= POLLS_FREE or len(poll.requests) > len(added):
                 break
             self._cancel(poll)
-            fresh = {**self._still(poll.wants), **fresh}
-        everything = list(fresh.items())
+            added = {**self._still_requested(poll.requests), **added}
+        everything = list(added.items())
         for start in range(0, len(everything), PARTITIONS_MAX):
             self._ask(dict(everything[start : start + PARTITIONS_MAX]))
 
-    def _take_ready(self) -> dict[Partition, Wanted]:
+    def _take_ready(self) -> dict[Partition, FetchRequest]:
         ready, self._ready = self._ready, {}
-        return {each: self._wanted[each] for each in ready if each in self._wanted}
+        return {each: self._requested[each] for each in ready if each in self._requested}
 
-    def _still(self, wants: Mapping[Partition, Wanted]) -> dict[Partition, Wanted]:
+    def _still_requested(self, requests: Mapping[Partition, FetchRequest]) -> dict[Partition, FetchRequest]:
         """Without those that somebody thought better of."""
-        return {each: wanted for each, wanted in wants.items() if self._wanted.get(each) is wanted}
+        return {each: request for each, request in requests.items() if self._requested.get(each) is request}
 
-    def _ask(self, wants: dict[Partition, Wanted]) -> None:
-        poll = Poll(wants)
+    def _ask(self, requests: dict[Partition, FetchRequest]) -> None:
+        poll = Poll(requests)
         self._polls.add(poll)
         poll.task = self._loop.create_task(self._poll(poll))
         poll.task.add_done_callback(_ended)
 
     async def _poll(self, poll: Poll) -> None:
-        asking = Asking(self._addresses[0], self._credentials, WAIT_MS / 1000 + SILENT_S, NO_LOG)
+        client = RpcClient(self._addresses[0], self._credentials, WAIT_MS / 1000 + SILENT_S, NO_LOG)
         try:
             if self._channel is None:
-                self._channel = open_channel(asking.address, asking.credentials)
-            response = await asking.call(LogStub(self._channel).Fetch, self._request(poll.wants))
+                self._channel = open_channel(client.address, client.credentials)
+            response = await client.call(LogStub(self._channel).Fetch, self._request(poll.requests))
         except (Unreachable, Refused) as failure:
             if poll in self._polls:
                 self._failed(str(failure))
@@ -181,20 +183,20 @@ class RotaRecords(Records):
             self._polls.remove(poll)
             self._answered(poll, response)
 
-    def _request(self, wants: Mapping[Partition, Wanted]) -> log_pb2.FetchRequest:
+    def _request(self, requests: Mapping[Partition, FetchRequest]) -> log_pb2.FetchRequest:
         tracks = self._tracks
-        urgent = self._failures > 0 or any(tracks[each].is_urgent for each in wants)
-        read_committed = self._manner.read_committed
+        urgent = self._failures > 0 or any(tracks[each].is_urgent for each in requests)
+        read_committed = self._options.read_committed
         return log_pb2.FetchRequest(
             partitions=[
                 log_pb2.FetchRequest.Partition(
                     topic=each.topic,
                     index=each.number,
                     topic_id=b"" if tracks[each].doubted else tracks[each].topic_id,
-                    offset=wanted.offset,
-                    max_bytes=wanted.bytes_max,
+                    offset=request.offset,
+                    max_bytes=request.bytes_max,
                 )
-                for each, wanted in wants.items()
+                for each, request in requests.items()
             ],
             min_bytes=1,
             max_bytes=BYTES_MAX,
@@ -214,33 +216,33 @@ class RotaRecords(Records):
     # Answers
 
     def _answered(self, poll: Poll, response: log_pb2.FetchResponse) -> None:
-        told: list[Read | ReadFailed] = []
+        results: list[Read | ReadFailed] = []
         rest: list[Partition] = []
         for part in response.partitions:
             partition = Partition(part.topic, part.index)
-            wanted = poll.wants.get(partition)
-            if wanted is None or self._wanted.get(partition) is not wanted:
+            request = poll.requests.get(partition)
+            if request is None or self._requested.get(partition) is not request:
                 continue
-            found = news(part, wanted, self._tracks[partition], self._manner)
+            found = result_of(part, request, self._tracks[partition], self._options)
             if found is None:
                 rest.append(partition)
                 continue
-            del self._wanted[partition]
-            told.append(found)
-        self._is_well()
-        self._after(min(len(rest) * PAUSE_S_EACH, PAUSE_S_MAX), rest)
-        for each in told:
-            self._hear(each)
+            del self._requested[partition]
+            results.append(found)
+        self._end_outage()
+        self._ask_later(min(len(rest) * PAUSE_S_EACH, PAUSE_S_MAX), rest)
+        for each in results:
+            self._on_result(each)
 
-    def _after(self, delay_s: float, partitions: Iterable[Partition]) -> None:
+    def _ask_later(self, delay_s: float, partitions: Iterable[Partition]) -> None:
         """Ask for what is still wanted of these."""
-        wants = {each: self._wanted[each] for each in partitions}
-        if not wants:
+        requests = {each: self._requested[each] for each in partitions}
+        if not requests:
             return
 
         def ask() -> None:
             self._timers.discard(timer)
-            self._ready = {**dict.fromkeys(self._still(wants)), **self._ready}
+            self._ready = {**dict.fromkeys(self._still_requested(requests)), **self._ready}
             self._send_soon()
 
         timer = self._loop.call_later(delay_s, ask)
@@ -248,27 +250,27 @@ class RotaRecords(Records):
 
     # Trouble
 
-    def _failed(self, sentence: str) -> None:
+    def _failed(self, message: str) -> None:
         """Nothing is asked on this connection any more; after a while all that is wanted, on another one."""
         self._drop_connection()
         self._addresses.append(self._addresses.pop(0))
         self._cancel_timers()
-        self._ready = dict.fromkeys(self._wanted)
-        self._sending = self._loop.call_later(self._trouble(sentence), self._send)
+        self._ready = dict.fromkeys(self._requested)
+        self._sending = self._loop.call_later(self._backoff_s(message), self._send)
 
-    def _trouble(self, sentence: str) -> float:
+    def _backoff_s(self, message: str) -> float:
         """How long to leave the log alone."""
         self._failures += 1
-        if self._failures >= FAILURES_TOLD and not self._complained:
-            self._complained = True
-            self._complain(sentence)
+        if self._failures >= FAILURES_REPORTED and not self._is_outage_reported:
+            self._is_outage_reported = True
+            self._on_outage(message)
         return min(BACKOFF_S * (1 << min(self._failures - 1, 10)), BACKOFF_S_MAX)
 
-    def _is_well(self) -> None:
+    def _end_outage(self) -> None:
         self._failures = 0
-        if self._complained:
-            self._complained = False
-            self._complain("")
+        if self._is_outage_reported:
+            self._is_outage_reported = False
+            self._on_outage("")
 
     def _cancel_timers(self) -> None:
         if self._sending is not None:

@@ -10,7 +10,7 @@ from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.port import Refused, Topics, Unreachable
-from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel, target_of
+from rota_sidecar.engines.rota.connection import Credentials, RpcClient, first_of, open_channel, target_of
 
 NO_LOG = "keeps no log: start the coordinator with --log"
 
@@ -29,7 +29,7 @@ class RotaTopics(Topics):
         request = log_pb2.DescribeTopicsRequest(names=sorted(names or ()))
 
         async def ask(address: str, share_s: float) -> log_pb2.DescribeTopicsResponse:
-            return await self._ask(request, Asking(address, self._credentials, share_s, NO_LOG))
+            return await self._ask(request, RpcClient(address, self._credentials, share_s, NO_LOG))
 
         clock = asyncio.get_running_loop().time
         described = await first_of(list(self._addresses), ask, within_s, clock)
@@ -40,15 +40,15 @@ class RotaTopics(Topics):
         """Nothing is kept open: topics are asked for once in a while."""
 
     async def _ask(
-        self, request: log_pb2.DescribeTopicsRequest, asking: Asking
+        self, request: log_pb2.DescribeTopicsRequest, client: RpcClient
     ) -> log_pb2.DescribeTopicsResponse:
-        channel = open_channel(asking.address, asking.credentials)
+        channel = open_channel(client.address, client.credentials)
         try:
-            return await asking.call(LogStub(channel).DescribeTopics, request)
+            return await client.call(LogStub(channel).DescribeTopics, request)
         except (Unreachable, Refused):
             # The next look-up begins with those that may answer.
-            self._addresses.remove(asking.address)
-            self._addresses.append(asking.address)
+            self._addresses.remove(client.address)
+            self._addresses.append(client.address)
             raise
         finally:
             await channel.close()

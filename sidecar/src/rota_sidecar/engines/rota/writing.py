@@ -14,7 +14,7 @@ from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
-from rota_sidecar.engines.rota.connection import Asking, Credentials, first_of, open_channel, target_of
+from rota_sidecar.engines.rota.connection import Credentials, RpcClient, first_of, open_channel, target_of
 from rota_sidecar.engines.rota.topics import NO_LOG, RotaTopics
 
 # Of one request, and below what the log takes as one batch; a single letter may be larger, and the log says so.
@@ -66,15 +66,15 @@ class RotaDeadLetterWriter(DeadLetterWriter):
             self._counts[topic] = described[topic].partitions
 
     def _batches(self, dead_letters: Sequence[DeadLetter]) -> Iterator[tuple[Partition, log_pb2.RecordBatch]]:
-        for partition, those in self._by_partition(dead_letters).items():
-            for batch in batches_of(those):
+        for partition, of_partition in self._by_partition(dead_letters).items():
+            for batch in batches_of(of_partition):
                 yield partition, batch
 
     def _by_partition(self, dead_letters: Sequence[DeadLetter]) -> Mapping[Partition, Sequence[DeadLetter]]:
         found: dict[Partition, list[DeadLetter]] = {}
         for dead_letter in dead_letters:
-            place = self._turn if dead_letter.key is None else murmur2(dead_letter.key)
-            partition = Partition(dead_letter.topic, place % self._counts[dead_letter.topic])
+            number = self._turn if dead_letter.key is None else murmur2(dead_letter.key)
+            partition = Partition(dead_letter.topic, number % self._counts[dead_letter.topic])
             found.setdefault(partition, []).append(dead_letter)
         return found
 
@@ -87,8 +87,8 @@ class RotaDeadLetterWriter(DeadLetterWriter):
         async def ask(address: str, share_s: float) -> log_pb2.ProduceResponse:
             channel: grpc.aio.Channel = open_channel(address, self._credentials)
             try:
-                asking = Asking(address, self._credentials, share_s, NO_LOG)
-                return await asking.call(LogStub(channel).Produce, request)
+                client = RpcClient(address, self._credentials, share_s, NO_LOG)
+                return await client.call(LogStub(channel).Produce, request)
             finally:
                 await channel.close()
 

@@ -11,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.kafka.connection import UNREADABLE
 from rota_sidecar.engines.kafka.translate import error_of, from_kafka, to_kafka
-from rota_sidecar.engines.kafka.versions import SPOKEN
+from rota_sidecar.engines.kafka.versions import VERSIONS
 
 # STALE_MEMBER_EPOCH: of the newer protocol.
 NOT_OURS = 113
@@ -30,14 +30,16 @@ ANSWERS = [
 def on_the_wire(request: Request) -> ApiMessage:
     """What a broker reads."""
     message = to_kafka(request)
-    version = SPOKEN[type(message)].version
+    version = VERSIONS[type(message)].version
     return type(message).decode(message.encode(version=version), version=version)
 
 
 def answered(answer: ApiMessage) -> Response:
     """What we make of a broker's answer."""
-    request = next(kind for kind, spoken in SPOKEN.items() if spoken.response is type(answer))
-    version = SPOKEN[request].version
+    request = next(
+        kind for kind, message_version in VERSIONS.items() if message_version.response is type(answer)
+    )
+    version = VERSIONS[request].version
     return from_kafka(type(answer).decode(answer.encode(version=version), version=version))
 
 
@@ -93,19 +95,21 @@ def test_an_error_of_the_member_is_one_of_the_whole_commit() -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(SPOKEN, key=lambda kind: kind.name)), st.binary(max_size=200))
+@given(st.sampled_from(sorted(VERSIONS, key=lambda kind: kind.name)), st.binary(max_size=200))
 def test_an_answer_of_any_bytes_is_read_or_unreadable(kind: type[ApiMessage], data: bytes) -> None:
-    spoken = SPOKEN[kind]
+    message_version = VERSIONS[kind]
     with suppress(*UNREADABLE):
-        spoken.response.decode(data, version=spoken.version, header=True)
+        message_version.response.decode(data, version=message_version.version, header=True)
 
 
 @settings(deadline=None)
 @given(st.data(), st.sampled_from(ANSWERS))
 def test_an_answer_with_a_wrong_byte_is_read_or_unreadable(data: st.DataObject, answer: ApiMessage) -> None:
-    spoken = next(each for each in SPOKEN.values() if each.response is type(answer))
-    bytes_ = bytearray(b"\0\0\0\0\0" + answer.encode(version=spoken.version))
+    message_version = next(each for each in VERSIONS.values() if each.response is type(answer))
+    bytes_ = bytearray(b"\0\0\0\0\0" + answer.encode(version=message_version.version))
     at = data.draw(st.integers(0, len(bytes_) - 1))
     bytes_[at] = data.draw(st.integers(0, 255))
     with suppress(*UNREADABLE):
-        from_kafka(spoken.response.decode(bytes(bytes_), version=spoken.version, header=True))
+        from_kafka(
+            message_version.response.decode(bytes(bytes_), version=message_version.version, header=True)
+        )

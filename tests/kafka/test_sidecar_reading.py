@@ -100,8 +100,8 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(
         for _ in range(2):
             failed = await reader.failure(bad, 1, delivery_epoch=delivery_epoch)
             assert failed.fetch_error is FetchError.CORRUPT
-            assert "the batch at offset 1 cannot be read" in failed.sentence
-            assert f"`rota topics delete-records {topic} --partition 0 --before OFFSET`" in failed.sentence
+            assert "the batch at offset 1 cannot be read" in failed.message
+            assert f"`rota topics delete-records {topic} --partition 0 --before OFFSET`" in failed.message
         assert (await reader.read_to(good, 3)).values == [b"before", b"damaged", b"behind"]
         await asyncio.to_thread(delete_records, kafka, topic, 2)
         failed = await reader.failure(bad, 1, delivery_epoch=delivery_epoch)
@@ -373,9 +373,7 @@ def test_an_offset_that_is_gone_is_out_of_range(kafka: Kafka, topic: str, writer
         for offset in (1, 4):
             failed = await reader.failure(here, offset)
             assert failed.fetch_error is FetchError.OUT_OF_RANGE
-            assert failed.sentence.startswith(
-                f"offset {offset} is not in the log any more, or not yet: reset"
-            )
+            assert failed.message.startswith(f"offset {offset} is not in the log any more, or not yet: reset")
         passage = await reader.read_to(here, 3, offset=2)
         assert (passage.values, passage.bounds) == ([b"c"], Bounds(2, 3))
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(2, 3)}

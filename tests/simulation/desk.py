@@ -187,7 +187,7 @@ class Desk:
                 self._ask_engine(action)
             case do.FetchCommitted() | do.Commit() | do.ReleasePartitions() | do.Leave() | do.Rejoin():
                 self._ask_member(action)
-            case do.Tell():
+            case do.AssignmentEvent():
                 if self.hands.is_attached:
                     self.hands.tell(action)
             case do.Deliver():

@@ -98,7 +98,7 @@ class Hands:
 
     # What it is told.
 
-    def tell(self, told: do.Tell) -> None:
+    def tell(self, told: do.AssignmentEvent) -> None:
         """Something happens to partitions."""
         if told.kind is do.Kind.ASSIGNED:
             self._mine |= told.partitions
@@ -123,7 +123,7 @@ class Hands:
         )
         self._desk.feed(on.Acknowledged(event_id))
 
-    async def _finish(self, told: do.Tell, patience_s: float) -> None:
+    async def _finish(self, told: do.AssignmentEvent, patience_s: float) -> None:
         """Finish what it works on, or stop in the midst of it; what it has not begun goes back."""
         for book in self._books.values():
             if book.partition in told.partitions:
@@ -254,7 +254,7 @@ class Hands:
         """It was wrong about a record, and must have meant to be."""
         if (refused.delivery_epoch, refused.offset) not in self._lies:
             raise Violation(
-                "S8", f"a verdict on {refused.partition}@{refused.offset} is refused: {refused.sentence}"
+                "S8", f"a verdict on {refused.partition}@{refused.offset} is refused: {refused.message}"
             )
 
     def _duration_s(self) -> float:

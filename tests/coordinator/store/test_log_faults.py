@@ -75,7 +75,9 @@ def test_groups_that_were_not_written_to_do_not_trust_the_file_either(tmp_path: 
         disk.fault = Fault.FLUSH
         with pytest.raises(StoreError, match="could not be written"):
             await store.append_rows(log, rows(1, 1), flush=True)
-        with pytest.raises(StoreError, match=r"cannot be written .*no group or topic is served until writing works"):
+        with pytest.raises(
+            StoreError, match=r"cannot be written .*no group or topic is served until writing works"
+        ):
             await store.append(3, group, [record(1)])
         disk.fault = Fault.NONE
         group, _ = await store.claim(3)

@@ -198,8 +198,8 @@ def told(
     *partitions: Partition,
     tenure: Tenure | None = TENURE,
     deadline_ms: int | None = None,
-) -> do.Tell:
-    return do.Tell(event_id, kind, frozenset(partitions), tenure, deadline_ms)
+) -> do.AssignmentEvent:
+    return do.AssignmentEvent(event_id, kind, frozenset(partitions), tenure, deadline_ms)
 
 
 def batch(

@@ -70,7 +70,7 @@ def test_the_outcome_of_a_commit_is_told_for_each_partition(tmp_path: Path) -> N
     async def story(talk: Talk) -> None:
         late = error("ILLEGAL_GENERATION")
         talk.deliveries.answers.append(
-            do.Answer(1, errors={P0: error("NONE"), P1: late}, sentence="P1 is gone")
+            do.Answer(1, errors={P0: error("NONE"), P1: late}, message="P1 is gone")
         )
         answer = await talk.stub.Commit(pb.CommitRequest(offsets=[offset(P0, 5), offset(P1, 6)]))
         assert answer == pb.CommitResponse(
@@ -119,7 +119,7 @@ def test_a_seek_goes_to_offsets_and_to_either_end(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         request = pb.SeekRequest(offsets=[offset(P0, -1), offset(P1, -2), offset(UNKNOWN, 7)])
         talk.deliveries.answers.append(
-            do.Answer(1, error("ILLEGAL_GENERATION"), sentence="nothing/3 is not ours")
+            do.Answer(1, error("ILLEGAL_GENERATION"), message="nothing/3 is not ours")
         )
         assert await talk.stub.Seek(request) == pb.SeekResponse(
             error_code=error("ILLEGAL_GENERATION"), message="nothing/3 is not ours"
@@ -133,9 +133,7 @@ def test_partitions_are_paused_and_resumed(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         partitions = [at(*P0), at(*P1)]
         assert await talk.stub.Pause(pb.PauseRequest(partitions=partitions)) == pb.PauseResponse()
-        talk.deliveries.answers.append(
-            do.Answer(1, errors={P1: error("ILLEGAL_GENERATION")}, sentence="gone")
-        )
+        talk.deliveries.answers.append(do.Answer(1, errors={P1: error("ILLEGAL_GENERATION")}, message="gone"))
         answer = await talk.stub.Resume(pb.ResumeRequest(partitions=partitions))
         assert answer == pb.ResumeResponse(error_code=error("ILLEGAL_GENERATION"), message="gone")
         both = frozenset({P0, P1})

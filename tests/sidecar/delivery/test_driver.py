@@ -32,10 +32,10 @@ class Somebody(Application):
     """An application that remembers what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[do.Tell] = []
+        self.told: list[do.AssignmentEvent] = []
 
     @override
-    def tell(self, event: do.Tell) -> None:
+    def tell(self, event: do.AssignmentEvent) -> None:
         self.told.append(event)
 
     @override

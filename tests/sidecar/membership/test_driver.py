@@ -174,7 +174,7 @@ class Story:
 
     @property
     def problems(self) -> Sequence[str]:
-        return [told.sentence for told in self.told if isinstance(told, do.Problem)]
+        return [told.message for told in self.told if isinstance(told, do.Problem)]
 
 
 def run(body: Coroutine[None, None, None]) -> None:

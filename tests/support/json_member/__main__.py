@@ -114,7 +114,7 @@ def logged(event_log: EventLog, listener: Callable[[MemberEvent], None]) -> Call
 
     def listen(event: MemberEvent) -> None:
         if isinstance(event, Problem):
-            event_log.warning(event.sentence)
+            event_log.warning(event.message)
         elif isinstance(event, Ended):
             event_log.info("stopped", f"the member has stopped: {event.reason}")
         elif isinstance(event, StateFileRecovered):

@@ -116,7 +116,7 @@ class JsonMember:
                 self._last = Identity(event.member_id, event.generation, event.strategy, event.incarnation)
                 return {"event": "joined", "assignor": event.strategy, "leads": event.leads}
             case do.Problem():
-                return {"event": "problem", "sentence": event.sentence}
+                return {"event": "problem", "sentence": event.message}
             case ForeignProtocol():
                 return {"event": "foreign_protocol", "type": event.type}
             case StateFileRecovered():

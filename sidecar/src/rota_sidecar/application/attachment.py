@@ -57,7 +57,7 @@ class Attachment(Application):
     # -------------------------------------------------------------------------------------------- from deliveries
 
     @override
-    def tell(self, event: do.Tell) -> None:
+    def tell(self, event: do.AssignmentEvent) -> None:
         if event.kind is do.Kind.ASSIGNED:
             self.tenure = event.tenure
         else:

@@ -93,18 +93,18 @@ class Calls:
             failed = {partition for partition, error in (answer.errors or {}).items() if error}
             attachment.void(frozenset(offsets.keys() - failed), answer.delivery_epoch)
         return pb.SeekResponse(
-            error_code=error_of(answer), message=answer.sentence, voided_delivery_epoch=answer.delivery_epoch
+            error_code=error_of(answer), message=answer.message, voided_delivery_epoch=answer.delivery_epoch
         )
 
     async def pause(self, request: pb.PauseRequest, within_s: float) -> pb.PauseResponse:
         """Hand out nothing of these."""
         answer = await self._ask(on.PauseRequested(0, partitions_of(request.partitions)), within_s)
-        return pb.PauseResponse(error_code=error_of(answer), message=answer.sentence)
+        return pb.PauseResponse(error_code=error_of(answer), message=answer.message)
 
     async def resume(self, request: pb.ResumeRequest, within_s: float) -> pb.ResumeResponse:
         """Go on with these."""
         answer = await self._ask(on.ResumeRequested(0, partitions_of(request.partitions)), within_s)
-        return pb.ResumeResponse(error_code=error_of(answer), message=answer.sentence)
+        return pb.ResumeResponse(error_code=error_of(answer), message=answer.message)
 
     # -------------------------------------------------------------------------------------------- what is known here
 

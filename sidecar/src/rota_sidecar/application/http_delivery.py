@@ -63,7 +63,7 @@ class HttpDelivery(Application):
         self._credit = 0
         self._posts: set[asyncio.Task[None]] = set()
         self._busy: Counter[Partition] = Counter()
-        self._revoking: list[do.Tell] = []
+        self._revoking: list[do.AssignmentEvent] = []
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -89,7 +89,7 @@ class HttpDelivery(Application):
     # -------------------------------------------------------------------------------------------- from deliveries
 
     @override
-    def tell(self, event: do.Tell) -> None:
+    def tell(self, event: do.AssignmentEvent) -> None:
         match event.kind:
             case do.Kind.REVOKING | do.Kind.LOST:
                 self._revoking.append(event)
@@ -122,7 +122,7 @@ class HttpDelivery(Application):
     @override
     def refuse(self, refusals: Sequence[do.Refuse]) -> None:
         for refusal in refusals:
-            self._say("refused", refusal.sentence)
+            self._say("refused", refusal.message)
 
     @override
     def close(self, reason: str) -> None:

@@ -29,7 +29,7 @@ class Telling:
         self._events: dict[int, int] = {}
         self._parts: Counter[int] = Counter()
 
-    def tell(self, event: do.Tell, now_ms: int) -> None:
+    def tell(self, event: do.AssignmentEvent, now_ms: int) -> None:
         """After all others. Raises a Refusal when nobody reads or acknowledges them."""
         for message in events_to(event, now_ms, PARTITIONS_PER_EVENT):
             self._last_id += 1

@@ -138,7 +138,7 @@ def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
     )
 
 
-def events_to(tell: do.Tell, now_ms: int, partitions_max: int) -> Iterator[pb.AttachResponse]:
+def events_to(tell: do.AssignmentEvent, now_ms: int, partitions_max: int) -> Iterator[pb.AttachResponse]:
     """What happens to partitions: several events where there are too many of them for one. Their ids are to be given."""
     remaining = iter(sorted(tell.partitions))
     first = True
@@ -176,7 +176,7 @@ def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
                 partition=partition_to(each.partition),
                 delivery_epoch=each.delivery_epoch,
                 offset=each.offset,
-                message=each.sentence,
+                message=each.message,
             )
             for each in refusals
         ]
@@ -190,7 +190,7 @@ def committed_to(answer: do.Answer, asked: Mapping[Partition, on.RequestedOffset
     given = {partition: each.offset for partition, each in asked.items()}
     return pb.CommitResponse(
         error_code=error_of(answer),
-        message=answer.sentence,
+        message=answer.message,
         offsets=[
             pb.PartitionOffset(
                 partition=partition_to(each),

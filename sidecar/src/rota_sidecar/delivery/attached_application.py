@@ -19,7 +19,7 @@ class AttachedApplication:
         self._sessions = 0
         self._there: tuple[int, Application] | None = None
         self._coming: dict[int, Application] = {}
-        self._spoken_to: Application | None = None
+        self._current: Application | None = None
 
     def attach(self, application: Application) -> int:
         """Attach the application and return its session. Raises AttachedAlready."""
@@ -48,34 +48,34 @@ class AttachedApplication:
         """Follow the Attached and Detached events that the core is about to handle."""
         match event:
             case on.Attached():
-                self._spoken_to = self._coming.pop(event.session)
+                self._current = self._coming.pop(event.session)
             case on.Detached():
-                self._spoken_to = None
+                self._current = None
             case _:
                 pass
 
-    def tell(self, event: do.Tell) -> None:
+    def tell(self, event: do.AssignmentEvent) -> None:
         """Notify the application of a change of its partitions, if it is still attached."""
-        if self._spoken_to is not None:
-            self._spoken_to.tell(event)
+        if self._current is not None:
+            self._current.tell(event)
 
     def report(self, error: do.PartitionError) -> None:
         """
         Report an error of partitions, if the application is still attached; another one gets it after its
         acknowledgement.
         """
-        if self._spoken_to is not None:
-            self._spoken_to.report(error)
+        if self._current is not None:
+            self._current.report(error)
 
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         """Deliver records, if the application is still attached; records that it does not get are not counted as delivered."""
-        if self._spoken_to is not None:
-            self._spoken_to.deliver(deliveries)
+        if self._current is not None:
+            self._current.deliver(deliveries)
 
     def refuse(self, refusals: Sequence[do.Refuse]) -> None:
         """Return refused verdicts, if the application is still attached."""
-        if self._spoken_to is not None:
-            self._spoken_to.refuse(refusals)
+        if self._current is not None:
+            self._current.refuse(refusals)
 
     def close(self, reason: str) -> None:
         """End the attachment, because the sidecar stops."""

@@ -19,8 +19,8 @@ def dead_letter_of(due: WriteDeadLetter, group_id: str, slicer: BatchSlicer) -> 
     """Return the dead letter of a record. Raises MalformedPayload."""
     content = content_of(due.batch_slice.batch)
     # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
-    place = min(due.batch_slice.first - content.base_offset, content.count - 1)
-    record = part_of(slicer.columns_of(due.batch_slice.batch), place, place + 1)
+    index = min(due.batch_slice.first - content.base_offset, content.count - 1)
+    record = part_of(slicer.columns_of(due.batch_slice.batch), index, index + 1)
     values, keys, times, headers = record
     timestamp_ms = content.base_timestamp_ms if times is None else times[0]
     return DeadLetter(
@@ -38,7 +38,7 @@ def _own(headers: Headers) -> Headers:
 
 
 def _origin(due: WriteDeadLetter, group_id: str, timestamp_ms: int) -> Headers:
-    told = {
+    origin = {
         "topic": due.partition.topic,
         "partition": due.partition.number,
         "offset": due.batch_slice.first,
@@ -47,7 +47,7 @@ def _origin(due: WriteDeadLetter, group_id: str, timestamp_ms: int) -> Headers:
         "deliveries": due.deliveries,
         "group": group_id,
     }
-    return [(PREFIX + name, str(value).encode()) for name, value in told.items()]
+    return [(PREFIX + name, str(value).encode()) for name, value in origin.items()]
 
 
 class LazyDeadLetterWriter(DeadLetterWriter):

@@ -250,7 +250,7 @@ class DeliveryDriver(Deliveries):
                 self._effects.list_offsets(action)
             case do.FetchCommitted() | do.Commit():
                 self._ask_coordinator(action)
-            case do.Tell():
+            case do.AssignmentEvent():
                 self._application.tell(action)
             case do.PartitionError():
                 self._application.report(action)
@@ -363,8 +363,8 @@ class DeliveryDriver(Deliveries):
     @override
     async def ask(self, asked: on.ApplicationRequest | on.ResetOffsets) -> do.Answer:
         if len(self._answers) >= REQUESTS_MAX:
-            sentence = f"{REQUESTS_MAX} answers are waited for: ask again when some of them have come"
-            return do.Answer(0, pb.COORDINATOR_LOAD_IN_PROGRESS, sentence=sentence)
+            message = f"{REQUESTS_MAX} answers are waited for: ask again when some of them have come"
+            return do.Answer(0, pb.COORDINATOR_LOAD_IN_PROGRESS, message=message)
         self._requests += 1
         number = self._requests
         answer: asyncio.Future[do.Answer] = self._loop.create_future()

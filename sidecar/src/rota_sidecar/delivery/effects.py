@@ -37,10 +37,10 @@ class EffectRunner:
     """Invariant: each effect posts exactly one outcome, unless the runner is closed. Must be used on a running loop."""
 
     def __init__(
-        self, ports: EffectPorts, tell: Callable[[on.Event], None], broken: Callable[[BaseException], None]
+        self, ports: EffectPorts, post: Callable[[on.Event], None], broken: Callable[[BaseException], None]
     ) -> None:
         self._ports = ports
-        self._tell = tell
+        self._post = post
         self._broken = broken
         self._tasks: set[asyncio.Task[None]] = set()
         self._dead_letters: list[do.WriteDeadLetter] = []
@@ -89,23 +89,23 @@ class EffectRunner:
             bounds = await self._ports.records.bounds(action.partitions, LOOK_UP_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             refused = isinstance(failure, Refused)
-            self._tell(on.OffsetsListed(action.request, {}, str(failure), refused))
+            self._post(on.OffsetsListed(action.request, {}, str(failure), refused))
         else:
-            self._tell(on.OffsetsListed(action.request, bounds))
+            self._post(on.OffsetsListed(action.request, bounds))
 
     async def _find(self, action: do.FetchCommitted) -> None:
         try:
             found = await self._ports.standalone_offsets.fetch(sorted(action.partitions), OFFSETS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             found = error_of(failure), {}
-        self._tell(on.CommittedFetched(action.request, *found))
+        self._post(on.CommittedFetched(action.request, *found))
 
     async def _commit(self, action: do.Commit) -> None:
         try:
             errors = await self._ports.standalone_offsets.commit(action.offsets, OFFSETS_TIMEOUT_S)
         except (Unreachable, Refused) as failure:
             errors = dict.fromkeys(action.offsets, error_of(failure))
-        self._tell(on.Committed(action.request, errors))
+        self._post(on.Committed(action.request, errors))
 
     async def _write(self) -> None:
         while self._dead_letters:
@@ -115,12 +115,12 @@ class EffectRunner:
                 try:
                     ready.append((action, self._ports.dead_letter_of(action)))
                 except ValueError as error:
-                    self._tell(on.DeadLetterWritten(action.dead_letter, str(error)))
+                    self._post(on.DeadLetterWritten(action.dead_letter, str(error)))
             problem = await self._written([dead_letter for _, dead_letter in ready])
             for action, dead_letter in ready:
                 # One that is not taken must not hold up the others.
                 alone = problem if not problem or len(ready) == 1 else await self._written([dead_letter])
-                self._tell(on.DeadLetterWritten(action.dead_letter, alone))
+                self._post(on.DeadLetterWritten(action.dead_letter, alone))
         self._writes = False
 
     async def _written(self, dead_letters: Sequence[DeadLetter]) -> str:

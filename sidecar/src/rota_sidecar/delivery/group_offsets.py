@@ -23,8 +23,8 @@ Fetched = tuple[Error, Mapping[Partition, on.Stored]]
 class GroupOffsets:
     """The offset requests of one member after the other; `attach_member` names each."""
 
-    def __init__(self, tell: Callable[[on.Event], None]) -> None:
-        self._tell = tell
+    def __init__(self, post: Callable[[on.Event], None]) -> None:
+        self._post = post
         self._membership: Membership | None = None
         self._requests = 0
         # By the member's numbers: the request of deliveries, or who waits.
@@ -98,11 +98,11 @@ class GroupOffsets:
         action = self._commits.pop(number, None)
         if action is not None:
             unsaid = dict.fromkeys(action.offsets, pb.UNKNOWN_MEMBER_ID)
-            self._tell(on.Committed(action.request, unsaid | dict(errors)))
+            self._post(on.Committed(action.request, unsaid | dict(errors)))
 
     def _fetched(self, number: int, error: Error, offsets: Mapping[Partition, on.Stored]) -> None:
         asker = self._fetches.pop(number, None)
         if isinstance(asker, do.FetchCommitted):
-            self._tell(on.CommittedFetched(asker.request, error, offsets))
+            self._post(on.CommittedFetched(asker.request, error, offsets))
         elif asker is not None and not asker.done():
             asker.set_result((error, offsets))

@@ -20,8 +20,8 @@ SLACK_S = 1
 class ManualAssignment:
     """The manually assigned partitions; empty at first."""
 
-    def __init__(self, tell: Callable[[on.Event], None], now_ms: Callable[[], int]) -> None:
-        self._tell = tell
+    def __init__(self, post: Callable[[on.Event], None], now_ms: Callable[[], int]) -> None:
+        self._post = post
         self._now_ms = now_ms
         self._partitions: frozenset[Partition] = frozenset()
         self._last_revocation = 0
@@ -40,7 +40,7 @@ class ManualAssignment:
         self._partitions = partitions
         if new:
             tenure = Tenure(number(), "", NO_GENERATION, UNKNOWN_INCARNATION)
-            self._tell(on.Assigned(tenure, new, is_manual=True))
+            self._post(on.Assigned(tenure, new, is_manual=True))
 
     def is_released(self, revocation: int) -> bool:
         """Note that the core has released a revocation; true: it was one of these."""
@@ -55,11 +55,11 @@ class ManualAssignment:
         revocation = self._last_revocation
         released = self._released[revocation] = asyncio.Event()
         try:
-            self._tell(on.Revoke(revocation, gone, self._now_ms() + within_ms))
+            self._post(on.Revoke(revocation, gone, self._now_ms() + within_ms))
             await wait_until_set(released, within_ms / 1000 + SLACK_S)
         finally:
             del self._released[revocation]
         if released.is_set():
-            self._tell(on.Revoked(gone))
+            self._post(on.Revoked(gone))
         else:
-            self._tell(on.Lost(gone, "the application did not let go in time"))
+            self._post(on.Lost(gone, "the application did not let go in time"))

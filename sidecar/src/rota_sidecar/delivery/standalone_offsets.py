@@ -64,7 +64,7 @@ class StandaloneOffsets:
     async def _found(self, within_s: float) -> Coordination:
         async with self._finding:
             if self._coordination is None:
-                self._coordination = self._connect(self._hear)
+                self._coordination = self._connect(self._on_coordinator_event)
             if not self._is_found:
                 error = await self._coordination.find(within_s)
                 if error != pb.NONE:
@@ -78,8 +78,8 @@ class StandaloneOffsets:
         if not ELSEWHERE.isdisjoint(errors):
             self._is_found = False
 
-    def _hear(self, _: CoordinatorEvent) -> None:
-        """The connection ended, or is about to."""
+    def _on_coordinator_event(self, _: CoordinatorEvent) -> None:
+        """Find the coordinator again before the next request: its connection ended, or the group moves."""
         self._is_found = False
 
 

@@ -59,8 +59,8 @@ class OrderExecutor:
         if known is not None:
             self._say(known)
         elif len(self._under_way) >= UNDER_WAY_MAX:
-            sentence = f"{UNDER_WAY_MAX} orders are under way: wait for some of their answers"
-            self._say(pb.OrderAnswer(order_id=number, error=sentence))
+            message = f"{UNDER_WAY_MAX} orders are under way: wait for some of their answers"
+            self._say(pb.OrderAnswer(order_id=number, error=message))
         else:
             task = asyncio.ensure_future(self._carry_out(order))
             self._under_way[number] = task
@@ -156,7 +156,7 @@ class OrderExecutor:
             first = next(iter(failed.items()), None)
             error = answer.error if first is None else first[1]
             about = "" if first is None else f"{first[0].topic}-{first[0].number}: "
-            raise OrderError(f"{about}{answer.sentence or codes.ErrorCode.Name(error)}")
+            raise OrderError(f"{about}{answer.message or codes.ErrorCode.Name(error)}")
         return [
             pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
             for partition, offset in sorted((answer.offsets or offsets).items())

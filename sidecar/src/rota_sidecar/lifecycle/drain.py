@@ -36,11 +36,11 @@ class DrainController:
     Invariant: `status` is empty if and only if no drain order is in force.
     """
 
-    def __init__(self, deliveries: Drainable, timeout_ms: int, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, deliveries: Drainable, timeout_ms: int, log: Callable[[str, str], None]) -> None:
         self._deliveries = deliveries
         self._leaving_ms = min(timeout_ms // LEAVING_PART, LEAVING_MAX_MS)
         self._timeout_ms = timeout_ms - self._leaving_ms
-        self._tell = tell
+        self._log = log
         self._loop = asyncio.get_running_loop()
         self._orders = DrainOrders()
         self._timer: asyncio.TimerHandle | None = None
@@ -109,20 +109,20 @@ class DrainController:
         self._is_drained = not left and bool(self.status)
         self._note_change()
         said = f"{left} records are still in flight and will be delivered again" if left else "drained"
-        self._tell("drained", said)
+        self._log("drained", said)
         return left
 
     def _give(self, source: Source, order: DrainOrder) -> None:
         if self._orders.give(source, order):
             reason = self._orders.reason(self._now_ms())
-            self._tell("draining", f"draining, dispatch has stopped: {reason}")
+            self._log("draining", f"draining, dispatch has stopped: {reason}")
         self._set_timer()
 
     def _expire(self) -> None:
         match self._orders.expire(self._now_ms()):
             case OnExpiry.RESUME:
                 self._is_drained = False
-                self._tell("undrained", "the drain order has expired: the member resumes")
+                self._log("undrained", "the drain order has expired: the member resumes")
                 self._deliveries.undrain()
             case OnExpiry.LEAVE:
                 self.leave("the drain order has expired: the member leaves the group, as ordered")

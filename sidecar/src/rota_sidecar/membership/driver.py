@@ -303,8 +303,8 @@ class Membership:
         self._timer = None
         self.post(on.Tick())
 
-    def _report_problem(self, sentence: str) -> None:
-        self._on_event(do.Problem(sentence))
+    def _report_problem(self, message: str) -> None:
+        self._on_event(do.Problem(message))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run a task; an unexpected exception in it ends the membership."""

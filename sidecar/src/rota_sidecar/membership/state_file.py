@@ -115,12 +115,12 @@ class StateFile:
 
     def _put_aside(self, reason: str) -> str:
         file, aside = self._folder / FILE, self._folder / f"{FILE}.aside"
-        sentence = f"{file} is not a valid state file of this member ({reason}); it joins as a new member"
+        message = f"{file} is not a valid state file of this member ({reason}); it joins as a new member"
         try:
             file.replace(aside)
         except OSError as error:
-            return f"{sentence}; the file cannot be moved ({error.strerror}): remove it"
-        return f"{sentence}; the old content is in {aside.name}"
+            return f"{message}; the file cannot be moved ({error.strerror}): remove it"
+        return f"{message}; the old content is in {aside.name}"
 
     def _sync_folder(self) -> None:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -112,7 +112,7 @@ class Counters(Observer):
                 self._count_loss("lost", now_ms)
                 self.last_problem = event.reason
             case member_do.Problem():
-                self.last_problem = event.sentence
+                self.last_problem = event.message
             case _:
                 pass
 

@@ -30,7 +30,7 @@ class LoggingObserver(Observer):
     def on_member_event(self, event: MemberEvent, now_ms: int) -> None:
         match event:
             case member_do.Problem():
-                self._event_log.warning(event.sentence)
+                self._event_log.warning(event.message)
             case ForeignProtocol():
                 self._event_log.warning(
                     f"the group now runs the {event.type} protocol: stop the consumer that uses it"
@@ -75,9 +75,9 @@ class LoggingObserver(Observer):
 def problem_text(problem: do.Problem) -> str:
     """Return the message of a problem, with its partitions in front."""
     return (
-        f"{format_partitions(problem.partitions)}: {problem.sentence}"
+        f"{format_partitions(problem.partitions)}: {problem.message}"
         if problem.partitions
-        else problem.sentence
+        else problem.message
     )
 
 

@@ -156,7 +156,9 @@ class Driven:
 
     def acknowledge(self, event_id: int | None = None) -> list[do.Action]:
         """This event; or the last that it was told."""
-        return self.step(on.Acknowledged(self.last(do.Tell).event_id if event_id is None else event_id))
+        return self.step(
+            on.Acknowledged(self.last(do.AssignmentEvent).event_id if event_id is None else event_id)
+        )
 
     def judge(
         self,
@@ -215,7 +217,10 @@ class Driven:
 
 def names(actions: Iterable[do.Action]) -> list[str]:
     """What was done, in words."""
-    return [action.kind.name if isinstance(action, do.Tell) else type(action).__name__ for action in actions]
+    return [
+        action.kind.name if isinstance(action, do.AssignmentEvent) else type(action).__name__
+        for action in actions
+    ]
 
 
 def delivered(actions: Iterable[do.Action]) -> list[tuple[int, int, int]]:

@@ -200,7 +200,7 @@ def committed(error: pb.ErrorCode.ValueType) -> Callable[[Driven], on.Event]:
 
 
 def acknowledged(driven: Driven) -> on.Event:
-    told = driven.all(do.Tell)
+    told = driven.all(do.AssignmentEvent)
     return on.Acknowledged(told[-1].event_id if told else 9_999)
 
 

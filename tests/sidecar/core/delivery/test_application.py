@@ -28,7 +28,7 @@ def test_of_what_is_lost_nothing_is_delivered_or_committed_and_late_verdicts_cha
     driven = Driven().begin(0, credit=5)
     driven.read(10)
     assert names(driven.lose(0, reason="it was expelled")) == ["StopFetching", "LOST"]
-    assert driven.last(do.Tell).reason == "it was expelled"
+    assert driven.last(do.AssignmentEvent).reason == "it was expelled"
     assert driven.judge(0, 4) == []
     assert driven.credit(100) == []
     assert "Commit" not in names(driven.pass_time(INTERVAL_MS * 2))
@@ -84,7 +84,7 @@ def test_an_application_is_told_of_everything_held_by_tenure() -> None:
     driven.assign(0, 1)
     driven.assign(2)
     driven.attach()
-    told = driven.all(do.Tell)
+    told = driven.all(do.AssignmentEvent)
     assert [(tell.partitions, tell.tenure and tell.tenure.number) for tell in told] == [
         (some(0, 1), 1),
         (some(2), 2),
@@ -94,7 +94,7 @@ def test_an_application_is_told_of_everything_held_by_tenure() -> None:
 def test_an_assignment_of_nothing_is_told_too_for_its_generation() -> None:
     driven = Driven().begin(0)
     assert names(driven.assign()) == ["ASSIGNED"]
-    assert driven.last(do.Tell).tenure == Tenure(2, "me", 2, 7)
+    assert driven.last(do.AssignmentEvent).tenure == Tenure(2, "me", 2, 7)
 
 
 def test_what_a_crashed_application_held_comes_again_and_counts_as_delivered() -> None:
@@ -130,7 +130,7 @@ def test_another_application_is_told_nothing_of_what_the_one_before_let_go() -> 
     driven.revoke(0)
     driven.detach()
     driven.attach()
-    assert driven.last(do.Tell).partitions == some(1)
+    assert driven.last(do.AssignmentEvent).partitions == some(1)
     driven.answer_commit()
     assert names(driven.revoked(0)) == []
 
@@ -160,7 +160,7 @@ def test_wrong_verdicts_are_refused_and_say_why() -> None:
     (refusal,) = driven.judge(5)
     assert isinstance(refusal, do.Refuse)
     assert refusal.partition == one()
-    assert "5" in refusal.sentence
+    assert "5" in refusal.message
 
 
 # ---------------------------------------------------------------------------------------------- credit and lanes

@@ -37,7 +37,7 @@ def test_it_is_told_when_it_has_acknowledged_the_partitions_and_not_before() -> 
 
 def test_a_seek_before_the_acknowledgement_settles_it_and_nothing_is_told() -> None:
     driven = without_offsets(0)
-    assigned = driven.last(do.Tell).event_id
+    assigned = driven.last(do.AssignmentEvent).event_id
     driven.seek(5, 0)
     driven.acknowledge(assigned)
     assert errors(driven) == []

@@ -77,7 +77,7 @@ def test_a_letter_that_cannot_be_written_is_tried_again_and_that_is_said_once() 
         )
         assert "WriteDeadLetter" not in names(failed)
         assert names(driven.pass_time(2_000)).count("WriteDeadLetter") == 1
-    problems = [problem for problem in driven.all(do.Problem) if "no such topic" in problem.sentence]
+    problems = [problem for problem in driven.all(do.Problem) if "no such topic" in problem.message]
     assert len(problems) == 1
     assert problems[0].partitions == [one()]
 
@@ -117,7 +117,7 @@ def test_after_its_last_retry_a_record_stops_its_partition_and_that_is_said() ->
     driven.judge(0, verdict=Verdict.RETRY)
     driven.pass_time(100)
     assert "Problem" in names(driven.judge(0, verdict=Verdict.RETRY))
-    sentence = driven.last(do.Problem).sentence
+    sentence = driven.last(do.Problem).message
     assert driven.delivery.partitions[one()].stopped == sentence
     assert "offset 0" in sentence
     assert delivered(driven.pass_time(100_000)) == []

@@ -73,7 +73,7 @@ def test_a_look_up_of_the_log_is_tried_again_and_said() -> None:
     driven.find(-1)
     asked = driven.last(do.ListOffsets)
     driven.step(on.OffsetsListed(asked.request, {}, "nobody answers"))
-    assert "nobody answers" in driven.last(do.Problem).sentence
+    assert "nobody answers" in driven.last(do.Problem).message
     assert names(driven.pass_time(200)) == ["ListOffsets"]
 
 
@@ -149,7 +149,7 @@ def test_what_lies_outside_of_the_log_is_an_expiry_once_what_was_read_is_done() 
     assert driven.all(do.ListOffsets) == []
     actions = driven.judge(10, 12)
     assert names(actions) == ["Settled", "ListOffsets", "Problem"]
-    assert "it says so" in driven.last(do.Problem).sentence
+    assert "it says so" in driven.last(do.Problem).message
     driven.list_offsets(500, 900)
     assert driven.fetch_of().offset == 500
     assert committed(driven.last(do.Commit)) == {0: 500}
@@ -184,7 +184,7 @@ def test_a_commit_that_has_vanished_is_an_expiry() -> None:
     driven.lose(0)
     driven.assign(0)
     driven.step(on.CommittedFetched(driven.last(do.FetchCommitted).request, pb.NONE, {one(): NOTHING_STORED}))
-    assert "vanished" in driven.last(do.Problem).sentence
+    assert "vanished" in driven.last(do.Problem).message
     assert driven.delivery.partitions[one()].stopped
 
 

@@ -32,7 +32,7 @@ def test_who_gives_no_verdict_in_time_loses_its_partitions_and_it_is_said_why() 
     sentence = driven.last(do.Leave).reason
     assert "orders-0" in sentence
     assert driven.delivery.readiness == sentence
-    assert driven.last(do.Problem).sentence == sentence
+    assert driven.last(do.Problem).message == sentence
 
 
 def test_each_verdict_gives_time_again() -> None:
@@ -59,7 +59,7 @@ def test_when_it_leaves_what_has_verdicts_is_committed_and_what_hangs_is_not_wai
     assert committed(driven.last(do.Commit)) == {0: 3}
     assert names(driven.answer_commit()) == ["ReleasePartitions"]
     assert names(driven.revoked(0)) == ["LOST"]
-    assert driven.last(do.Tell).reason == driven.last(do.Leave).reason
+    assert driven.last(do.AssignmentEvent).reason == driven.last(do.Leave).reason
 
 
 def test_it_comes_back_when_everything_that_hung_has_a_verdict() -> None:
@@ -72,7 +72,7 @@ def test_it_comes_back_when_everything_that_hung_has_a_verdict() -> None:
 
 def test_it_comes_back_when_it_has_stopped_working_on_what_it_lost() -> None:
     driven = gone()
-    lost = driven.last(do.Tell)
+    lost = driven.last(do.AssignmentEvent)
     assert lost.kind is do.Kind.LOST
     assert names(driven.step(on.Acknowledged(lost.event_id))) == ["Rejoin"]
 
@@ -101,7 +101,7 @@ def test_who_does_not_acknowledge_its_partitions_loses_them() -> None:
     driven = Driven()
     driven.attach()
     driven.assign(0)
-    told = driven.last(do.Tell).event_id
+    told = driven.last(do.AssignmentEvent).event_id
     driven.find(0)
     assert "Leave" in names(driven.pass_time(PROCESSING_MS))
     driven.lose(0)

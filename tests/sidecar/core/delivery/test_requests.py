@@ -196,7 +196,7 @@ def test_a_revocation_waits_for_commits_that_were_asked_for() -> None:
     driven = Driven().begin(0, commits_itself=True)
     driven.revoke(0)
     request = driven.commit_asked({0: 3})
-    assert driven.acknowledge(driven.last(do.Tell).event_id) == []
+    assert driven.acknowledge(driven.last(do.AssignmentEvent).event_id) == []
     assert names(driven.answer_commit()) == ["Answer", "ReleasePartitions"]
     assert driven.answers(request)[0].errors == {one(): pb.NONE}
 
@@ -390,8 +390,8 @@ def test_a_seek_to_where_it_stands_waits_for_no_commit_that_there_is_already() -
 def test_an_answer_says_what_is_wrong_and_what_to_do() -> None:
     driven = Driven().begin(0)
     (answer,) = driven.answers(driven.seek(5, 8, 9))
-    assert answer.sentence == (
+    assert answer.message == (
         "orders-8 and 1 more: UNKNOWN_TOPIC_OR_PARTITION, it is not there, or not assigned: see what is"
     )
     (answer,) = driven.answers(driven.seek(5, 0))
-    assert answer.sentence == ""
+    assert answer.message == ""

@@ -201,7 +201,7 @@ def test_what_is_assigned_is_told_after_everything_revoked_was_settled() -> None
     driven.answer_commit()
     driven.revoked(0)
     driven.assign(1)
-    told = [(tell.kind.name, tell.partitions) for tell in driven.all(do.Tell)]
+    told = [(tell.kind.name, tell.partitions) for tell in driven.all(do.AssignmentEvent)]
     assert told == [
         ("ASSIGNED", some(0)),
         ("REVOKING", some(0)),

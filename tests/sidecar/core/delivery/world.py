@@ -49,7 +49,7 @@ class World:
         self.is_new = False
         self.commits_itself = False
         self.credit = 0
-        self.to_acknowledge: list[do.Tell] = []
+        self.to_acknowledge: list[do.AssignmentEvent] = []
         self.may_deliver: set[Partition] = set()
         self.hands: dict[int, HeldRecords] = {}
         # Of ledgers that are gone: verdicts on these change nothing.
@@ -124,7 +124,7 @@ class World:
                     for call in self.calls
                     if not isinstance(call, do.Fetch) or call.delivery_epoch != delivery_epoch
                 ]
-            case do.Tell():
+            case do.AssignmentEvent():
                 self._told(action)
             case do.Deliver():
                 self._delivered(action)
@@ -178,7 +178,7 @@ class World:
                 "it commits what is not done"
             )
 
-    def _told(self, tell: do.Tell) -> None:
+    def _told(self, tell: do.AssignmentEvent) -> None:
         assert self.is_attached
         if tell.kind is not do.Kind.REVOKED:
             self.to_acknowledge.append(tell)

@@ -419,7 +419,7 @@ def test_a_pattern_waits_for_topics_and_takes_new_ones_that_match() -> None:
 def test_topics_that_do_not_exist_are_named_once() -> None:
     driven = Driven().join()
     assert names(driven.step(on.TopicsDescribed({}))) == ["Problem"]
-    assert "orders" in driven.last(do.Problem).sentence
+    assert "orders" in driven.last(do.Problem).message
     assert driven.step(on.TopicsDescribed({})) == []
 
 

@@ -91,7 +91,7 @@ def test_what_may_pass_is_waited_for(error: pb.ErrorCode.ValueType) -> None:
     failed = result_of(part(error), WANTED, Track(7), OPTIONS)
     assert isinstance(failed, ReadFailed)
     assert failed.fetch_error is FetchError.UNREACHABLE
-    assert pb.ErrorCode.Name(error) in failed.sentence
+    assert pb.ErrorCode.Name(error) in failed.message
 
 
 DAMAGES: list[dict[str, int | bytes]] = [
@@ -121,7 +121,7 @@ def test_batches_before_one_that_cannot_be_read_come_first(
     assert isinstance(failed, ReadFailed)
     assert failed.fetch_error is FetchError.CORRUPT
     behind = 13 + bad.count
-    assert f"`rota topics delete-records orders --partition 0 --before {behind}`" in failed.sentence
+    assert f"`rota topics delete-records orders --partition 0 --before {behind}`" in failed.message
     assert failed.unreadable is not None
     kept = content_of(failed.unreadable.batch)
     assert (kept.base_offset, kept.count, failed.unreadable.next_offset) == (13, 1, behind)
@@ -143,7 +143,7 @@ def test_a_batch_that_is_damaged_in_the_logs_file_is_named_with_what_is_left_of_
     answer.batches.append(batch(10, [b"a", b"b", b"c"]))
     failed = result_of(answer, WANTED, Track(7), OPTIONS)
     assert isinstance(failed, ReadFailed)
-    assert "--before 13" in failed.sentence
+    assert "--before 13" in failed.message
     assert failed.unreadable is not None
     assert failed.unreadable.next_offset == 13
 

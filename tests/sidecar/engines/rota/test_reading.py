@@ -257,7 +257,7 @@ def test_an_offset_that_is_gone_is_out_of_range(address: str) -> None:
         for offset in (1, 4):
             failed = await reader.failure(here, offset)
             assert failed.fetch_error is FetchError.OUT_OF_RANGE
-            assert failed.sentence == (
+            assert failed.message == (
                 f"offset {offset} is not in the log, which has 2 to 3: "
                 "reset the group's offsets, or let it decide what it does then"
             )
@@ -273,7 +273,7 @@ def test_a_topic_that_does_not_exist_is_unknown(address: str) -> None:
         for partition in (Partition("missing", 0), Partition("small", 1)):
             failed = await reader.failure(partition, 0)
             assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
-            assert failed.sentence.startswith("it does not exist: make the topic")
+            assert failed.message.startswith("it does not exist: make the topic")
 
     play(address, story)
 
@@ -300,7 +300,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(address: str) -> No
         await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["deleted"]))
         failed = await waiting
         assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
-        assert failed.sentence.startswith("it is not there any more")
+        assert failed.message.startswith("it is not there any more")
 
     play(address, story)
 

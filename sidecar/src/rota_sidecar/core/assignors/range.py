@@ -35,12 +35,12 @@ class Range:
         if _needs_racks(group, group_index):
             return _rack_aware(group, group_index, by_shape)
         key_of = {name: key for key, names in by_shape.items() for name in names}
-        pieces: list[dict[TopicShape, Sequence[int]]] = [{} for _ in group_index.ids]
+        ranges: list[dict[TopicShape, Sequence[int]]] = [{} for _ in group_index.ids]
         for number, size in by_shape:
-            for member, piece in _cut(group_index.classes[number].members, size):
-                pieces[member][number, size] = piece
+            for member, partitions in _cut(group_index.classes[number].members, size):
+                ranges[member][number, size] = partitions
         return {
-            name: RangeAssignment(by_shape, key_of, pieces[member])
+            name: RangeAssignment(by_shape, key_of, ranges[member])
             for member, name in enumerate(group_index.ids)
         }
 
@@ -48,30 +48,30 @@ class Range:
 class RangeAssignment(Mapping[str, Sequence[int]]):
     """Assignment of one member: one range for all topics of a shape."""
 
-    __slots__ = ("_by_shape", "_key_of", "_pieces")
+    __slots__ = ("_by_shape", "_key_of", "_ranges")
 
     def __init__(
         self,
         by_shape: Mapping[TopicShape, Sequence[str]],
         key_of: Mapping[str, TopicShape],
-        pieces: Mapping[TopicShape, Sequence[int]],
+        ranges: Mapping[TopicShape, Sequence[int]],
     ) -> None:
         self._by_shape = by_shape
         self._key_of = key_of
-        self._pieces = pieces
+        self._ranges = ranges
 
     @override
     def __getitem__(self, topic: str) -> Sequence[int]:
-        return self._pieces[self._key_of[topic]]
+        return self._ranges[self._key_of[topic]]
 
     @override
     def __iter__(self) -> Iterator[str]:
-        for key in self._pieces:
+        for key in self._ranges:
             yield from self._by_shape[key]
 
     @override
     def __len__(self) -> int:
-        return sum(len(self._by_shape[key]) for key in self._pieces)
+        return sum(len(self._by_shape[key]) for key in self._ranges)
 
     @override
     def items(self) -> "RangeAssignmentItems":
@@ -79,7 +79,7 @@ class RangeAssignment(Mapping[str, Sequence[int]]):
 
     def by_shape(self) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
         """Topics of which the member has the same partitions, and those."""
-        return ((self._by_shape[key], piece) for key, piece in self._pieces.items())
+        return ((self._by_shape[key], partitions) for key, partitions in self._ranges.items())
 
     @override
     def __repr__(self) -> str:
@@ -93,7 +93,9 @@ class RangeAssignmentItems(ItemsView[str, Sequence[int]]):
 
     @override
     def __iter__(self) -> Iterator[tuple[str, Sequence[int]]]:
-        return chain.from_iterable(zip(names, repeat(piece)) for names, piece in self._mapping.by_shape())
+        return chain.from_iterable(
+            zip(names, repeat(partitions)) for names, partitions in self._mapping.by_shape()
+        )
 
 
 def _cut(members: Sequence[int], size: int) -> Iterator[tuple[int, range]]:

@@ -191,7 +191,7 @@ def partitions(by_topic: Mapping[str, Sequence[int]], headers: TopicHeaders | No
         case PackedPartitions() if by_topic.written:
             return by_topic.written
         case RangeAssignment():
-            return _pieces(by_topic, headers)
+            return _range_assignment(by_topic, headers)
         case FlatAssignment() if (single := by_topic.one_of_each()) is not None:
             names, numbers = single
             parts = [_INT32.pack(len(names))] * (2 * len(names) + 1)
@@ -202,9 +202,9 @@ def partitions(by_topic: Mapping[str, Sequence[int]], headers: TopicHeaders | No
             return _one_by_one(by_topic, headers)
 
 
-def _pieces(pieces: RangeAssignment, headers: TopicHeaders) -> bytes:
+def _range_assignment(assignment: RangeAssignment, headers: TopicHeaders) -> bytes:
     parts, count = [b""], 0
-    for names, numbers in pieces.by_shape():
+    for names, numbers in assignment.by_shape():
         # What a member has of these topics is the same: it stands between their names, and behind the last.
         body = _body(numbers)
         parts += [body.join(headers.all_of(names)), body]

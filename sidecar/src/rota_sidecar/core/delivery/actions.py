@@ -101,7 +101,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class AssignmentEvent:
     """Something happens to partitions; with REVOKING until when they are let go."""
 
     event_id: int
@@ -155,7 +155,7 @@ class Refuse:
     delivery_epoch: int
     partition: Partition
     offset: int
-    sentence: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Answer:
     error: pb.ErrorCode.ValueType = pb.NONE
     errors: Mapping[Partition, pb.ErrorCode.ValueType] | None = None
     offsets: Mapping[Partition, int] | None = None
-    sentence: str = ""
+    message: str = ""
     # To a seek: the last ledger there was before it. What is handed out of it, or of one before, is void.
     delivery_epoch: int = 0
 
@@ -194,7 +194,7 @@ class Drained:
 class Problem:
     """A problem that an operator may have to solve: one message, reported once as long as it lasts."""
 
-    sentence: str
+    message: str
     partitions: Sequence[Partition] = ()
 
 
@@ -208,7 +208,7 @@ Action = (
     | ReleasePartitions
     | Leave
     | Rejoin
-    | Tell
+    | AssignmentEvent
     | PartitionError
     | Deliver
     | Refuse

@@ -1,11 +1,11 @@
-"""The application: it comes, is told what it has, acknowledges that, and goes."""
+"""The application: it comes, is notified what it has, acknowledges that, and goes."""
 
 from collections.abc import Iterable
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery import initial_position
-from rota_sidecar.core.delivery.core import Application, Core, Told, Traits
+from rota_sidecar.core.delivery.core import Application, Core, Traits, UnacknowledgedEvent
 from rota_sidecar.core.delivery.partition import PartitionState, Revoking
 from rota_sidecar.core.member.partitions import Tenure
 
@@ -21,7 +21,7 @@ def attached(core: Core, event: on.Attached) -> None:
     for partition_state in core.partition_states.values():
         partition_state.paused = False
     core.set_terms()
-    _tell_of_all(core)
+    _notify_all(core)
 
 
 def detached(core: Core, event: on.Detached) -> None:
@@ -31,7 +31,7 @@ def detached(core: Core, event: on.Detached) -> None:
     core.application = None
     core.retired.clear()
     for partition_state in core.partition_states.values():
-        partition_state.told, partition_state.acknowledged = None, False
+        partition_state.assigned_event_id, partition_state.acknowledged = None, False
         if isinstance(partition_state.state, Revoking):
             partition_state.state.event_id = None
         _take_back(core, partition_state, clean=event.clean)
@@ -40,7 +40,7 @@ def detached(core: Core, event: on.Detached) -> None:
     core.touch_all()
 
 
-# ---------------------------------------------------------------------------------------------- what it is told
+# ---------------------------------------------------------------------------------------------- what it is notified
 
 
 def _event(
@@ -61,12 +61,12 @@ def _event(
     )
     if kind is not do.Kind.REVOKED:
         # Nothing depends on whether that one is acknowledged.
-        application.unacknowledged[event_id] = Told(kind, partitions, core.now_ms)
-    core.actions.append(do.Tell(event_id, kind, partitions, tenure, deadline_ms, reason))
+        application.unacknowledged[event_id] = UnacknowledgedEvent(kind, partitions, core.now_ms)
+    core.actions.append(do.AssignmentEvent(event_id, kind, partitions, tenure, deadline_ms, reason))
     return event_id
 
 
-def _tell_of_all(core: Core) -> None:
+def _notify_all(core: Core) -> None:
     """Of everything that stays, by tenure; and of the tenure of now, though nothing may have come with it."""
     staying = [
         partition_state
@@ -77,10 +77,10 @@ def _tell_of_all(core: Core) -> None:
     if core.tenure is not None:
         tenures[core.tenure.number] = core.tenure
     for _, tenure in sorted(tenures.items()):
-        tell_assigned(core, tenure)
+        notify_assigned(core, tenure)
 
 
-def tell_assigned(core: Core, tenure: Tenure) -> None:
+def notify_assigned(core: Core, tenure: Tenure) -> None:
     """Notify the application of the partitions of this tenure; it gets their records once it has acknowledged."""
     partition_states = [
         partition_state
@@ -91,20 +91,24 @@ def tell_assigned(core: Core, tenure: Tenure) -> None:
     if event_id is not None:
         core.watch_progress()
     for partition_state in partition_states:
-        partition_state.told = event_id
+        partition_state.assigned_event_id = event_id
 
 
-def tell_revoking(core: Core, partition_states: Iterable[PartitionState], until_ms: int) -> None:
+def notify_revoking(core: Core, partition_states: Iterable[PartitionState], until_ms: int) -> None:
     """Notify the application that these partitions are being revoked."""
-    told = [partition_state for partition_state in partition_states if partition_state.told is not None]
-    if told:
-        event_id = _event(core, do.Kind.REVOKING, told, _tenure(told), until_ms)
-        for partition_state in told:
+    notified = [
+        partition_state
+        for partition_state in partition_states
+        if partition_state.assigned_event_id is not None
+    ]
+    if notified:
+        event_id = _event(core, do.Kind.REVOKING, notified, _tenure(notified), until_ms)
+        for partition_state in notified:
             assert isinstance(partition_state.state, Revoking)
             partition_state.state.event_id = event_id
 
 
-def tell(core: Core, kind: do.Kind, partition_states: list[PartitionState], reason: str = "") -> None:
+def notify(core: Core, kind: do.Kind, partition_states: list[PartitionState], reason: str = "") -> None:
     """Notify the application that these partitions are gone."""
     if partition_states:
         _event(core, kind, partition_states, _tenure(partition_states), reason=reason)
@@ -120,22 +124,22 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
     """Note that the application has handled an event."""
     if core.application is None:
         return
-    told = core.application.unacknowledged.pop(event.event_id, None)
-    if told is not None and told.kind is do.Kind.LOST:
+    pending = core.application.unacknowledged.pop(event.event_id, None)
+    if pending is not None and pending.kind is do.Kind.LOST:
         # It has stopped working on them, and gives no verdict on the rest.
         core.retired = {
             number: (partition, ledger)
             for number, (partition, ledger) in core.retired.items()
-            if partition not in told.partitions
+            if partition not in pending.partitions
         }
         return
-    for partition in () if told is None else sorted(told.partitions):
+    for partition in () if pending is None else sorted(pending.partitions):
         partition_state = core.partition_states.get(partition)
         if partition_state is None:
             continue
-        if partition_state.told == event.event_id:
+        if partition_state.assigned_event_id == event.event_id:
             partition_state.acknowledged = True
-            core.tell_errors(partition_state)
+            core.report_errors(partition_state)
         if isinstance(partition_state.state, Revoking) and partition_state.state.event_id == event.event_id:
             partition_state.state.event_id = None
             # What it still has of it, it has not begun, and gives no verdict on.

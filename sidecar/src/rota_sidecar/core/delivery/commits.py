@@ -68,7 +68,7 @@ def consider(core: Core, partition_state: PartitionState) -> None:
         return
     elif is_durable(partition_state, point):
         core.changed.pop(partition, None)
-        _tell_ledger(partition_state, point)
+        _confirm_commit(partition_state, point)
     elif _is_urgent(core, partition_state, point):
         _commit_soon(core, partition_state)
     else:
@@ -94,7 +94,7 @@ def _commit_soon(core: Core, partition_state: PartitionState) -> None:
         core.due[partition_state.partition] = None
 
 
-def _tell_ledger(partition_state: PartitionState, point: CommitPoint) -> None:
+def _confirm_commit(partition_state: PartitionState, point: CommitPoint) -> None:
     """Another ledger has stood at the same point, and waits for a commit that there is already."""
     fetch_session = partition_state.running
     if fetch_session is not None:
@@ -163,14 +163,14 @@ def _to_send(core: Core, partition_state: PartitionState) -> Sent | None:
             if point is None or is_durable(partition_state, point)
             else _sent(partition_state, point, pending_commits)
         )
-    asked = pending_commits[-1].offset
-    if asked is not None:
-        metadata = asked.metadata
-        if not metadata and point is not None and point.offset == asked.offset:
+    requested = pending_commits[-1].offset
+    if requested is not None:
+        metadata = requested.metadata
+        if not metadata and point is not None and point.offset == requested.offset:
             # Else the ledger would have to commit its mark once more.
             metadata = point.metadata
         return _sent(
-            partition_state, CommitPoint(asked.offset, metadata), pending_commits, asked.leader_epoch
+            partition_state, CommitPoint(requested.offset, metadata), pending_commits, requested.leader_epoch
         )
     if partition_state.fetch_session is None:
         _answer_pending_commits(core, partition_state, pending_commits, pb.NONE)
@@ -236,19 +236,19 @@ def committed(core: Core, event: on.Committed) -> None:
 
 def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
     partition_state, offset = one.partition_state, one.offset.offset
-    core.remembered[partition_state.partition] = offset
+    core.last_committed[partition_state.partition] = offset
     _answer_pending_commits(core, partition_state, one.pending_commits, pb.NONE, offset)
     if not is_held:
         return
     partition_state.durable = CommitPoint(offset, one.offset.metadata)
     partition_state.committed = offset
-    partition_state.said.pop(Subject.COMMITTING, None)
+    partition_state.problems.pop(Subject.COMMITTING, None)
     _try_again(core, partition_state)
     if one.pending_commits and one.pending_commits[-1].seeks:
         _void_pending_commits(core, partition_state)
         initial_position.seek(core, partition_state, offset)
     elif one.fetch_session is None:
-        initial_position.committed_by_hand(core, partition_state, offset)
+        initial_position.committed_by_owner(core, partition_state, offset)
     elif one.fetch_session is partition_state.fetch_session:
         one.fetch_session.begins = False
         one.fetch_session.ledger.committed(partition_state.durable)
@@ -297,7 +297,7 @@ def _is_shortened(one: Sent, error: Error) -> bool:
 
 
 def _refused(core: Core, partition_state: PartitionState, error: Error) -> None:
-    core.complain(
+    core.report_problem(
         partition_state,
         Subject.COMMITTING,
         f"what group {core.config.group_id} has done cannot be committed, the coordinator says "

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
-from rota_sidecar.core.delivery.errors import Error, sentence_of
+from rota_sidecar.core.delivery.errors import Error, message_of
 from rota_sidecar.core.delivery.partition import (
     FetchSession,
+    PartitionProblem,
     PartitionState,
     PendingCommit,
     ResolvingOffset,
-    Said,
     Subject,
     Terms,
 )
@@ -33,7 +33,7 @@ class Traits(NamedTuple):
     takes_many: bool = True
 
 
-class Told(NamedTuple):
+class UnacknowledgedEvent(NamedTuple):
     """An event that the application has not acknowledged."""
 
     kind: do.Kind
@@ -48,7 +48,7 @@ class Application:
     session: int
     # Records that it still takes.
     credit: int = 0
-    unacknowledged: dict[int, Told] = field(default_factory=dict)
+    unacknowledged: dict[int, UnacknowledgedEvent] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Revocation:
 
     partitions: set[Partition]
     # From then on nobody is waited for but the coordinator; and then not even that one.
-    hurry_ms: int
-    last_ms: int
+    application_deadline_ms: int
+    commit_deadline_ms: int
 
 
 class Sent(NamedTuple):
@@ -104,7 +104,7 @@ class Draining:
     """Nothing is handed out any more."""
 
     deadline_ms: int
-    said: bool = False
+    is_reported: bool = False
 
 
 @dataclass(slots=True)
@@ -164,23 +164,23 @@ class Core:
         self.due: dict[Partition, None] = {}
         self.changed: dict[Partition, None] = {}
         # Who may have something to hand out, in turn; and who wants to do that alone.
-        self.turns: dict[Partition, PartitionState] = {}
+        self.dispatch_queue: dict[Partition, PartitionState] = {}
         self.isolated_partitions: dict[Partition, PartitionState] = {}
         # Since when records wait, and nobody is there for whom.
-        self.unattended_ms: int | None = None
+        self.unattended_since_ms: int | None = None
         self.in_flight = 0
         self.lanes = 0
         self.tokens = 0.0
         self.tokens_ms = 0
         # All partitions ever held, and what was known to be committed.
-        self.seen: dict[str, set[Partition]] = {}
-        self.remembered: dict[Partition, int] = {}
+        self.known_partitions: dict[str, set[Partition]] = {}
+        self.last_committed: dict[Partition, int] = {}
         # Places that something happened to, and has to be done something about.
         self.touched: dict[Partition, PartitionState] = {}
         self.timers: dict[TimerKey, int] = {}
         self._numbers = 0
         self._problems: dict[str, list[Partition]] = {}
-        self._errors: dict[Said, list[Partition]] = {}
+        self._errors: dict[PartitionProblem, list[Partition]] = {}
 
     def number(self) -> int:
         """One that nothing had before."""
@@ -240,7 +240,7 @@ class Core:
         self.stop_fetching(fetch_session)
         self.in_flight -= fetch_session.in_flight
         self.lanes -= fetch_session.lanes
-        self.take_turn_from(partition_state)
+        self.dequeue(partition_state)
         for timer in (Timer.READ, Timer.RETRY, Timer.DEAD_LETTERS):
             self.timers.pop((timer, partition_state.partition), None)
 
@@ -250,9 +250,9 @@ class Core:
             fetch_session.fetches_at = None
             self.actions.append(do.StopFetching(fetch_session.number))
 
-    def take_turn_from(self, partition_state: PartitionState) -> None:
+    def dequeue(self, partition_state: PartitionState) -> None:
         """Remove the partition from the dispatch queues."""
-        self.turns.pop(partition_state.partition, None)
+        self.dispatch_queue.pop(partition_state.partition, None)
         self.isolated_partitions.pop(partition_state.partition, None)
 
     def recount(self, fetch_session: FetchSession) -> None:
@@ -314,55 +314,55 @@ class Core:
         pending = self.pending_requests[request]
         if not pending.waits_for:
             del self.pending_requests[request]
-            said = sentence_of(pending.errors)
+            message = message_of(pending.errors)
             self.actions.append(
                 do.Answer(
                     request,
                     pb.NONE,
                     pending.errors,
                     pending.offsets,
-                    sentence=said,
+                    message=message,
                     delivery_epoch=pending.delivery_epoch,
                 )
             )
 
-    # Saying what is wrong
+    # Problems
 
-    def complain(
+    def report_problem(
         self,
         partition_state: PartitionState,
         subject: Subject,
-        sentence: str,
+        message: str,
         kind: do.ErrorKind | None = None,
     ) -> None:
         """Say it, unless that was the last thing said; with a kind the application is told as well."""
-        said = Said(sentence, kind)
-        if partition_state.said.get(subject) == said:
+        problem = PartitionProblem(message, kind)
+        if partition_state.problems.get(subject) == problem:
             return
-        partition_state.said[subject] = said
-        self._problems.setdefault(sentence, []).append(partition_state.partition)
+        partition_state.problems[subject] = problem
+        self._problems.setdefault(message, []).append(partition_state.partition)
         if partition_state.acknowledged:
-            self._tell_error(partition_state, said)
+            self._report_error(partition_state, problem)
 
-    def tell_errors(self, partition_state: PartitionState) -> None:
+    def report_errors(self, partition_state: PartitionState) -> None:
         """Tell the application, which has just acknowledged the partition, of all errors that it still has."""
-        for said in partition_state.said.values():
-            self._tell_error(partition_state, said)
+        for problem in partition_state.problems.values():
+            self._report_error(partition_state, problem)
 
-    def _tell_error(self, partition_state: PartitionState, said: Said) -> None:
-        if said.kind is not None:
-            self._errors.setdefault(said, []).append(partition_state.partition)
+    def _report_error(self, partition_state: PartitionState, problem: PartitionProblem) -> None:
+        if problem.kind is not None:
+            self._errors.setdefault(problem, []).append(partition_state.partition)
 
-    def complain_of_all(self, sentence: str) -> None:
+    def report_problem_of_all(self, message: str) -> None:
         """Say what is wrong with everything."""
-        self._problems[sentence] = sorted(self.partition_states)
+        self._problems[message] = sorted(self.partition_states)
 
-    def say_problems(self) -> None:
+    def emit_problems(self) -> None:
         """One sentence for all partitions that it is true of."""
         for (message, kind), partitions in self._errors.items():
             assert kind is not None
             self.actions.append(do.PartitionError(self.number(), kind, partitions, message))
         self._errors.clear()
-        for sentence, partitions in self._problems.items():
-            self.actions.append(do.Problem(sentence, partitions))
+        for message, partitions in self._problems.items():
+            self.actions.append(do.Problem(message, partitions))
         self._problems.clear()

@@ -42,7 +42,7 @@ def written(core: Core, event: on.DeadLetterWritten) -> None:
             )
             fetch_session.dead_letter_attempts += 1
         topic = fetch_session.dead_letter_topic
-        core.complain(
+        core.report_problem(
             partition_state,
             Subject.DEAD_LETTERS,
             f"dead letters cannot be written to {topic}, which is tried again and again: {event.problem}",
@@ -51,4 +51,4 @@ def written(core: Core, event: on.DeadLetterWritten) -> None:
     fetch_session.ledger.dead_letter_written(offset)
     core.recount(fetch_session)
     fetch_session.dead_letter_attempts = 0
-    partition_state.said.pop(Subject.DEAD_LETTERS, None)
+    partition_state.problems.pop(Subject.DEAD_LETTERS, None)

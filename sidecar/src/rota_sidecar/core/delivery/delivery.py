@@ -94,14 +94,14 @@ class Delivery:
         core = self._core
         core.now_ms, core.actions = now_ms, []
         _handle(core, event)
-        _go_on(core)
+        _process_touched(core)
         return core.actions
 
 
 def _handle(core: Core, event: on.Event) -> None:
     match event:
         case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.LeftGroup():
-            _hear_member(core, event)
+            _on_member_event(core, event)
         case (
             on.Committed()
             | on.CommittedFetched()
@@ -112,23 +112,23 @@ def _handle(core: Core, event: on.Event) -> None:
         ):
             _resume(core, event)
         case on.Attached() | on.Detached() | on.Acknowledged() | on.Credit() | on.Judged() | on.Reported():
-            _hear_application(core, event)
+            _on_application_event(core, event)
         case on.CommitRequested() | on.SeekRequested() | on.PauseRequested() | on.ResumeRequested():
             requests.handle(core, event)
         case on.Configure() | on.Drain() | on.Undrain() | on.ResetOffsets():
-            _obey(core, event)
+            _execute(core, event)
         case on.Tick():
             _tick(core)
         case _:
             assert_never(event)
 
 
-def _hear_member(core: Core, event: on.FromMember) -> None:
+def _on_member_event(core: Core, event: on.FromMember) -> None:
     match event:
         case on.Assigned():
             commits.member_is_in(core)
             initial_position.assigned(core, event)
-            attaching.tell_assigned(core, event.tenure)
+            attaching.notify_assigned(core, event.tenure)
         case on.Revoke():
             commits.member_is_in(core)
             revocation.revoke(core, event)
@@ -160,7 +160,7 @@ def _resume(core: Core, event: on.Outcome) -> None:
             assert_never(event)
 
 
-def _hear_application(core: Core, event: on.FromApplication) -> None:
+def _on_application_event(core: Core, event: on.FromApplication) -> None:
     match event:
         case on.Attached():
             attaching.attached(core, event)
@@ -178,12 +178,12 @@ def _hear_application(core: Core, event: on.FromApplication) -> None:
             assert_never(event)
 
 
-def _obey(core: Core, order: on.Order) -> None:
+def _execute(core: Core, order: on.Order) -> None:
     match order:
         case on.Configure():
             core.config = order.config
             core.set_terms()
-            initial_position.begin_anew(core)
+            initial_position.retry_stopped(core)
             progress.check(core)
         case on.Drain():
             draining.drain(core, order)
@@ -212,29 +212,29 @@ def _tick(core: Core) -> None:
                 continue
 
 
-def _go_on(core: Core) -> None:
+def _process_touched(core: Core) -> None:
     """Do what the event has made possible, until nothing is left to be done."""
     while True:
         partition_states, core.touched = list(core.touched.values()), {}
         for partition_state in partition_states:
-            _look_at(core, partition_state)
+            _process(core, partition_state)
         initial_position.request_offsets(core, partition_states)
         commits.send(core)
         dispatch.dispatch_ready(core)
         if not core.touched:
             break
     revocation.release(core)
-    draining.say_when_done(core)
+    draining.report_drained(core)
     progress.note_unattended(core)
-    progress.come_back(core)
-    core.say_problems()
+    progress.rejoin_when_ready(core)
+    core.emit_problems()
 
 
-def _look_at(core: Core, partition_state: PartitionState) -> None:
+def _process(core: Core, partition_state: PartitionState) -> None:
     """Something happened to it."""
     match partition_state.state:
         case Running(fetch_session):
-            _go_on_with(core, partition_state, fetch_session)
+            _process_running(core, partition_state, fetch_session)
         case (
             Revoking(fetch_session=FetchSession() as fetch_session)
             | Stopped(fetch_session=FetchSession() as fetch_session)
@@ -245,7 +245,7 @@ def _look_at(core: Core, partition_state: PartitionState) -> None:
     commits.consider(core, partition_state)
 
 
-def _go_on_with(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
+def _process_running(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     dead_letters.write(core, partition_state, fetch_session)
     if fetch_session.is_replaceable and fetch_session.terms != core.terms:
         initial_position.renew(core, partition_state, fetch_session)
@@ -255,11 +255,11 @@ def _go_on_with(core: Core, partition_state: PartitionState, fetch_session: Fetc
         reading.fail_poison(core, partition_state, fetch_session)
         reading.fetch_if_room(core, partition_state, fetch_session)
         dispatch.queue(core, partition_state, fetch_session)
-        _say_if_stopped(core, partition_state, fetch_session)
+        _report_stopped(core, partition_state, fetch_session)
 
 
-def _say_if_stopped(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
+def _report_stopped(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     if fetch_session.ledger.stopped:
-        core.complain(partition_state, Subject.RECORD, fetch_session.ledger.stopped)
+        core.report_problem(partition_state, Subject.RECORD, fetch_session.ledger.stopped)
     else:
-        partition_state.said.pop(Subject.RECORD, None)
+        partition_state.problems.pop(Subject.RECORD, None)

@@ -19,9 +19,9 @@ def queue(core: Core, partition_state: PartitionState, fetch_session: FetchSessi
     else:
         core.isolated_partitions.pop(partition, None)
     if ledger.waiting and not ledger.stopped:
-        core.turns.setdefault(partition, partition_state)
+        core.dispatch_queue.setdefault(partition, partition_state)
     else:
-        core.turns.pop(partition, None)
+        core.dispatch_queue.pop(partition, None)
     _wake_for_retries(core, partition_state, fetch_session)
 
 
@@ -69,13 +69,13 @@ def dispatch_ready(core: Core) -> None:
             and not partition_state.paused
             and not fetch_session.ledger.awaits_commit
         ):
-            _give(core, partition_state, fetch_session, _budget(core), alone=True)
+            _dispatch(core, partition_state, fetch_session, _budget(core), alone=True)
         return
-    while core.turns and _budget(core) > 0:
-        before = len(core.turns)
-        given = [_take_turn(core, partition_state) for partition_state in _turns(core)]
+    while core.dispatch_queue and _budget(core) > 0:
+        before = len(core.dispatch_queue)
+        given = [_dispatch_from(core, partition_state) for partition_state in _candidates(core)]
         # Where some have left the queue others may come first now.
-        if not any(given) and len(core.turns) == before:
+        if not any(given) and len(core.dispatch_queue) == before:
             return
 
 
@@ -88,31 +88,31 @@ def _first_isolated(core: Core) -> tuple[PartitionState, FetchSession] | None:
     return None
 
 
-def _turns(core: Core) -> list[PartitionState]:
+def _candidates(core: Core) -> list[PartitionState]:
     """Return the partitions of the highest priority that have records."""
     priorities = core.config.priorities
     if not priorities:
-        return list(core.turns.values())
+        return list(core.dispatch_queue.values())
     by_priority: dict[int, list[PartitionState]] = {}
-    for partition, partition_state in core.turns.items():
+    for partition, partition_state in core.dispatch_queue.items():
         by_priority.setdefault(priorities.get(partition.topic, 0), []).append(partition_state)
     return by_priority[max(by_priority)]
 
 
-def _take_turn(core: Core, partition_state: PartitionState) -> bool:
+def _dispatch_from(core: Core, partition_state: PartitionState) -> bool:
     """Dispatch records of this partition; true: some went out."""
     budget = _budget(core)
     fetch_session = _takes_part(core, partition_state)
     if fetch_session is None or fetch_session.ledger.awaits_commit:
-        del core.turns[partition_state.partition]
+        del core.dispatch_queue[partition_state.partition]
         return False
     if budget <= 0 or not _has_lane(core, partition_state, fetch_session):
         return False
     # To the end of the queue; or out of it, until something happens.
-    del core.turns[partition_state.partition]
-    given = _give(core, partition_state, fetch_session, min(budget, TURN_RECORDS_MAX), alone=False)
+    del core.dispatch_queue[partition_state.partition]
+    given = _dispatch(core, partition_state, fetch_session, min(budget, TURN_RECORDS_MAX), alone=False)
     if given and fetch_session.ledger.waiting:
-        core.turns[partition_state.partition] = partition_state
+        core.dispatch_queue[partition_state.partition] = partition_state
     return given
 
 
@@ -123,11 +123,11 @@ def _has_lane(core: Core, partition_state: PartitionState, fetch_session: FetchS
         return False
     # Whoever has waited longest stands first. While that one has no lane nobody is given more on his own, however much
     # he has: else it would wait until the others have caught up.
-    first = _turns(core)[0] if core.config.priorities else next(iter(core.turns.values()))
+    first = _candidates(core)[0] if core.config.priorities else next(iter(core.dispatch_queue.values()))
     return first is partition_state or (first.running is not None and first.running.lanes > 0)
 
 
-def _give(
+def _dispatch(
     core: Core, partition_state: PartitionState, fetch_session: FetchSession, records_max: int, *, alone: bool
 ) -> bool:
     ledger, lanes_max = fetch_session.ledger, max(core.config.concurrency - core.lanes, 0)

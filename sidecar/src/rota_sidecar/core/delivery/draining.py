@@ -15,20 +15,20 @@ def drain(core: Core, event: on.Drain) -> None:
 
 def undrain(core: Core) -> None:
     """Go on as before; a drain under way is answered with what is in hand."""
-    if core.draining is not None and not core.draining.said:
+    if core.draining is not None and not core.draining.is_reported:
         core.actions.append(do.Drained(core.in_flight))
     core.draining = None
     core.timers.pop((Timer.DRAIN, None), None)
     core.touch_all()
 
 
-def say_when_done(core: Core) -> None:
+def report_drained(core: Core) -> None:
     """Once for each time that it was told: when nothing is in hand or to be committed, or when time is up."""
     draining = core.draining
-    if draining is None or draining.said:
+    if draining is None or draining.is_reported:
         return
     if core.now_ms >= draining.deadline_ms or _is_done(core):
-        draining.said = True
+        draining.is_reported = True
         core.timers.pop((Timer.DRAIN, None), None)
         core.actions.append(do.Drained(core.in_flight))
 

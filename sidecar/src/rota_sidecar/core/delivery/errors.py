@@ -35,7 +35,7 @@ def name_of(error: Error) -> str:
     return pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)
 
 
-def sentence_of(errors: Mapping[Partition, Error]) -> str:
+def message_of(errors: Mapping[Partition, Error]) -> str:
     """Return a message about the first partition with an error; empty: there is none."""
     failed = sorted(partition for partition, error in errors.items() if error != pb.NONE)
     if not failed:

@@ -130,7 +130,7 @@ class ReadFailed:
     delivery_epoch: int
     fetch_error: FetchError
     # One, without the partition's name.
-    sentence: str
+    message: str
     # Of CORRUPT: what lies there, where the engine has its bytes.
     unreadable: "Unreadable | None" = None
 

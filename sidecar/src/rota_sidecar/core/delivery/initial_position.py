@@ -18,11 +18,11 @@ from rota_sidecar.core.delivery.partition import (
     Edge,
     FetchingCommitted,
     FetchSession,
+    PartitionProblem,
     PartitionState,
     ResolvingOffset,
     Revoking,
     Running,
-    Said,
     Stopped,
     Subject,
 )
@@ -36,8 +36,8 @@ KINDS = {
     pb.GROUP_AUTHORIZATION_FAILED: do.ErrorKind.GROUP_AUTHORIZATION,
     pb.TOPIC_AUTHORIZATION_FAILED: do.ErrorKind.TOPIC_AUTHORIZATION,
 }
-NOTHING = Said("nothing is committed", do.ErrorKind.NO_OFFSET)
-VANISHED = Said("what was committed has vanished", do.ErrorKind.NO_OFFSET)
+NO_COMMIT = PartitionProblem("nothing is committed", do.ErrorKind.NO_OFFSET)
+COMMIT_VANISHED = PartitionProblem("what was committed has vanished", do.ErrorKind.NO_OFFSET)
 NOT_THERE = "it does not exist: create the topic, or leave it out of the group's subscription"
 
 
@@ -46,11 +46,13 @@ def assigned(core: Core, event: on.Assigned) -> None:
     core.tenure = event.tenure
     if event.is_manual or isinstance(core.membership, OutOfGroup):
         core.membership = InGroup()
-    known = frozenset(core.seen)
+    known = frozenset(core.known_partitions)
     for partition in sorted(event.partitions):
-        seen = core.seen.setdefault(partition.topic, set())
-        appeared_later = core.commits_by_itself and partition.topic in known and partition not in seen
-        seen.add(partition)
+        known_partitions = core.known_partitions.setdefault(partition.topic, set())
+        appeared_later = (
+            core.commits_by_itself and partition.topic in known and partition not in known_partitions
+        )
+        known_partitions.add(partition)
         partition_state = PartitionState(partition, event.tenure, event.is_manual, appeared_later)
         core.partition_states[partition] = partition_state
         core.touch(partition_state)
@@ -63,20 +65,20 @@ def is_due(core: Core, state: FetchingCommitted | ResolvingOffset) -> bool:
 
 def request_offsets(core: Core, partition_states: Iterable[PartitionState]) -> None:
     """Look up, in as few requests as can be, what is to be known of these."""
-    finds: dict[bool, list[PartitionState]] = {}
-    look_ups: list[PartitionState] = []
+    fetches: dict[bool, list[PartitionState]] = {}
+    lookups: list[PartitionState] = []
     for partition_state in partition_states:
         match partition_state.state:
             case FetchingCommitted() as state if is_due(core, state):
-                finds.setdefault(partition_state.is_manual, []).append(partition_state)
+                fetches.setdefault(partition_state.is_manual, []).append(partition_state)
             case ResolvingOffset() as state if is_due(core, state):
-                look_ups.append(partition_state)
+                lookups.append(partition_state)
             case _:
                 pass
-    for is_manual, found in finds.items():
+    for is_manual, found in fetches.items():
         core.actions.append(do.FetchCommitted(_begin_request(core, found), _names(found), is_manual))
-    if look_ups:
-        core.actions.append(do.ListOffsets(_begin_request(core, look_ups), _names(look_ups)))
+    if lookups:
+        core.actions.append(do.ListOffsets(_begin_request(core, lookups), _names(lookups)))
 
 
 def _names(partition_states: Iterable[PartitionState]) -> frozenset[Partition]:
@@ -91,7 +93,7 @@ def _begin_request(core: Core, partition_states: Iterable[PartitionState]) -> in
     return request
 
 
-def _ask_later(
+def _retry_later(
     core: Core, partition_state: PartitionState, state: FetchingCommitted | ResolvingOffset
 ) -> None:
     state.request = None
@@ -110,10 +112,10 @@ def found(core: Core, event: on.CommittedFetched) -> None:
                 stored = event.offsets.get(partition_state.partition)
                 error = event.error or (pb.UNKNOWN_SERVER_ERROR if stored is None else stored.error)
                 if error != pb.NONE or stored is None:
-                    _complain_of_finding(core, partition_state, error)
-                    _ask_later(core, partition_state, state)
+                    _report_failed_fetch(core, partition_state, error)
+                    _retry_later(core, partition_state, state)
                 elif _is_being_decided(core, partition_state):
-                    _ask_later(core, partition_state, state)
+                    _retry_later(core, partition_state, state)
                 else:
                     _begin(core, partition_state, stored)
             case _:
@@ -125,9 +127,9 @@ def _is_being_decided(core: Core, partition_state: PartitionState) -> bool:
     return bool(partition_state.pending_commits) or core.is_committing(partition_state)
 
 
-def _complain_of_finding(core: Core, partition_state: PartitionState, error: Error) -> None:
+def _report_failed_fetch(core: Core, partition_state: PartitionState, error: Error) -> None:
     if error not in TRANSIENT:
-        core.complain(
+        core.report_problem(
             partition_state,
             Subject.BEGINNING,
             f"what group {core.config.group_id} has committed cannot be read, the coordinator says "
@@ -137,37 +139,37 @@ def _complain_of_finding(core: Core, partition_state: PartitionState, error: Err
 
 
 def _begin(core: Core, partition_state: PartitionState, stored: on.Stored) -> None:
-    partition_state.said.pop(Subject.BEGINNING, None)
+    partition_state.problems.pop(Subject.BEGINNING, None)
     if stored.offset >= 0:
         partition_state.durable = CommitPoint(stored.offset, stored.metadata)
         partition_state.committed = stored.offset
-        core.remembered[partition_state.partition] = stored.offset
+        core.last_committed[partition_state.partition] = stored.offset
         open_fetch_session(
             core, partition_state, stored.offset, commit_metadata=parse_commit_metadata(stored.metadata)
         )
-    elif partition_state.partition in core.remembered:
-        _begin_by(core, partition_state, core.config.on_offset_expired, VANISHED)
+    elif partition_state.partition in core.last_committed:
+        _begin_by_policy(core, partition_state, core.config.on_offset_expired, COMMIT_VANISHED)
     elif partition_state.appeared_later:
         list_offsets(core, partition_state, Edge.START)
     else:
-        _begin_by(core, partition_state, core.config.initial_offset, NOTHING)
+        _begin_by_policy(core, partition_state, core.config.initial_offset, NO_COMMIT)
 
 
-def _begin_by(
+def _begin_by_policy(
     core: Core,
     partition_state: PartitionState,
     reset: Reset,
-    why: Said,
+    why: PartitionProblem,
     fetch_session: FetchSession | None = None,
 ) -> None:
     """Start at the position of the settings; `fetch_session` is the one before, if any."""
     if reset is Reset.NONE:
-        sentence = f"group {core.config.group_id} does not know where to read on: {why.sentence}; {REMEDY}"
-        core.complain(partition_state, Subject.BEGINNING, sentence, why.kind)
+        message = f"group {core.config.group_id} does not know where to read on: {why.message}; {REMEDY}"
+        core.report_problem(partition_state, Subject.BEGINNING, message, why.kind)
         if fetch_session is None:
             core.drop_fetch_session(partition_state)
-        partition_state.state = Stopped(sentence, fetch_session)
-        core.take_turn_from(partition_state)
+        partition_state.state = Stopped(message, fetch_session)
+        core.dequeue(partition_state)
     else:
         list_offsets(core, partition_state, EDGES[reset])
 
@@ -192,15 +194,15 @@ def offsets_listed(core: Core, event: on.OffsetsListed) -> None:
             case ResolvingOffset(request=event.request) as state:
                 bounds = event.bounds.get(partition_state.partition)
                 if bounds is None:
-                    core.complain(
+                    core.report_problem(
                         partition_state,
                         Subject.BEGINNING,
                         f"the ends of the log cannot be looked up: {event.problem or NOT_THERE}",
                         _kind_of(event),
                     )
-                    _ask_later(core, partition_state, state)
+                    _retry_later(core, partition_state, state)
                 elif state.seek_request is None and _is_being_decided(core, partition_state):
-                    _ask_later(core, partition_state, state)
+                    _retry_later(core, partition_state, state)
                 else:
                     _begin_at_edge(core, partition_state, state, bounds)
             case _:
@@ -236,7 +238,7 @@ def open_fetch_session(
     """Read on from there, with nothing in hand: what was in hand is void."""
     core.drop_fetch_session(partition_state)
     core.answer_lookup(partition_state)
-    partition_state.said.pop(Subject.BEGINNING, None)
+    partition_state.problems.pop(Subject.BEGINNING, None)
     terms = core.terms
     ledger = Ledger(
         offset, terms.rules, (commit_metadata or CommitMetadata()) if terms.has_metadata else None
@@ -285,24 +287,24 @@ def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
 
 def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """Leave a position at which the log has no records any more, once no record is in flight."""
-    core.remembered.pop(partition_state.partition, None)
+    core.last_committed.pop(partition_state.partition, None)
     if fetch_session.unreadable:
         # What could not be read was deleted to get past it; all that is left is read, whatever the settings say.
         list_offsets(core, partition_state, Edge.START)
         return
     reset = core.config.on_offset_expired
     if reset is not Reset.NONE:
-        core.complain(
+        core.report_problem(
             partition_state,
             Subject.READING,
             f"group {core.config.group_id} reads on at the {reset.value} record, as set for offsets that have "
             f"expired: {fetch_session.expired}",
         )
-    _begin_by(
+    _begin_by_policy(
         core,
         partition_state,
         reset,
-        Said(fetch_session.expired, do.ErrorKind.OFFSET_OUT_OF_RANGE),
+        PartitionProblem(fetch_session.expired, do.ErrorKind.OFFSET_OUT_OF_RANGE),
         fetch_session,
     )
 
@@ -310,11 +312,11 @@ def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSess
 def begin_in_other_topic(core: Core, partition_state: PartitionState, why: str) -> None:
     """A topic was made again under the same name: its records are others."""
     partition_state.durable = None
-    said = Said(why, do.ErrorKind.OFFSET_OUT_OF_RANGE)
-    _begin_by(core, partition_state, core.config.on_offset_expired, said)
+    problem = PartitionProblem(why, do.ErrorKind.OFFSET_OUT_OF_RANGE)
+    _begin_by_policy(core, partition_state, core.config.on_offset_expired, problem)
 
 
-def begin_anew(core: Core) -> None:
+def retry_stopped(core: Core) -> None:
     """Other settings may know where to begin."""
     for partition_state in core.partition_states.values():
         match partition_state.state:
@@ -328,7 +330,7 @@ def begin_anew(core: Core) -> None:
                 pass
 
 
-def committed_by_hand(core: Core, partition_state: PartitionState, offset: int) -> None:
+def committed_by_owner(core: Core, partition_state: PartitionState, offset: int) -> None:
     """The owner has committed while nobody knew where to begin: there, then."""
     match partition_state.state:
         case FetchingCommitted() | ResolvingOffset(seek_request=None) | Stopped(fetch_session=None):

@@ -105,7 +105,7 @@ class Running:
 class Stopped:
     """The position is unknown until a seek or a reset; verdicts before it are committed."""
 
-    sentence: str
+    message: str
     fetch_session: FetchSession | None = None
 
 
@@ -117,7 +117,7 @@ class Revoking:
     # What the application was told, until it has acknowledged that.
     event_id: int | None = None
     # Time is up: what is in hand is not waited for.
-    hurried: bool = False
+    timed_out: bool = False
     # The last commit was refused, and will be again.
     refused: bool = False
     # The member was told; nothing is committed any more.
@@ -126,7 +126,7 @@ class Revoking:
     @property
     def is_finished(self) -> bool:
         """Nobody in front of the coordinator is waited for."""
-        return self.hurried or (
+        return self.timed_out or (
             self.event_id is None and (self.fetch_session is None or self.fetch_session.is_replaceable)
         )
 
@@ -144,10 +144,10 @@ class Subject(Enum):
     COMMITTING = auto()
 
 
-class Said(NamedTuple):
+class PartitionProblem(NamedTuple):
     """A problem of a partition, as long as it lasts; with `kind` the application is notified too."""
 
-    sentence: str
+    message: str
     kind: ErrorKind | None = None
 
 
@@ -172,7 +172,7 @@ class PartitionState:
     appeared_later: bool
     state: State = field(default_factory=FetchingCommitted)
     # The event in which the application was told of it.
-    told: int | None = None
+    assigned_event_id: int | None = None
     acknowledged: bool = False
     paused: bool = False
     # What is committed, exactly; None = nothing is, or nobody knows what.
@@ -186,7 +186,7 @@ class PartitionState:
     pending_commits: deque[PendingCommit] = field(default_factory=deque)
     commit_attempts: int = 0
     commit_retry_ms: int = 0
-    said: dict[Subject, Said] = field(default_factory=dict)
+    problems: dict[Subject, PartitionProblem] = field(default_factory=dict)
 
     @property
     def fetch_session(self) -> FetchSession | None:

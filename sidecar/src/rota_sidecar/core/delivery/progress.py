@@ -24,23 +24,23 @@ def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
             name = f"{partition_state.partition.topic}-{partition_state.partition.number}"
             yield since_ms, f"the application has given no verdict on a record of {name} {within}"
     if core.application is not None:
-        for told in core.application.unacknowledged.values():
-            if told.kind is do.Kind.ASSIGNED:
-                yield told.since_ms, f"the application has not acknowledged its partitions {within}"
-    if core.unattended_ms is not None:
-        yield core.unattended_ms, f"no application has attached {within}, and there are records"
+        for pending in core.application.unacknowledged.values():
+            if pending.kind is do.Kind.ASSIGNED:
+                yield pending.since_ms, f"the application has not acknowledged its partitions {within}"
+    if core.unattended_since_ms is not None:
+        yield core.unattended_since_ms, f"no application has attached {within}, and there are records"
 
 
 def note_unattended(core: Core) -> None:
     """Records wait, and nobody is there for whom; or that is over, or meant."""
     is_meant = core.config.suspended or core.draining is not None
     waits = core.application is None and any(
-        not partition_state.is_manual for partition_state in core.turns.values()
+        not partition_state.is_manual for partition_state in core.dispatch_queue.values()
     )
     if is_meant or not waits:
-        core.unattended_ms = None
-    elif core.unattended_ms is None:
-        core.unattended_ms = core.now_ms
+        core.unattended_since_ms = None
+    elif core.unattended_since_ms is None:
+        core.unattended_since_ms = core.now_ms
         core.watch_progress()
 
 
@@ -60,7 +60,7 @@ def check(core: Core) -> None:
         reason += ": its partitions go to others, and come again when it goes on"
         core.membership = Leaving(reason)
         core.actions.append(do.Leave(reason))
-        core.complain_of_all(reason)
+        core.report_problem_of_all(reason)
 
 
 def left_group(core: Core) -> None:
@@ -69,11 +69,11 @@ def left_group(core: Core) -> None:
         core.membership = OutOfGroup(core.membership.reason)
 
 
-def come_back(core: Core) -> None:
+def rejoin_when_ready(core: Core) -> None:
     """Once an application is there that holds nothing any more, and has heard all that it was told, be a member again."""
     if not isinstance(core.membership, OutOfGroup) or core.application is None or core.retired:
         return
-    if any(told.kind is do.Kind.ASSIGNED for told in core.application.unacknowledged.values()):
+    if any(pending.kind is do.Kind.ASSIGNED for pending in core.application.unacknowledged.values()):
         return
     core.membership = InGroup()
     core.actions.append(do.Rejoin())

@@ -64,7 +64,7 @@ def read(core: Core, event: on.Read) -> None:
         case partition_state, fetch_session:
             fetch_session.fetches_at = None
             partition_state.bounds = event.bounds
-            partition_state.said.pop(Subject.READING, None)
+            partition_state.problems.pop(Subject.READING, None)
             fetch_session.fetch_attempts, fetch_session.unreadable = 0, ""
             # An owner that committed further on meanwhile has decided about these.
             if event.next_offset > fetch_session.ledger.position:
@@ -104,13 +104,13 @@ def _react(
         ):
             fetch_session.poison, fetch_session.unreadable = event.unreadable, event.unreadable.reason
             topic = core.config.dead_letter_topic
-            sentence = f"{event.unreadable.reason}: its bytes become a dead letter in {topic}, and reading goes on behind it"
-            core.complain(partition_state, Subject.READING, sentence)
+            message = f"{event.unreadable.reason}: its bytes become a dead letter in {topic}, and reading goes on behind it"
+            core.report_problem(partition_state, Subject.READING, message)
         case on.FetchError.OUT_OF_RANGE:
-            fetch_session.expired = event.sentence
+            fetch_session.expired = event.message
         case on.FetchError.OTHER_TOPIC:
             # What is done about the old one must not be committed for the new one.
-            initial_position.begin_in_other_topic(core, partition_state, event.sentence)
+            initial_position.begin_in_other_topic(core, partition_state, event.message)
         case (
             on.FetchError.UNKNOWN_TOPIC
             | on.FetchError.DENIED
@@ -118,11 +118,11 @@ def _react(
             | on.FetchError.CORRUPT
         ):
             if event.fetch_error is on.FetchError.CORRUPT:
-                fetch_session.unreadable = event.sentence
-            core.complain(
+                fetch_session.unreadable = event.message
+            core.report_problem(
                 partition_state,
                 Subject.READING,
-                f"records cannot be read, which is tried again and again: {event.sentence}",
+                f"records cannot be read, which is tried again and again: {event.message}",
                 KINDS.get(event.fetch_error),
             )
             fetch_session.fetch_retry_ms = core.retry_at(

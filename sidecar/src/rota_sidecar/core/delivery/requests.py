@@ -28,8 +28,8 @@ SEEKS = {-1: Edge.END, -2: Edge.START}
 def handle(core: Core, event: on.ApplicationRequest) -> None:
     """One question."""
     if len(core.pending_requests) >= PENDING_REQUESTS_MAX:
-        sentence = f"{PENDING_REQUESTS_MAX} questions wait for their answers already: wait for some of them"
-        core.actions.append(do.Answer(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS, sentence=sentence))
+        message = f"{PENDING_REQUESTS_MAX} questions wait for their answers already: wait for some of them"
+        core.actions.append(do.Answer(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS, message=message))
         return
     match event:
         case on.CommitRequested():
@@ -66,8 +66,8 @@ def _split(
 
 
 def _commit(core: Core, event: on.CommitRequested) -> None:
-    asked = core.partition_states.keys() if event.offsets is None else event.offsets.keys()
-    partition_states, errors = _split(core, asked, pb.ILLEGAL_GENERATION)
+    requested = core.partition_states.keys() if event.offsets is None else event.offsets.keys()
+    partition_states, errors = _split(core, requested, pb.ILLEGAL_GENERATION)
     mine = [
         partition_state for partition_state in partition_states if _is_mine(partition_state, event.tenure)
     ]
@@ -104,13 +104,13 @@ def _settle(core: Core, partition_state: PartitionState, offset: int) -> None:
     fetch_session.ledger.settle_below(offset, core.now_ms)
     core.recount(fetch_session)
     if isinstance(partition_state.state, Stopped) and fetch_session.ledger.position != before:
-        _go_on(partition_state, fetch_session)
+        _resume_reading(partition_state, fetch_session)
 
 
-def _go_on(partition_state: PartitionState, fetch_session: FetchSession) -> None:
+def _resume_reading(partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """It is known again where to read on."""
     fetch_session.expired = ""
-    partition_state.said.pop(Subject.BEGINNING, None)
+    partition_state.problems.pop(Subject.BEGINNING, None)
     partition_state.state = Running(fetch_session)
 
 
@@ -118,11 +118,11 @@ def reset(core: Core, event: on.ResetOffsets) -> None:
     """The group's owner sets offsets, in the generation that the plan was made for."""
     generation = None if core.tenure is None else core.tenure.generation
     if generation != event.generation:
-        sentence = (
+        message = (
             f"the offsets were to be reset in generation {event.generation}, and this member is in "
             f"{'none' if generation is None else generation}: plan it again"
         )
-        core.actions.append(do.Answer(event.request, pb.ILLEGAL_GENERATION, sentence=sentence))
+        core.actions.append(do.Answer(event.request, pb.ILLEGAL_GENERATION, message=message))
         return
     partition_states, errors = _split(core, event.offsets, pb.ILLEGAL_GENERATION)
     going = {

@@ -20,19 +20,24 @@ def revoke(core: Core, event: on.Revoke) -> None:
     """Hand out nothing more of these, let what is in hand be finished, commit, and give them up."""
     left_ms = max(event.deadline_ms - core.now_ms, 0)
     margin_ms = min(left_ms // MARGIN_PART, MARGIN_MAX_MS)
-    hurry_ms, last_ms = event.deadline_ms - margin_ms, event.deadline_ms - margin_ms // 2
+    application_deadline_ms, commit_deadline_ms = (
+        event.deadline_ms - margin_ms,
+        event.deadline_ms - margin_ms // 2,
+    )
     if isinstance(core.membership, Leaving):
         # What it hangs in is the reason for leaving.
-        hurry_ms = core.now_ms
+        application_deadline_ms = core.now_ms
     going = _held(core, event.partitions)
     core.revocations[event.revocation] = Revocation(
-        {partition_state.partition for partition_state in going}, hurry_ms=hurry_ms, last_ms=last_ms
+        {partition_state.partition for partition_state in going},
+        application_deadline_ms=application_deadline_ms,
+        commit_deadline_ms=commit_deadline_ms,
     )
     new = [partition_state for partition_state in going if not isinstance(partition_state.state, Revoking)]
     for partition_state in new:
         _stop(core, partition_state)
     if not isinstance(core.membership, Leaving):
-        attaching.tell_revoking(core, new, hurry_ms)
+        attaching.notify_revoking(core, new, application_deadline_ms)
     for partition_state in going:
         core.touch(partition_state)
     core.timers[Timer.REVOKE, event.revocation] = core.now_ms
@@ -50,7 +55,7 @@ def _held(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
 
 def _stop(core: Core, partition_state: PartitionState) -> None:
     fetch_session = partition_state.fetch_session
-    core.take_turn_from(partition_state)
+    core.dequeue(partition_state)
     for timer in (Timer.BEGIN, Timer.READ, Timer.RETRY):
         core.timers.pop((timer, partition_state.partition), None)
     if fetch_session is not None:
@@ -64,12 +69,12 @@ def time_passes(core: Core, number: int) -> None:
     revocation = core.revocations.get(number)
     if revocation is None:
         return
-    next_ms = revocation.hurry_ms
-    if core.now_ms >= revocation.hurry_ms:
-        next_ms = revocation.last_ms
+    next_ms = revocation.application_deadline_ms
+    if core.now_ms >= revocation.application_deadline_ms:
+        next_ms = revocation.commit_deadline_ms
         for partition_state in _partition_states(core, revocation):
             assert isinstance(partition_state.state, Revoking)
-            partition_state.state.hurried = True
+            partition_state.state.timed_out = True
             core.touch(partition_state)
     core.timers[Timer.REVOKE, number] = max(next_ms, core.now_ms)
 
@@ -82,7 +87,7 @@ def release(core: Core) -> None:
     """Tell the member of all revocations of which everything is settled, or whose time is over."""
     for number, revocation in list(core.revocations.items()):
         partition_states = _partition_states(core, revocation)
-        if core.now_ms < revocation.last_ms and not all(
+        if core.now_ms < revocation.commit_deadline_ms and not all(
             _has_gone(core, partition_state) for partition_state in partition_states
         ):
             continue
@@ -108,18 +113,18 @@ def _end(core: Core, number: int) -> None:
 
 def revoked(core: Core, event: on.Revoked) -> None:
     """Remove partitions that the member has released."""
-    told = _remove(core, event.partitions)
+    notified = _remove(core, event.partitions)
     match core.membership:
         case Leaving(reason=reason):
-            attaching.tell(core, do.Kind.LOST, told, reason=reason)
+            attaching.notify(core, do.Kind.LOST, notified, reason=reason)
         case _:
-            attaching.tell(core, do.Kind.REVOKED, told)
+            attaching.notify(core, do.Kind.REVOKED, notified)
 
 
 def lost(core: Core, event: on.Lost) -> None:
     """Remove partitions that were lost: nothing is committed, whatever is in flight."""
-    told = _remove(core, event.partitions)
-    attaching.tell(core, do.Kind.LOST, told, reason=event.reason)
+    notified = _remove(core, event.partitions)
+    attaching.notify(core, do.Kind.LOST, notified, reason=event.reason)
 
 
 def _remove(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
@@ -134,4 +139,4 @@ def _remove(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]
     if not core.partition_states:
         # Before the next assignment there is no generation that anybody could be told of.
         core.tenure = None
-    return [partition_state for partition_state in going if partition_state.told is not None]
+    return [partition_state for partition_state in going if partition_state.assigned_event_id is not None]

@@ -101,13 +101,15 @@ def _view(partition_state: PartitionState) -> PartitionView:
 
 def _problem(partition_state: PartitionState) -> str:
     """The most basic one: without a position nothing is read, what is not read is not committed."""
-    return next((partition_state.said[each].sentence for each in Subject if each in partition_state.said), "")
+    return next(
+        (partition_state.problems[each].message for each in Subject if each in partition_state.problems), ""
+    )
 
 
 def _stopped(partition_state: PartitionState) -> str:
     match partition_state.state:
-        case Stopped(sentence=sentence):
-            return sentence
+        case Stopped(message=message):
+            return message
         case Running(fetch_session) | Revoking(fetch_session=FetchSession() as fetch_session):
             return fetch_session.ledger.stopped or fetch_session.unreadable
         case FetchingCommitted() | ResolvingOffset() | Revoking():

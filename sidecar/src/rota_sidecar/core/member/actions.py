@@ -117,7 +117,7 @@ class Fetched:
 class Problem:
     """Report a problem that an operator may have to correct, once for as long as it lasts."""
 
-    sentence: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,11 +228,11 @@ class Core:
 
     # Problems
 
-    def report_problem(self, sentence: str) -> None:
+    def report_problem(self, message: str) -> None:
         """Report a problem, unless it was the last one reported."""
-        if sentence != self._last_problem:
-            self._last_problem = sentence
-            self.actions.append(do.Problem(sentence))
+        if message != self._last_problem:
+            self._last_problem = message
+            self.actions.append(do.Problem(message))
 
     def clear_problem(self) -> None:
         """Forget the last problem, so that its next occurrence is reported again."""

@@ -39,6 +39,8 @@ HEAD = """\
 # scripts/setup and the Dockerfile install nothing whose hash is not here: docs/decisions/0015-dependencies-by-hash.md
 """
 USED_BY = "    # used by: "
+# Rota runs on POSIX systems: what only Windows needs is left out.
+WINDOWS = "sys_platform == 'win32'"
 UV_EXPORT = (
     *("uv", "export", "--quiet", "--frozen", "--no-annotate", "--no-header", "--no-emit-workspace"),
     "--no-default-groups",
@@ -49,7 +51,7 @@ UV_EXPORT = (
 class Pin:
     """One dependency. Invariant: it has at least one hash, and at least one set."""
 
-    # Name, version and marker, as pip reads them: "tzdata==2026.6 ; sys_platform == 'win32'".
+    # Name, version and marker, as pip reads them: "librt==0.16.0 ; platform_python_implementation != 'PyPy'".
     requirement: str
     # "sha256:…", one for each file of this version.
     hashes: tuple[str, ...]
@@ -98,7 +100,7 @@ def write(exported: str, needed: Mapping[str, Collection[str]]) -> str:
             requirement = line.removesuffix(" \\")
             name = requirement.partition("==")[0]
             pins.append(Pin(requirement, (), tuple(each for each in SETS if name in needed[each])))
-    return HEAD + "".join(pin.lines() for pin in pins)
+    return HEAD + "".join(pin.lines() for pin in pins if pin.sets)
 
 
 def write_newest() -> None:
@@ -115,7 +117,7 @@ def write_newest() -> None:
 
 def _names(*scope: str) -> set[str]:
     exported = _output(*UV_EXPORT, "--no-hashes", *scope, folder=FILE.parent)
-    return {line.partition("==")[0] for line in exported.splitlines()}
+    return {line.partition("==")[0] for line in exported.splitlines() if WINDOWS not in line}
 
 
 def _output(*command: str, folder: Path) -> str:

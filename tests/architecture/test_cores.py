@@ -14,10 +14,12 @@ CORES = (
     "rota_sidecar.core",
     "rota_operator.spec",
     "rota_operator.plan",
+    "rota_operator.reconcile",
+    "rota_operator.status",
     "rota_operator.replicas",
     "rota_operator.resets",
     "rota_operator.overview",
-    "rota_operator.autoscaler",
+    "rota_operator.autoscaling",
 )
 IO_BUILTINS = {"breakpoint", "input", "open", "print"}
 

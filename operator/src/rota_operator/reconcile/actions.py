@@ -1,5 +1,5 @@
 """
-What a plan may ask for. The shell performs actions one after the other and stops at the first that fails.
+Actions of a plan. The shell performs actions one after the other and stops at the first that fails.
 
 Each action is idempotent: performing it again after a crash changes nothing more. Each carries what its request needs,
 resource versions included, so that a decision on outdated state is refused by the API server.

@@ -27,7 +27,7 @@ class Remark:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """
-    What to do for one ConsumerGroup.
+    The actions for one ConsumerGroup, and their part of its status.
 
     Invariant: with a refusal no action changes a workload, except releasing one that is claimed no longer.
     """

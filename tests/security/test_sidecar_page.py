@@ -19,7 +19,7 @@ from rota_service.http_server import (
     refusal,
 )
 from rota_service.private_files import FILE_MODE, FOLDER_MODE
-from rota_sidecar.application.listening import listen_on_socket
+from rota_sidecar.application.listening import bind_socket
 from rota_sidecar.membership.state_file import Owner, StateFile
 
 PATHS = probes(lambda: "")
@@ -124,7 +124,7 @@ def test_the_application_s_socket_is_for_this_user_alone_whatever_the_mask(tmp_p
         server = grpc.aio.server()
         before = os.umask(mask)
         try:
-            listen_on_socket(server, path)
+            bind_socket(server, path)
         finally:
             assert os.umask(before) == mask
         assert stat.S_IMODE(path.stat().st_mode) == FILE_MODE

@@ -17,7 +17,7 @@ from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, RecordBatch, Records
 
-Heard = TypeVar("Heard", on.Acknowledged, on.Credit, on.Judged, on.Reported)
+ApplicationEvent = TypeVar("ApplicationEvent", on.Acknowledged, on.Credit, on.Judged, on.Reported)
 P0 = Partition("orders", 0)
 P1 = Partition("orders", 1)
 TENURE = Tenure(1, "member-1", 4, 77)
@@ -68,7 +68,7 @@ class FakeDeliveries(Deliveries):
         self.application: Application | None = None
         self.attached: list[tuple[bool, bool, bool]] = []
         self.detached: list[tuple[int, bool]] = []
-        self.heard: list[object] = []
+        self.events: list[object] = []
         self.asked: list[on.ApplicationRequest | on.ResetOffsets] = []
         self.answers: list[do.Answer | BaseException] = []
         self.wanted: list[object] = []
@@ -117,7 +117,7 @@ class FakeDeliveries(Deliveries):
 
     @override
     def on_application_event(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
-        self.heard.append(event)
+        self.events.append(event)
         self._news.set()
 
     @override
@@ -171,9 +171,9 @@ class FakeDeliveries(Deliveries):
         assert self.application is not None
         return self.application
 
-    def all(self, kind: type[Heard]) -> list[Heard]:
+    def all(self, kind: type[ApplicationEvent]) -> list[ApplicationEvent]:
         """What was heard of a kind."""
-        return [each for each in self.heard if isinstance(each, kind)]
+        return [each for each in self.events if isinstance(each, kind)]
 
     @property
     def credit(self) -> int:
@@ -192,7 +192,7 @@ class FakeDeliveries(Deliveries):
             await self._news.wait()
 
 
-def told(
+def rebalance_event(
     event_id: int,
     kind: do.Kind,
     *partitions: Partition,

@@ -25,7 +25,7 @@ class Scene:
     endpoint: Endpoint
     deliveries: FakeDeliveries
     running: "asyncio.Task[None]"
-    said: list[tuple[str, str]] = field(default_factory=list)
+    logged: list[tuple[str, str]] = field(default_factory=list)
 
     def hand(self, *delivers: do.Deliver) -> None:
         self.deliveries.there.deliver(delivers)
@@ -41,11 +41,11 @@ class Scene:
 
 
 def delivery(
-    deliveries: FakeDeliveries, url: str, said: list[tuple[str, str]], timeout_s: float = 5
+    deliveries: FakeDeliveries, url: str, logged: list[tuple[str, str]], timeout_s: float = 5
 ) -> HttpDelivery:
     settings = HttpSettings(url, timeout_s, redial_s=0.01)
     return HttpDelivery(
-        deliveries, BatchSlicer(), settings, lambda event, sentence: said.append((event, sentence))
+        deliveries, BatchSlicer(), settings, lambda event, message: logged.append((event, message))
     )
 
 
@@ -54,10 +54,10 @@ async def scene(timeout_s: float = 5) -> AsyncIterator[Scene]:
     """A delivery that is attached."""
     deliveries = FakeDeliveries(DeliveryConfig("g", concurrency=CONCURRENCY))
     async with listening() as endpoint:
-        said: list[tuple[str, str]] = []
-        running = asyncio.create_task(delivery(deliveries, endpoint.url, said, timeout_s).run())
-        await deliveries.until(lambda: deliveries.heard)
-        playing = Scene(endpoint, deliveries, running, said)
+        logged: list[tuple[str, str]] = []
+        running = asyncio.create_task(delivery(deliveries, endpoint.url, logged, timeout_s).run())
+        await deliveries.until(lambda: deliveries.events)
+        playing = Scene(endpoint, deliveries, running, logged)
         yield playing
         await playing.stop()
 

@@ -14,7 +14,7 @@ import pytest
 from rota_proto.log.columns import unpack
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
-from rota_sidecar.application.listening import listen_on_socket
+from rota_sidecar.application.listening import bind_socket
 from rota_sidecar.application.service import ConsumerService, make_server
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.fakes import FakeDeliveries
@@ -41,7 +41,7 @@ class Talk:
 
     deliveries: FakeDeliveries
     channel: grpc.aio.Channel
-    said: list[tuple[str, str]] = field(default_factory=list)
+    logged: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def stub(self) -> "ConsumerAsyncStub":
@@ -102,14 +102,14 @@ async def refused(call: Awaitable[object]) -> tuple[Code, str]:
 @asynccontextmanager
 async def talking(folder: Path, deliveries: FakeDeliveries | None = None) -> AsyncIterator[Talk]:
     """A service that runs."""
-    said: list[tuple[str, str]] = []
-    heard = deliveries or FakeDeliveries()
-    service = ConsumerService(heard, BatchSlicer(), lambda event, sentence: said.append((event, sentence)))
+    logged: list[tuple[str, str]] = []
+    behind = deliveries or FakeDeliveries()
+    service = ConsumerService(behind, BatchSlicer(), lambda event, message: logged.append((event, message)))
     server = make_server(service)
-    target = listen_on_socket(server, folder / SOCKET)
+    target = bind_socket(server, folder / SOCKET)
     await server.start()
     async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
-        yield Talk(heard, channel, said)
+        yield Talk(behind, channel, logged)
     await server.stop(None)
 
 

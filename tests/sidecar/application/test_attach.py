@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from rota_sidecar.application import streams, telling
+from rota_sidecar.application import event_queue, streams
 from rota_sidecar.application.translating import errors_to
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -17,7 +17,7 @@ from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.ledger.rules import Rules
 from rota_sidecar.core.member.partitions import Partition
-from tests.sidecar.application.fakes import NOW_MS, P0, P1, TENURE, told
+from tests.sidecar.application.fakes import NOW_MS, P0, P1, TENURE, rebalance_event
 from tests.sidecar.application.talking import (
     AttachStream,
     Code,
@@ -64,7 +64,7 @@ def test_an_application_learns_what_the_sidecar_is_set_to(tmp_path: Path) -> Non
             )
         )
         assert talk.deliveries.attached == [(True, False, True)]
-        assert talk.said == [("attached", "app is attached")]
+        assert talk.logged == [("attached", "app is attached")]
 
     play(tmp_path, story)
 
@@ -73,10 +73,10 @@ def test_a_second_application_is_refused_and_the_first_one_stays(tmp_path: Path)
     async def story(talk: Talk) -> None:
         first = await talk.attach()
         hello = pb.AttachRequest(hello=pb.AttachRequest.Hello())
-        code, words = await ended(talk.stub.Attach(), hello)
+        code, details = await ended(talk.stub.Attach(), hello)
         assert code is Code.ALREADY_EXISTS
-        assert "attached already" in words
-        talk.deliveries.there.tell(told(3, do.Kind.ASSIGNED, P0))
+        assert "attached already" in details
+        talk.deliveries.there.on_assignment_event(rebalance_event(3, do.Kind.ASSIGNED, P0))
         assert (await event_of(first)).kind == pb.ASSIGNED
         assert talk.deliveries.detached == []
 
@@ -86,7 +86,9 @@ def test_a_second_application_is_refused_and_the_first_one_stays(tmp_path: Path)
 def test_an_event_says_what_happens_to_which_partitions_and_for_how_long(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        talk.deliveries.there.tell(told(8, do.Kind.REVOKING, P1, P0, deadline_ms=NOW_MS + 1_500))
+        talk.deliveries.there.on_assignment_event(
+            rebalance_event(8, do.Kind.REVOKING, P1, P0, deadline_ms=NOW_MS + 1_500)
+        )
         assert await event_of(stream) == pb.AttachResponse.Event(
             event_id=1,
             kind=pb.REVOKING,
@@ -101,16 +103,18 @@ def test_an_event_says_what_happens_to_which_partitions_and_for_how_long(tmp_pat
 def test_a_deadline_that_has_passed_is_now(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        talk.deliveries.there.tell(told(8, do.Kind.REVOKING, P0, deadline_ms=NOW_MS - 1))
+        talk.deliveries.there.on_assignment_event(
+            rebalance_event(8, do.Kind.REVOKING, P0, deadline_ms=NOW_MS - 1)
+        )
         assert (await event_of(stream)).deadline_ms == 0
 
     play(tmp_path, story)
 
 
-def test_an_acknowledgement_is_heard_once(tmp_path: Path) -> None:
+def test_an_acknowledgement_is_posted_once(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        talk.deliveries.there.tell(told(40, do.Kind.ASSIGNED, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(40, do.Kind.ASSIGNED, P0))
         event = await event_of(stream)
         await stream.write(acknowledge(event.event_id))
         await stream.write(acknowledge(event.event_id))
@@ -124,11 +128,11 @@ def test_an_acknowledgement_is_heard_once(tmp_path: Path) -> None:
 def test_revoked_may_be_acknowledged_and_is_not_waited_for(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        talk.deliveries.there.tell(told(41, do.Kind.REVOKED, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(41, do.Kind.REVOKED, P0))
         await stream.write(acknowledge((await event_of(stream)).event_id))
         await stream.write(goodbye())
         await talk.deliveries.until(lambda: talk.deliveries.detached)
-        assert talk.deliveries.heard == []
+        assert talk.deliveries.events == []
 
     play(tmp_path, story)
 
@@ -136,9 +140,9 @@ def test_revoked_may_be_acknowledged_and_is_not_waited_for(tmp_path: Path) -> No
 def test_an_event_that_never_was_cannot_be_acknowledged(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        code, words = await ended(stream, acknowledge(1))
+        code, details = await ended(stream, acknowledge(1))
         assert code is Code.FAILED_PRECONDITION
-        assert words == "there was no event 1: acknowledge the event_id of an event"
+        assert details == "there was no event 1: acknowledge the event_id of an event"
         await talk.deliveries.until(lambda: talk.deliveries.detached)
         assert talk.deliveries.detached == [(1, False)]
 
@@ -149,15 +153,15 @@ def test_an_event_on_deliver_is_acknowledged_after_the_judgements_before_it(tmp_
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         records = await talk.deliver()
-        talk.deliveries.there.tell(told(9, do.Kind.REVOKING, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(9, do.Kind.REVOKING, P0))
         event = await event_of(stream)
         await records.write(judged(judgement(5)))
         await records.write(
             pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event.event_id))
         )
-        await talk.deliveries.until(lambda: len(talk.deliveries.heard) == 2)
-        assert isinstance(talk.deliveries.heard[0], on.Judged)
-        assert talk.deliveries.heard[1] == on.Acknowledged(9)
+        await talk.deliveries.until(lambda: len(talk.deliveries.events) == 2)
+        assert isinstance(talk.deliveries.events[0], on.Judged)
+        assert talk.deliveries.events[1] == on.Acknowledged(9)
 
     play(tmp_path, story)
 
@@ -165,32 +169,32 @@ def test_an_event_on_deliver_is_acknowledged_after_the_judgements_before_it(tmp_
 def test_very_many_partitions_come_in_several_events_and_are_acknowledged_by_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "PARTITIONS_PER_EVENT", 2)
+    monkeypatch.setattr(event_queue, "PARTITIONS_PER_EVENT", 2)
     partitions = [Partition("orders", number) for number in range(5)]
 
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        talk.deliveries.there.tell(told(7, do.Kind.ASSIGNED, *partitions))
+        talk.deliveries.there.on_assignment_event(rebalance_event(7, do.Kind.ASSIGNED, *partitions))
         events = [await event_of(stream) for _ in range(3)]
         assert [len(event.partitions) for event in events] == [2, 2, 1]
         assert [event.event_id for event in events] == [1, 2, 3]
         for event in (events[2], events[0]):
             await stream.write(acknowledge(event.event_id))
-        talk.deliveries.there.tell(told(8, do.Kind.ASSIGNED, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(8, do.Kind.ASSIGNED, P0))
         await stream.write(acknowledge((await event_of(stream)).event_id))
         await stream.write(acknowledge(events[1].event_id))
-        await talk.deliveries.until(lambda: len(talk.deliveries.heard) == 2)
-        assert talk.deliveries.heard == [on.Acknowledged(8), on.Acknowledged(7)]
+        await talk.deliveries.until(lambda: len(talk.deliveries.events) == 2)
+        assert talk.deliveries.events == [on.Acknowledged(8), on.Acknowledged(7)]
 
     play(tmp_path, story)
 
 
 def test_ten_thousand_partitions_with_the_longest_names_fit_into_a_message() -> None:
-    names = (f"{number:05}".ljust(249, "x") for number in range(telling.PARTITIONS_PER_EVENT))
+    names = (f"{number:05}".ljust(249, "x") for number in range(event_queue.PARTITIONS_PER_EVENT))
     partitions = [Partition(name, 100_000) for name in names]
-    book = telling.Telling()
-    book.tell(told(1, do.Kind.ASSIGNED, *partitions), NOW_MS)
-    message = book._waiting.get_nowait()
+    queue = event_queue.EventQueue()
+    queue.put(rebalance_event(1, do.Kind.ASSIGNED, *partitions), NOW_MS)
+    message = queue._waiting.get_nowait()
     assert message.ByteSize() < 4 << 20
 
 
@@ -202,7 +206,7 @@ def test_an_error_says_which_partitions_stand_still_and_why_and_asks_for_nothing
     async def story(talk: Talk) -> None:
         stream = await talk.attach(takes_errors=True)
         talk.deliveries.there.report(stalled(P1, P0))
-        talk.deliveries.there.tell(told(8, do.Kind.ASSIGNED, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(8, do.Kind.ASSIGNED, P0))
         assert await stream.read() == pb.AttachResponse(
             error=pb.AttachResponse.PartitionError(
                 kind=pb.PARTITION_ERROR_KIND_NO_OFFSET,
@@ -214,7 +218,7 @@ def test_an_error_says_which_partitions_stand_still_and_why_and_asks_for_nothing
         await stream.write(acknowledge((await event_of(stream)).event_id))
         await stream.write(goodbye())
         await talk.deliveries.until(lambda: talk.deliveries.detached)
-        assert talk.deliveries.heard == [on.Acknowledged(8)]
+        assert talk.deliveries.events == [on.Acknowledged(8)]
 
     play(tmp_path, story)
 
@@ -223,7 +227,7 @@ def test_an_application_that_does_not_know_errors_gets_none(tmp_path: Path) -> N
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         talk.deliveries.there.report(stalled(P0))
-        talk.deliveries.there.tell(told(8, do.Kind.ASSIGNED, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(8, do.Kind.ASSIGNED, P0))
         assert (await event_of(stream)).kind == pb.ASSIGNED
 
     play(tmp_path, story)
@@ -244,15 +248,15 @@ def test_an_error_of_very_many_partitions_comes_in_several_messages() -> None:
 def test_an_application_that_reads_no_events_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "EVENTS_MAX", 3)
+    monkeypatch.setattr(event_queue, "EVENTS_MAX", 3)
 
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         for number in range(4):
-            talk.deliveries.there.tell(told(number, do.Kind.ASSIGNED, P0))
-        code, words = await ended(stream)
+            talk.deliveries.there.on_assignment_event(rebalance_event(number, do.Kind.ASSIGNED, P0))
+        code, details = await ended(stream)
         assert code is Code.RESOURCE_EXHAUSTED
-        assert words.startswith("3 events wait for the application")
+        assert details.startswith("3 events wait for the application")
 
     play(tmp_path, story)
 
@@ -264,7 +268,7 @@ def test_a_goodbye_is_a_clean_end(tmp_path: Path) -> None:
         assert await stream.read() is grpc.aio.EOF
         assert await stream.code() is Code.OK
         assert talk.deliveries.detached == [(1, True)]
-        assert talk.said[-1] == ("detached", "app said goodbye")
+        assert talk.logged[-1] == ("detached", "app said goodbye")
 
     play(tmp_path, story)
 
@@ -302,15 +306,15 @@ def test_the_sidecars_end_is_said_to_the_application(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_a_report_is_heard_of_who_reads_by_itself(tmp_path: Path) -> None:
+def test_reports_are_taken_from_applications_that_read_themselves(tmp_path: Path) -> None:
     position = pb.AttachRequest.Report.Position(partition=at("orders", 1), tenure_number=3, position=9)
     report = pb.AttachRequest(report=pb.AttachRequest.Report(positions=[position]))
 
     async def story(talk: Talk) -> None:
         stream = await talk.attach(reads_itself=True)
         await stream.write(report)
-        await talk.deliveries.until(lambda: talk.deliveries.heard)
-        assert talk.deliveries.heard == [on.Reported([on.ReportedPosition(P1, 3, 9, None)])]
+        await talk.deliveries.until(lambda: talk.deliveries.events)
+        assert talk.deliveries.events == [on.Reported([on.ReportedPosition(P1, 3, 9, None)])]
 
     play(tmp_path, story)
 
@@ -318,15 +322,15 @@ def test_a_report_is_heard_of_who_reads_by_itself(tmp_path: Path) -> None:
 def test_a_report_of_anybody_else_is_refused(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        code, words = await ended(stream, pb.AttachRequest(report=pb.AttachRequest.Report()))
+        code, details = await ended(stream, pb.AttachRequest(report=pb.AttachRequest.Report()))
         assert code is Code.FAILED_PRECONDITION
-        assert "attach with reads_itself" in words
+        assert "attach with reads_itself" in details
 
     play(tmp_path, story)
 
 
 @pytest.mark.parametrize(
-    ("first", "words"),
+    ("first", "details"),
     [
         (acknowledge(1), "Attach begins with a hello: send it first, and once"),
         (pb.AttachRequest(), "the message has no request that this version knows"),
@@ -336,9 +340,9 @@ def test_a_report_of_anybody_else_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_attach_begins_with_a_hello(tmp_path: Path, first: pb.AttachRequest, words: str) -> None:
+def test_attach_begins_with_a_hello(tmp_path: Path, first: pb.AttachRequest, details: str) -> None:
     async def story(talk: Talk) -> None:
-        assert await ended(talk.stub.Attach(), first) == (Code.INVALID_ARGUMENT, words)
+        assert await ended(talk.stub.Attach(), first) == (Code.INVALID_ARGUMENT, details)
         assert talk.deliveries.attached == []
 
     play(tmp_path, story)
@@ -357,9 +361,9 @@ def test_a_stream_without_a_hello_is_not_kept_open(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(streams, "HELLO_S", 0.05)
 
     async def story(talk: Talk) -> None:
-        code, words = await ended(talk.stub.Attach())
+        code, details = await ended(talk.stub.Attach())
         assert code is Code.DEADLINE_EXCEEDED
-        assert "begin Attach with one" in words
+        assert "begin Attach with one" in details
 
     play(tmp_path, story)
 
@@ -369,7 +373,7 @@ def test_the_tenure_of_an_empty_assignment_is_the_present_one(tmp_path: Path) ->
         stream = await talk.attach()
         newer = TENURE._replace(number=2, generation=5)
         talk.deliveries.is_held = {P0: TENURE}
-        talk.deliveries.there.tell(told(1, do.Kind.ASSIGNED, tenure=newer))
+        talk.deliveries.there.on_assignment_event(rebalance_event(1, do.Kind.ASSIGNED, tenure=newer))
         await event_of(stream)
         assignment = await talk.stub.Assignment(pb.AssignmentRequest())
         assert assignment.tenure.generation_id == 5

@@ -43,7 +43,7 @@ def offset(
     )
 
 
-def test_a_commit_is_the_applications_own_words(tmp_path: Path) -> None:
+def test_a_commit_has_the_applications_offsets_and_metadata(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         talk.deliveries.answers.append(do.Answer(1, errors={P0: error("NONE"), P1: error("NONE")}))
         request = pb.CommitRequest(
@@ -66,7 +66,7 @@ def test_a_commit_without_offsets_is_about_everything_that_has_verdicts(tmp_path
     play(tmp_path, story)
 
 
-def test_the_outcome_of_a_commit_is_told_for_each_partition(tmp_path: Path) -> None:
+def test_the_outcome_of_a_commit_is_returned_for_each_partition(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         late = error("ILLEGAL_GENERATION")
         talk.deliveries.answers.append(
@@ -108,9 +108,9 @@ def test_a_caller_without_a_deadline_is_not_left_waiting_for_ever(
 
     async def story(talk: Talk) -> None:
         talk.deliveries.hangs = True
-        code, words = await refused(talk.stub.Commit(pb.CommitRequest()))
+        code, details = await refused(talk.stub.Commit(pb.CommitRequest()))
         assert code is Code.DEADLINE_EXCEEDED
-        assert words == "no answer within 0.05 s: it may be done later, ask for what there is then"
+        assert details == "no answer within 0.05 s: it may be done later, ask for what there is then"
 
     play(tmp_path, story)
 
@@ -178,7 +178,7 @@ def test_a_position_is_known_not_known_yet_or_not_ours(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_what_is_committed_is_told_without_rotas_own_marks(tmp_path: Path) -> None:
+def test_committed_offsets_are_returned_without_rotas_own_metadata(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         talk.deliveries.stored = {
             P0: on.Stored(5, "so far", 3),
@@ -252,7 +252,9 @@ def test_a_topic_has_partitions_or_does_not_exist(tmp_path: Path) -> None:
         (Refused("rota:7070 forbids it"), Code.PERMISSION_DENIED),
     ],
 )
-def test_an_engine_that_fails_is_told_in_its_words(tmp_path: Path, failure: Exception, code: Code) -> None:
+def test_a_backends_failure_is_returned_with_its_message(
+    tmp_path: Path, failure: Exception, code: Code
+) -> None:
     async def story(talk: Talk) -> None:
         talk.deliveries.looked_up.fails = failure
         request = pb.EndOffsetsRequest(partitions=[at(*P0)])
@@ -264,9 +266,9 @@ def test_an_engine_that_fails_is_told_in_its_words(tmp_path: Path, failure: Exce
 def test_an_answer_that_is_too_large_is_refused(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         talk.deliveries.is_held = {Partition("x" * 249, number): TENURE for number in range(20_000)}
-        code, words = await refused(talk.stub.Assignment(pb.AssignmentRequest()))
+        code, details = await refused(talk.stub.Assignment(pb.AssignmentRequest()))
         assert code is Code.RESOURCE_EXHAUSTED
-        assert words.endswith("at most 4194304 are sent; ask for less at a time")
+        assert details.endswith("at most 4194304 are sent; ask for less at a time")
 
     play(tmp_path, story)
 
@@ -353,14 +355,14 @@ WRONG: list[tuple[str, Message, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("method", "request_", "words"), WRONG, ids=[f"{each[0]} {each[2]}" for each in WRONG]
+    ("method", "request_", "details"), WRONG, ids=[f"{each[0]} {each[2]}" for each in WRONG]
 )
-def test_a_malformed_request_is_refused_in_one_sentence_and_nothing_happens(
-    tmp_path: Path, method: str, request_: Message, words: str
+def test_a_malformed_request_is_refused_and_nothing_happens(
+    tmp_path: Path, method: str, request_: Message, details: str
 ) -> None:
     async def story(talk: Talk) -> None:
         call: Callable[..., asyncio.Future[object]] = getattr(talk.stub, method)
-        assert await refused(call(request_)) == (Code.INVALID_ARGUMENT, words)
+        assert await refused(call(request_)) == (Code.INVALID_ARGUMENT, details)
         assert (talk.deliveries.asked, talk.deliveries.wanted) == ([], [])
 
     play(tmp_path, story)
@@ -368,17 +370,17 @@ def test_a_malformed_request_is_refused_in_one_sentence_and_nothing_happens(
 
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
-        code, words = await refused(talk.stub.Subscribe(pb.SubscribeRequest(pattern="(")))
+        code, details = await refused(talk.stub.Subscribe(pb.SubscribeRequest(pattern="(")))
         assert code is Code.INVALID_ARGUMENT
-        assert "the topic pattern ( is no regular expression" in words
+        assert "the topic pattern ( is no regular expression" in details
 
     play(tmp_path, story)
 
 
 def test_a_poll_without_an_attachment_is_refused(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
-        code, words = await refused(talk.stub.Poll(pb.PollRequest(session=4, max_records=1)))
-        assert (code, words) == (
+        code, details = await refused(talk.stub.Poll(pb.PollRequest(session=4, max_records=1)))
+        assert (code, details) == (
             Code.FAILED_PRECONDITION,
             "no application is attached under session 4: open Attach first",
         )

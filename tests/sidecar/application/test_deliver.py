@@ -12,7 +12,7 @@ from rota_sidecar.application.wellformed import CREDIT_MAX
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.rules import Verdict
-from tests.sidecar.application.fakes import P0, P1, batch, batch_slice, damaged, handed, told
+from tests.sidecar.application.fakes import P0, P1, batch, batch_slice, damaged, handed, rebalance_event
 from tests.sidecar.application.talking import (
     Code,
     DeliverStream,
@@ -191,7 +191,7 @@ def test_who_grants_much_and_reads_nothing_is_handed_little(tmp_path: Path) -> N
     play(tmp_path, story)
 
 
-def test_verdicts_are_heard_as_they_are_given(tmp_path: Path) -> None:
+def test_verdicts_are_posted_as_they_are_given(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -245,9 +245,9 @@ def test_who_is_wrong_all_the_time_and_does_not_look_is_ended(
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         talk.deliveries.there.refuse([do.Refuse(1, P0, offset, "no") for offset in range(3)])
-        code, words = await ended(stream)
+        code, details = await ended(stream)
         assert code is Code.RESOURCE_EXHAUSTED
-        assert words.startswith("2 judgements were refused")
+        assert details.startswith("2 judgements were refused")
 
     play(tmp_path, story)
 
@@ -293,29 +293,29 @@ WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "words"), WRONG, ids=[words for _, words in WRONG])
-def test_a_malformed_message_ends_the_attachment_and_nothing_of_it_is_heard(
-    tmp_path: Path, message: pb.DeliverRequest, words: str
+@pytest.mark.parametrize(("message", "details"), WRONG, ids=[details for _, details in WRONG])
+def test_a_malformed_message_ends_the_attachment_and_nothing_of_it_is_posted(
+    tmp_path: Path, message: pb.DeliverRequest, details: str
 ) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
-        assert await ended(await talk.deliver(), message) == (Code.INVALID_ARGUMENT, words)
+        assert await ended(await talk.deliver(), message) == (Code.INVALID_ARGUMENT, details)
         code, why = await ended(stream)
         assert code is Code.ABORTED
-        assert words in why
-        assert talk.deliveries.heard == []
+        assert details in why
+        assert talk.deliveries.events == []
         assert talk.deliveries.detached == [(1, False)]
         await talk.attach()
 
     play(tmp_path, story)
 
 
-def test_judgements_are_looked_at_whole_before_any_is_heard(tmp_path: Path) -> None:
+def test_all_judgements_are_validated_before_any_is_posted(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         code, _ = await ended(await talk.deliver(), judged(judgement(1), judgement(-2)))
         assert code is Code.INVALID_ARGUMENT
-        assert talk.deliveries.heard == []
+        assert talk.deliveries.events == []
 
     play(tmp_path, story)
 
@@ -326,8 +326,8 @@ def test_bytes_that_are_no_message_are_refused_and_the_service_lives_on(
     tmp_path: Path, garbage: bytes, method: str
 ) -> None:
     async def story(talk: Talk) -> None:
-        words = "the bytes are not the message that this method takes"
-        assert await talk.raw(method, garbage) == (Code.INVALID_ARGUMENT, words)
+        details = "the bytes are not the message that this method takes"
+        assert await talk.raw(method, garbage) == (Code.INVALID_ARGUMENT, details)
         await talk.attach()
 
     play(tmp_path, story)
@@ -336,9 +336,9 @@ def test_bytes_that_are_no_message_are_refused_and_the_service_lives_on(
 def test_a_message_of_a_hundred_megabytes_is_refused_and_the_service_lives_on(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
-        code, words = await talk.raw("Deliver", b"\x00" * 100_000_000)
+        code, details = await talk.raw("Deliver", b"\x00" * 100_000_000)
         assert code is Code.RESOURCE_EXHAUSTED
-        assert "4194304" in words
+        assert "4194304" in details
         await (await talk.deliver()).write(credit(5))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 5)
 
@@ -348,9 +348,9 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_the_service_lives_on(tm
 def test_more_credit_than_anybody_needs_is_refused(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
-        code, words = await ended(await talk.deliver(), credit(CREDIT_MAX), credit(1))
+        code, details = await ended(await talk.deliver(), credit(CREDIT_MAX), credit(1))
         assert code is Code.INVALID_ARGUMENT
-        assert "would be more than 1000000" in words
+        assert "would be more than 1000000" in details
 
     play(tmp_path, story)
 
@@ -385,7 +385,7 @@ def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
             ]
         )
         # In the same turn of the loop: nothing was sent yet.
-        talk.deliveries.there.tell(told(1, kind, P0))
+        talk.deliveries.there.on_assignment_event(rebalance_event(1, kind, P0))
         assert values((await message_of(first)).partitions) == [(0, b"d")]
         assert talk.deliveries.credit == 7
 

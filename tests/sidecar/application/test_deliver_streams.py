@@ -34,10 +34,10 @@ async def message_of(stream: DeliverStream) -> pb.DeliverResponse:
 
 def test_deliver_needs_an_attachment_of_that_session(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
-        words = "no application is attached under session {}: open Attach first"
-        assert await ended(await talk.deliver()) == (Code.FAILED_PRECONDITION, words.format(1))
+        details = "no application is attached under session {}: open Attach first"
+        assert await ended(await talk.deliver()) == (Code.FAILED_PRECONDITION, details.format(1))
         await talk.attach()
-        assert await ended(await talk.deliver(2)) == (Code.FAILED_PRECONDITION, words.format(2))
+        assert await ended(await talk.deliver(2)) == (Code.FAILED_PRECONDITION, details.format(2))
 
     play(tmp_path, story)
 
@@ -45,9 +45,9 @@ def test_deliver_needs_an_attachment_of_that_session(tmp_path: Path) -> None:
 def test_who_reads_by_itself_gets_no_records(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach(reads_itself=True)
-        code, words = await ended(await talk.deliver())
+        code, details = await ended(await talk.deliver())
         assert code is Code.FAILED_PRECONDITION
-        assert "attach without reads_itself" in words
+        assert "attach without reads_itself" in details
         code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
         assert code is Code.FAILED_PRECONDITION
         await stream.write(goodbye())
@@ -62,9 +62,9 @@ def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
         first = await talk.deliver()
         await first.write(credit(1))
         await talk.deliveries.until(lambda: talk.deliveries.credit)
-        code, words = await ended(await talk.deliver())
+        code, details = await ended(await talk.deliver())
         assert code is Code.FAILED_PRECONDITION
-        assert words.startswith("a Deliver stream takes the records of this attachment already")
+        assert details.startswith("a Deliver stream takes the records of this attachment already")
         code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
         assert code is Code.FAILED_PRECONDITION
         talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])
@@ -98,9 +98,9 @@ def test_losing_attach_ends_deliver_too(tmp_path: Path) -> None:
         await records.write(credit(1))
         await talk.deliveries.until(lambda: talk.deliveries.credit)
         stream.cancel()
-        code, words = await ended(records)
+        code, details = await ended(records)
         assert code is Code.ABORTED
-        assert words == "the Attach stream of this session ended: attach anew"
+        assert details == "the Attach stream of this session ended: attach anew"
 
     play(tmp_path, story)
 

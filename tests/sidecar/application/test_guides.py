@@ -17,7 +17,7 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition
-from tests.sidecar.application.fakes import P0, batch, batch_slice, handed, told
+from tests.sidecar.application.fakes import P0, batch, batch_slice, handed, rebalance_event
 from tests.sidecar.application.talking import SOCKET, Talk, play
 from tests.support.tree import REPO
 
@@ -25,7 +25,11 @@ CONSUMER = (REPO / "docs/guide/consumer-service.md").read_text()
 HTTP = (REPO / "docs/guide/http-delivery.md").read_text()
 PROSE = re.sub(r"```.*?```", "", CONSUMER, flags=re.DOTALL)
 # Of gRPC's words and Kafka's, and those for nothing.
-UNTOLD = {"REBALANCE_EVENT_KIND_UNSPECIFIED", "ORDERING_UNSPECIFIED", "PARTITION_ERROR_KIND_UNSPECIFIED"}
+UNDOCUMENTED = {
+    "REBALANCE_EVENT_KIND_UNSPECIFIED",
+    "ORDERING_UNSPECIFIED",
+    "PARTITION_ERROR_KIND_UNSPECIFIED",
+}
 
 
 def fields_of(message: Descriptor) -> set[str]:
@@ -33,18 +37,20 @@ def fields_of(message: Descriptor) -> set[str]:
     return {field.name for field in message.fields}.union(*nested)
 
 
-def test_every_call_every_field_and_every_word_of_the_contract_is_told() -> None:
-    told_of = set(re.findall(r"`(\w+)`", PROSE))
+def test_every_call_field_and_constant_of_the_contract_is_documented() -> None:
+    documented = set(re.findall(r"`(\w+)`", PROSE))
     file = pb.DESCRIPTOR
     calls = {method.name for method in file.services_by_name["Consumer"].methods}
     fields = set().union(*(fields_of(message) for message in file.message_types_by_name.values()))
-    words = {value.name for enum in file.enum_types_by_name.values() for value in enum.values} - UNTOLD
+    constants = {
+        value.name for enum in file.enum_types_by_name.values() for value in enum.values
+    } - UNDOCUMENTED
     assert len(calls) == 16
     # What is read is a batch's offset.
-    assert (calls | fields | words) - told_of <= {"offset"}
+    assert (calls | fields | constants) - documented <= {"offset"}
 
 
-def test_every_header_of_a_posted_record_is_told_and_the_sample_is_one() -> None:
+def test_every_header_of_a_posted_record_is_documented_and_the_sample_is_one() -> None:
     record = Record(
         b"customer-17",
         b'{"n": 1}',
@@ -65,18 +71,18 @@ def test_every_header_of_a_posted_record_is_told_and_the_sample_is_one() -> None
     assert names == set(re.findall(r"^\| `([\w…-]+)` \|", HTTP.split("## An answer")[0], re.MULTILINE))
 
 
-def test_what_an_answer_means_is_as_told() -> None:
+def test_the_verdict_of_each_status_is_as_documented() -> None:
     rows = dict(re.findall(r"^\| ([\dx, ]+) \| `(\w+)`", HTTP, re.MULTILINE))
     assert len(rows) == 3
-    told_of: dict[int, str] = {}
+    documented: dict[int, str] = {}
     for statuses, verdict in rows.items():
         for status in statuses.split(", "):
             first = int(status.replace("x", "0"))
             for each in range(first, first + 100) if "x" in status else [first]:
-                told_of[each] = verdict
+                documented[each] = verdict
     for status in range(200, 600):
         verdict = outcome_of(Answer(status)).verdict
-        assert verdict is Verdict[told_of.get(status, "RETRY")], status
+        assert verdict is Verdict[documented.get(status, "RETRY")], status
 
 
 @pytest.mark.process
@@ -92,23 +98,23 @@ def test_the_application_of_the_guide_runs(tmp_path: Path) -> None:
             stdout=asyncio.subprocess.PIPE,
         )
         try:
-            await told_by(talk, process)
+            await play_out(talk, process)
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
 
-    async def told_by(talk: Talk, process: asyncio.subprocess.Process) -> None:
-        heard = talk.deliveries
-        await heard.until(lambda: heard.credit == 1_000)
-        heard.there.tell(told(1, do.Kind.ASSIGNED, P0))
-        await heard.until(lambda: heard.all(on.Acknowledged))
-        heard.there.deliver([handed(batch_slice(batch(4, [b"a", b"b", None]), 5))])
-        await heard.until(lambda: heard.credit == 1_002)
-        assert heard.judgements == [on.Judgement(1, P0, 5, 6, Verdict.ACK)]
-        heard.there.refuse([do.Refuse(1, P0, 5, "it has a verdict")])
-        heard.there.tell(told(2, do.Kind.REVOKING, P0, deadline_ms=9_000))
-        await heard.until(lambda: len(heard.all(on.Acknowledged)) == 2)
+    async def play_out(talk: Talk, process: asyncio.subprocess.Process) -> None:
+        deliveries = talk.deliveries
+        await deliveries.until(lambda: deliveries.credit == 1_000)
+        deliveries.there.on_assignment_event(rebalance_event(1, do.Kind.ASSIGNED, P0))
+        await deliveries.until(lambda: deliveries.all(on.Acknowledged))
+        deliveries.there.deliver([handed(batch_slice(batch(4, [b"a", b"b", None]), 5))])
+        await deliveries.until(lambda: deliveries.credit == 1_002)
+        assert deliveries.judgements == [on.Judgement(1, P0, 5, 6, Verdict.ACK)]
+        deliveries.there.refuse([do.Refuse(1, P0, 5, "it has a verdict")])
+        deliveries.there.on_assignment_event(rebalance_event(2, do.Kind.REVOKING, P0, deadline_ms=9_000))
+        await deliveries.until(lambda: len(deliveries.all(on.Acknowledged)) == 2)
         assert process.stdout is not None
         lines = [(await process.stdout.readline()).decode().strip() for _ in range(5)]
         assert sorted(lines) == [
@@ -120,6 +126,6 @@ def test_the_application_of_the_guide_runs(tmp_path: Path) -> None:
         ]
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-        assert heard.detached == [(1, True)]
+        assert deliveries.detached == [(1, True)]
 
     play(tmp_path, story)

@@ -40,7 +40,7 @@ def test_what_may_be_mended_is_retry(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
-def test_what_is_wrong_with_the_record_is_a_dead_letter_with_the_answers_words(status: int) -> None:
+def test_an_error_of_the_record_is_a_dead_letter_with_the_answers_text(status: int) -> None:
     async def story(playing: Scene) -> None:
         body = b"no such\r\n\tcustomer\x00 \xff" + b"x" * 1_000
         playing.endpoint.answers.append(answer(f"{status} Bad", body))
@@ -148,7 +148,7 @@ def test_an_application_that_restarts_within_the_time_of_a_call_costs_no_retry()
         async with asyncio.timeout(STORY_S):
             async with listening() as first:
                 running = asyncio.create_task(delivery(deliveries, first.url, []).run())
-                await deliveries.until(lambda: deliveries.heard)
+                await deliveries.until(lambda: deliveries.events)
             deliveries.there.deliver([one()])
             async with listening(port=first.port) as second:
                 await second.until(1)
@@ -166,7 +166,7 @@ def test_an_application_that_stays_away_is_retry() -> None:
         async with asyncio.timeout(STORY_S):
             async with listening() as gone:
                 running = asyncio.create_task(delivery(deliveries, gone.url, [], timeout_s=0.1).run())
-                await deliveries.until(lambda: deliveries.heard)
+                await deliveries.until(lambda: deliveries.events)
             deliveries.there.deliver([one()])
             await deliveries.until(lambda: deliveries.judgements)
         running.cancel()

@@ -14,7 +14,15 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import DeliveryConfig
 from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.application.endpoint import Posted, answer, listening
-from tests.sidecar.application.fakes import P0, P1, FakeDeliveries, batch, batch_slice, handed, told
+from tests.sidecar.application.fakes import (
+    P0,
+    P1,
+    FakeDeliveries,
+    batch,
+    batch_slice,
+    handed,
+    rebalance_event,
+)
 from tests.sidecar.application.posting import CONCURRENCY, STORY_S, Scene, delivery, one, play, scene
 
 # ------------------------------------------------------------------------------------------------ what is posted
@@ -52,7 +60,7 @@ def test_a_record_is_posted_as_a_cloud_event_in_binary_mode() -> None:
     play(story)
 
 
-def test_a_null_value_is_told_from_an_empty_one() -> None:
+def test_a_null_value_differs_from_an_empty_one() -> None:
     async def story(playing: Scene) -> None:
         playing.hand(one(None), one(b"", 8))
         await playing.verdict(2)
@@ -79,7 +87,7 @@ def test_a_header_cannot_break_out_of_its_line() -> None:
     play(story)
 
 
-def test_every_record_of_a_piece_is_posted_and_no_other() -> None:
+def test_every_record_of_a_slice_is_posted_and_no_other() -> None:
     async def story(playing: Scene) -> None:
         playing.hand(handed(batch_slice(batch(10, [b"a", b"b", b"c", b"d"]), 11, 13)))
         await playing.verdict(2)
@@ -118,7 +126,7 @@ def test_the_standard_librarys_server_understands_it() -> None:
         url = f"http://localhost:{server.server_port}/"
         running = asyncio.create_task(delivery(deliveries, url, []).run())
         async with asyncio.timeout(STORY_S):
-            await deliveries.until(lambda: deliveries.heard)
+            await deliveries.until(lambda: deliveries.events)
             for offset in range(3):
                 deliveries.there.deliver([one(b"v", offset)])
                 await deliveries.until(lambda: len(deliveries.judgements) == offset + 1)  # noqa: B023  awaited here
@@ -176,15 +184,15 @@ def test_a_connection_that_is_to_be_closed_is_not_used_again() -> None:
 def test_it_attaches_when_somebody_listens_and_takes_one_record_of_a_partition_at_a_time() -> None:
     async def run() -> None:
         deliveries = FakeDeliveries()
-        said: list[tuple[str, str]] = []
+        logged: list[tuple[str, str]] = []
         async with asyncio.timeout(STORY_S):
             async with listening() as gone:
                 pass
-            running = asyncio.create_task(delivery(deliveries, gone.url, said).run())
-            while not said:
+            running = asyncio.create_task(delivery(deliveries, gone.url, logged).run())
+            while not logged:
                 await asyncio.sleep(0)
             assert deliveries.attached == []
-            assert said[0][0] == "waiting"
+            assert logged[0][0] == "waiting"
             async with listening(port=gone.port):
                 await deliveries.until(lambda: deliveries.attached)
                 assert deliveries.attached == [(False, False, False)]
@@ -233,13 +241,13 @@ def test_partitions_are_let_go_when_nothing_of_them_is_under_way() -> None:
         playing.endpoint.answering = hold
         playing.hand(one())
         await playing.endpoint.until(1)
-        playing.deliveries.there.tell(told(1, do.Kind.ASSIGNED, P0, P1))
-        playing.deliveries.there.tell(told(2, do.Kind.REVOKING, P0))
-        playing.deliveries.there.tell(told(3, do.Kind.REVOKING, P1))
+        playing.deliveries.there.on_assignment_event(rebalance_event(1, do.Kind.ASSIGNED, P0, P1))
+        playing.deliveries.there.on_assignment_event(rebalance_event(2, do.Kind.REVOKING, P0))
+        playing.deliveries.there.on_assignment_event(rebalance_event(3, do.Kind.REVOKING, P1))
         assert playing.deliveries.all(on.Acknowledged) == [on.Acknowledged(1), on.Acknowledged(3)]
         released.set()
         await playing.deliveries.until(lambda: len(playing.deliveries.all(on.Acknowledged)) == 3)
-        kinds = [type(each).__name__ for each in playing.deliveries.heard]
+        kinds = [type(each).__name__ for each in playing.deliveries.events]
         assert kinds.index("Judged") < len(kinds) - 1 - kinds[::-1].index("Acknowledged")
 
     play(story)
@@ -247,7 +255,7 @@ def test_partitions_are_let_go_when_nothing_of_them_is_under_way() -> None:
 
 def test_loss_is_acknowledged_at_once() -> None:
     async def story(playing: Scene) -> None:
-        playing.deliveries.there.tell(told(4, do.Kind.LOST, P0))
+        playing.deliveries.there.on_assignment_event(rebalance_event(4, do.Kind.LOST, P0))
         assert playing.deliveries.all(on.Acknowledged) == [on.Acknowledged(4)]
 
     play(story)
@@ -321,5 +329,5 @@ def test_another_machine_is_refused_unless_it_is_meant(url: str) -> None:
         "http://127.0.0.1/ä",
     ],
 )
-def test_what_is_no_url_is_refused_in_one_sentence(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     assert "give one like" in url_problem(url, insecure=True)

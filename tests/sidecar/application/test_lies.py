@@ -91,8 +91,8 @@ def test_whatever_is_said_the_service_lives_on(
             session = talk.deliveries.session
             hello = pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=session)).SerializeToString()
             frames = [hello, *(lie(draw) for _ in range(FRAMES))]
-            code, words = await asyncio.to_thread(how_it_ends, f"unix:{tmp_path / SOCKET}", frames)
-            assert words
+            code, details = await asyncio.to_thread(how_it_ends, f"unix:{tmp_path / SOCKET}", frames)
+            assert details
             codes.add(code)
             attach.cancel()
         assert codes <= CLEAR
@@ -109,7 +109,7 @@ def test_whatever_is_said_the_service_lives_on(
     play(tmp_path, story)
 
 
-def test_calls_beyond_a_bound_are_refused_and_the_others_are_answered(tmp_path: Path) -> None:
+def test_calls_above_a_bound_are_refused_and_the_others_are_answered(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         talk.deliveries.hangs = True
         codes = await asyncio.gather(*(waiting(talk) for _ in range(300)))

@@ -35,7 +35,7 @@ class Somebody(Application):
         self.told: list[do.AssignmentEvent] = []
 
     @override
-    def tell(self, event: do.AssignmentEvent) -> None:
+    def on_assignment_event(self, event: do.AssignmentEvent) -> None:
         self.told.append(event)
 
     @override

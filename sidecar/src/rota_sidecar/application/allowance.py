@@ -15,23 +15,23 @@ class Allowance:
     """Counts records and bytes; decides nothing else."""
 
     def __init__(self) -> None:
-        self._kept_back = 0
-        self._passed_on = 0
+        self._withheld = 0
+        self._released = 0
         self._unsent_bytes = 0
         self._record_bytes = RECORD_BYTES_GUESS
 
     @property
-    def open(self) -> int:
+    def outstanding(self) -> int:
         """Records that may still come."""
-        return self._kept_back + self._passed_on
+        return self._withheld + self._released
 
     def grant(self, records: int) -> None:
         """The application takes so many more."""
-        self._kept_back += records
+        self._withheld += records
 
-    def came(self, records: int, size: int) -> None:
+    def dispatched(self, records: int, size: int) -> None:
         """So many were handed out; they are to be sent."""
-        self._passed_on -= records
+        self._released -= records
         self._unsent_bytes += size
         self._record_bytes = max(size // records, 1)
 
@@ -39,12 +39,12 @@ class Allowance:
         """So much waits no longer, of what came."""
         self._unsent_bytes -= size
 
-    def next(self) -> int:
+    def release(self) -> int:
         """How much more is to be passed on, which it is by asking."""
-        room = UNSENT_BYTES_MAX - self._unsent_bytes - self._passed_on * self._record_bytes
+        room = UNSENT_BYTES_MAX - self._unsent_bytes - self._released * self._record_bytes
         # However large records are, one at a time must go.
-        least = 0 if self._passed_on or self._unsent_bytes else 1
-        records = min(self._kept_back, max(room // self._record_bytes, least))
-        self._kept_back -= records
-        self._passed_on += records
+        least = 0 if self._released or self._unsent_bytes else 1
+        records = min(self._withheld, max(room // self._record_bytes, least))
+        self._withheld -= records
+        self._released += records
         return records

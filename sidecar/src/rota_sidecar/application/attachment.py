@@ -14,10 +14,15 @@ from typing_extensions import override
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.allowance import Allowance
+from rota_sidecar.application.event_queue import EventQueue
 from rota_sidecar.application.outgoing import Outgoing, Part
 from rota_sidecar.application.port import Application, Deliveries
-from rota_sidecar.application.refusals import Refusal, malformed, out_of_turn, too_much
-from rota_sidecar.application.telling import Telling
+from rota_sidecar.application.refusals import (
+    Refusal,
+    failed_precondition,
+    invalid_argument,
+    resource_exhausted,
+)
 from rota_sidecar.application.translating import judged_of, refusals_to
 from rota_sidecar.application.wellformed import CREDIT_MAX
 from rota_sidecar.core.delivery import actions as do
@@ -42,7 +47,7 @@ class Attachment(Application):
         self.session = 0
         # Its last word came: it goes in good order.
         self.is_clean = False
-        self.telling = Telling()
+        self.event_queue = EventQueue()
         # Of the last ASSIGNED: that of the present generation.
         self.tenure: Tenure | None = None
         self._deliveries = deliveries
@@ -57,14 +62,14 @@ class Attachment(Application):
     # -------------------------------------------------------------------------------------------- from deliveries
 
     @override
-    def tell(self, event: do.AssignmentEvent) -> None:
+    def on_assignment_event(self, event: do.AssignmentEvent) -> None:
         if event.kind is do.Kind.ASSIGNED:
             self.tenure = event.tenure
         else:
             # What has no verdict yet goes back: then it need not be sent either.
             self._drop(self._outgoing.drop(lambda part: part.partition in event.partitions))
         try:
-            self.telling.tell(event, self._deliveries.now_ms())
+            self.event_queue.put(event, self._deliveries.now_ms())
         except Refusal as refusal:
             self.end(refusal)
 
@@ -73,14 +78,14 @@ class Attachment(Application):
         if not self._takes_errors:
             return
         try:
-            self.telling.report(error)
+            self.event_queue.put_error(error)
         except Refusal as refusal:
             self.end(refusal)
 
     @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
-            self._allowance.came(*self._outgoing.put(deliver))
+            self._allowance.dispatched(*self._outgoing.put(deliver))
         self._news.set()
 
     @override
@@ -88,7 +93,11 @@ class Attachment(Application):
         self._refusals += refusals
         self._news.set()
         if len(self._refusals) > REFUSALS_MAX:
-            self.end(too_much(f"{REFUSALS_MAX} judgements were refused, and nobody reads why: attach anew"))
+            self.end(
+                resource_exhausted(
+                    f"{REFUSALS_MAX} judgements were refused, and nobody reads why: attach anew"
+                )
+            )
 
     @override
     def close(self, reason: str) -> None:
@@ -98,24 +107,24 @@ class Attachment(Application):
 
     def acknowledge(self, event_id: int) -> None:
         """It has done what an event asked for. Raises a Refusal."""
-        event = self.telling.acknowledged(event_id)
+        event = self.event_queue.acknowledged(event_id)
         if event is not None:
             self._deliveries.on_application_event(on.Acknowledged(event))
 
     def grant(self, records: int) -> None:
         """It takes so many more. Raises a Refusal."""
-        if self._allowance.open + records > CREDIT_MAX:
-            raise malformed(
+        if self._allowance.outstanding + records > CREDIT_MAX:
+            raise invalid_argument(
                 f"{records} more records of credit would be more than {CREDIT_MAX}: give it as records are done"
             )
         self._allowance.grant(records)
-        self._pass_on()
+        self._release_credit()
 
-    def judge(self, judgements: Sequence[pb.DeliverRequest.Judgement]) -> None:
+    def on_verdicts(self, judgements: Sequence[pb.DeliverRequest.Judgement]) -> None:
         """Its verdicts."""
         self._deliveries.on_application_event(judged_of(judgements))
 
-    def void(self, partitions: frozenset[Partition], delivery_epoch: int) -> None:
+    def drop_void(self, partitions: frozenset[Partition], delivery_epoch: int) -> None:
         """It has sought elsewhere: what was handed out up to this ledger, and has not left yet, never does."""
         self._drop(self._outgoing.drop(lambda part: _is_void(part, partitions, delivery_epoch)))
 
@@ -124,11 +133,13 @@ class Attachment(Application):
     def begin(self, taker: str) -> None:
         """Somebody takes the records from now on. Raises a Refusal."""
         if self._taker:
-            raise out_of_turn(
+            raise failed_precondition(
                 f"a {self._taker} takes the records of this attachment already: one takes them at a time"
             )
         if self.reads_itself:
-            raise out_of_turn("this application reads by itself: attach without reads_itself to get records")
+            raise failed_precondition(
+                "this application reads by itself: attach without reads_itself to get records"
+            )
         self._taker = taker
 
     def finish(self) -> None:
@@ -150,7 +161,7 @@ class Attachment(Application):
 
     async def poll(self, records_max: int, within_s: float) -> Sequence[pb.PartitionRecords]:
         """Up to so many records, as soon as there are any; none when none come in time."""
-        self.grant(max(records_max - self._allowance.open - self._outgoing.records, 0))
+        self.grant(max(records_max - self._allowance.outstanding - self._outgoing.records, 0))
         try:
             async with asyncio.timeout(within_s):
                 while True:
@@ -182,7 +193,7 @@ class Attachment(Application):
             if taken.judgements:
                 self._deliveries.on_application_event(on.Judged(taken.judgements))
                 self._allowance.grant(len(taken.judgements))
-            self._pass_on()
+            self._release_credit()
             if taken.partitions or not taken.judgements:
                 return taken.partitions
 
@@ -192,10 +203,10 @@ class Attachment(Application):
             # The application gave credit for records that it sees, not for these.
             self._allowance.sent(size)
             self._allowance.grant(records)
-            self._pass_on()
+            self._release_credit()
 
-    def _pass_on(self) -> None:
-        records = self._allowance.next()
+    def _release_credit(self) -> None:
+        records = self._allowance.release()
         if records:
             self._deliveries.on_application_event(on.Credit(records))
 

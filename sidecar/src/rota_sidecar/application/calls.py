@@ -48,13 +48,13 @@ class Calls:
 
     async def subscribe(self, request: pb.SubscribeRequest, within_s: float) -> pb.SubscribeResponse:
         """Other topics, or none."""
-        async with patience(within_s):
+        async with time_limit(within_s):
             await self._deliveries.subscribe(list(request.topics), request.pattern)
         return pb.SubscribeResponse()
 
     async def assign(self, request: pb.AssignRequest, within_s: float) -> pb.AssignResponse:
         """These partitions, outside of the group's assignment."""
-        async with patience(within_s):
+        async with time_limit(within_s):
             await self._deliveries.assign(partitions_of(request.partitions))
         return pb.AssignResponse()
 
@@ -91,7 +91,7 @@ class Calls:
         answer = await self._ask(on.SeekRequested(0, offsets), within_s)
         if attachment is not None:
             failed = {partition for partition, error in (answer.errors or {}).items() if error}
-            attachment.void(frozenset(offsets.keys() - failed), answer.delivery_epoch)
+            attachment.drop_void(frozenset(offsets.keys() - failed), answer.delivery_epoch)
         return pb.SeekResponse(
             error_code=error_of(answer), message=answer.message, voided_delivery_epoch=answer.delivery_epoch
         )
@@ -188,19 +188,19 @@ class Calls:
         return await self._deliveries.records.bounds(partitions, within_s) if partitions else {}
 
     async def _ask(self, asked: on.ApplicationRequest, within_s: float) -> do.Answer:
-        async with patience(within_s):
+        async with time_limit(within_s):
             return await self._deliveries.ask(asked)
 
 
 @asynccontextmanager
-async def patience(within_s: float) -> AsyncIterator[None]:
+async def time_limit(within_s: float) -> AsyncIterator[None]:
     """What takes longer is waited for no more; it may still be done. Raises a Refusal."""
     try:
         async with asyncio.timeout(within_s):
             yield
     except TimeoutError:
-        sentence = f"no answer within {within_s:.3g} s: it may be done later, ask for what there is then"
-        raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, sentence) from None
+        message = f"no answer within {within_s:.3g} s: it may be done later, ask for what there is then"
+        raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, message) from None
 
 
 def named(partitions: Sequence[pb.TopicPartition]) -> Sequence[Partition]:

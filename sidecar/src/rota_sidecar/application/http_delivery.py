@@ -26,7 +26,7 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of
 
 # An event for the event log: its name, and one sentence.
-Say = Callable[[str, str], None]
+LogEvent = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,20 @@ class Post:
 class HttpDelivery(Application):
     """To be made and run on a running loop, with a URL that has no problem."""
 
-    def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, settings: HttpSettings, say: Say) -> None:
+    def __init__(
+        self, deliveries: Deliveries, slicer: BatchSlicer, settings: HttpSettings, log_event: LogEvent
+    ) -> None:
         self._deliveries = deliveries
         self._slicer = slicer
         self._settings = settings
-        self._say = say
+        self._log_event = log_event
         self._client = HttpClient(url_of(settings.url))
         # Granted, and not used yet.
         self._credit = 0
         self._posts: set[asyncio.Task[None]] = set()
         self._busy: Counter[Partition] = Counter()
         self._revoking: list[do.AssignmentEvent] = []
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """
@@ -73,14 +75,14 @@ class HttpDelivery(Application):
         Raises AttachedAlready, and what nobody expected.
         """
         try:
-            await self._wait_for_somebody()
+            await self._wait_for_listener()
             session = self._deliveries.attach(
                 self, commits_itself=False, reads_itself=False, takes_many=False
             )
-            self._say("attached", f"records go to {self._settings.url}")
+            self._log_event("attached", f"records go to {self._settings.url}")
             try:
                 self._grant()
-                await asyncio.shield(self._over)
+                await asyncio.shield(self._ended)
             finally:
                 self._deliveries.detach(session, clean=not self._posts)
         finally:
@@ -89,11 +91,11 @@ class HttpDelivery(Application):
     # -------------------------------------------------------------------------------------------- from deliveries
 
     @override
-    def tell(self, event: do.AssignmentEvent) -> None:
+    def on_assignment_event(self, event: do.AssignmentEvent) -> None:
         match event.kind:
             case do.Kind.REVOKING | do.Kind.LOST:
                 self._revoking.append(event)
-                self._let_go()
+                self._acknowledge_idle()
             case do.Kind.ASSIGNED:
                 self._deliveries.on_application_event(on.Acknowledged(event.event_id))
             case do.Kind.REVOKED:
@@ -122,23 +124,23 @@ class HttpDelivery(Application):
     @override
     def refuse(self, refusals: Sequence[do.Refuse]) -> None:
         for refusal in refusals:
-            self._say("refused", refusal.message)
+            self._log_event("refused", refusal.message)
 
     @override
     def close(self, reason: str) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     # -------------------------------------------------------------------------------------------- posts
 
     def _begin(self, post: Post) -> None:
         self._credit -= 1
         self._busy[post.partition] += 1
-        task = asyncio.create_task(self._carry_out(post))
+        task = asyncio.create_task(self._process(post))
         self._posts.add(task)
         task.add_done_callback(self._done)
 
-    async def _carry_out(self, post: Post) -> None:
+    async def _process(self, post: Post) -> None:
         try:
             outcome = await self._outcome(post)
         finally:
@@ -153,15 +155,15 @@ class HttpDelivery(Application):
             outcome.reason,
         )
         self._deliveries.on_application_event(on.Judged([judgement]))
-        self._let_go()
+        self._acknowledge_idle()
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._posts.discard(task)
-        if task.cancelled() or self._over.done():
+        if task.cancelled() or self._ended.done():
             return
         error = task.exception()
         if error is not None:
-            self._over.set_exception(error)
+            self._ended.set_exception(error)
         else:
             self._grant()
 
@@ -190,15 +192,15 @@ class HttpDelivery(Application):
 
     # --------------------------------------------------------------------------------------------
 
-    async def _wait_for_somebody(self) -> None:
-        said = ""
+    async def _wait_for_listener(self) -> None:
+        logged = ""
         while True:
             try:
                 await self._client.dial()
             except NotThere as failure:
-                if str(failure) != said:
-                    said = str(failure)
-                    self._say("waiting", said)
+                if str(failure) != logged:
+                    logged = str(failure)
+                    self._log_event("waiting", logged)
                 await asyncio.sleep(self._settings.redial_s)
             else:
                 return
@@ -210,7 +212,7 @@ class HttpDelivery(Application):
             self._credit += records
             self._deliveries.on_application_event(on.Credit(records))
 
-    def _let_go(self) -> None:
+    def _acknowledge_idle(self) -> None:
         """Say which revoked partitions have nothing under way any more."""
         free = [event for event in self._revoking if not any(map(self._busy.__getitem__, event.partitions))]
         for event in free:

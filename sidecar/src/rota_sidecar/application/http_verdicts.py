@@ -48,18 +48,18 @@ def outcome_of(answer: Answer) -> Outcome:
     """What becomes of the record that was answered so."""
     if 200 <= answer.status < 300:
         return Outcome(Verdict.ACK)
-    reason = said(answer)
+    reason = reason_of(answer)
     if answer.status in AT_FAULT:
         return Outcome(Verdict.DEAD_LETTER, reason)
     return Outcome(Verdict.RETRY, reason, wait_ms(answer))
 
 
-def said(answer: Answer) -> str:
+def reason_of(answer: Answer) -> str:
     """The status, and how the body begins, on one line."""
     text = answer.excerpt.decode(errors="replace")
-    words = "".join(dead_letter if dead_letter.isprintable() else " " for dead_letter in text).split()
+    parts = "".join(character if character.isprintable() else " " for character in text).split()
     status = f"{answer.status} {answer.phrase}".strip()
-    excerpt = " ".join(words)[:EXCERPT_LENGTH_MAX]
+    excerpt = " ".join(parts)[:EXCERPT_LENGTH_MAX]
     return f"{status}: {excerpt}" if excerpt else status
 
 

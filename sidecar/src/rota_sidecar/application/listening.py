@@ -15,7 +15,7 @@ from rota_service.addresses import BindError, is_loopback
 UNIX = "unix:"
 
 
-def listen_on_port(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:
+def bind_port(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:
     """
     HOST:PORT, on this machine only unless that is meant; the address, with its port if that was 0. Before the server starts.
 
@@ -35,7 +35,7 @@ def listen_on_port(server: grpc.aio.Server, address: str, *, insecure: bool = Fa
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-def listen_on_socket(server: grpc.aio.Server, path: Path) -> str:
+def bind_socket(server: grpc.aio.Server, path: Path) -> str:
     """A socket that only this user opens; what to dial. Before the server starts. Raises BindError."""
     path = path.absolute()
     if problem := private_files.socket_problem(path):

@@ -13,7 +13,7 @@ from rota_sidecar.engines.records import Records
 class Application(Protocol):
     """What an attached application is told. None of these may block or raise."""
 
-    def tell(self, event: do.AssignmentEvent) -> None:
+    def on_assignment_event(self, event: do.AssignmentEvent) -> None:
         """Something happens to partitions."""
         ...
 

@@ -6,21 +6,21 @@ import grpc
 class Refusal(Exception):
     """The call ends with this; nothing else of it was done."""
 
-    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
         self.code = code
 
 
-def malformed(sentence: str) -> Refusal:
+def invalid_argument(message: str) -> Refusal:
     """It can be nothing that this version knows."""
-    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, sentence)
+    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
-def out_of_turn(sentence: str) -> Refusal:
+def failed_precondition(message: str) -> Refusal:
     """It could be right at another time."""
-    return Refusal(grpc.StatusCode.FAILED_PRECONDITION, sentence)
+    return Refusal(grpc.StatusCode.FAILED_PRECONDITION, message)
 
 
-def too_much(sentence: str) -> Refusal:
+def resource_exhausted(message: str) -> Refusal:
     """It would exceed a bound."""
-    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
+    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, message)

@@ -21,7 +21,7 @@ from rota_sidecar.application.attachment import Attachment
 from rota_sidecar.application.calls import Calls
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.port import AttachedAlready, Deliveries
-from rota_sidecar.application.refusals import Refusal, out_of_turn
+from rota_sidecar.application.refusals import Refusal, failed_precondition
 from rota_sidecar.application.validation_interceptor import ApplicationInterceptor
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 
@@ -44,16 +44,16 @@ OPTIONS = (
 Context = grpc.aio.ServicerContext[Any, Any]
 Frames = AsyncIterator[Message | UndecodableRequest]
 # An event for the event log: its name, and one sentence.
-Say = Callable[[str, str], None]
+LogEvent = Callable[[str, str], None]
 
 
 class ConsumerService(pb_grpc.ConsumerServicer):
     """One application at a time."""
 
-    def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, say: Say) -> None:
+    def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, log_event: LogEvent) -> None:
         self._deliveries = deliveries
         self._slicer = slicer
-        self._say = say
+        self._log_event = log_event
         self._calls = Calls(deliveries)
         self._attachment: Attachment | None = None
 
@@ -80,9 +80,9 @@ class ConsumerService(pb_grpc.ConsumerServicer):
             raise Refusal(grpc.StatusCode.ALREADY_EXISTS, str(already)) from None
         self._attachment = attachment
         name = hello.client_id or "an application without a name"
-        self._say("attached", f"{name} is attached")
+        self._log_event("attached", f"{name} is attached")
         try:
-            await streams.attend(attachment, self._deliveries, requests, context.write)
+            await streams.serve_attach(attachment, self._deliveries, requests, context.write)
         finally:
             self._detach(attachment, name)
 
@@ -90,7 +90,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     async def Deliver(self, request_iterator: Frames, context: Context) -> None:  # type: ignore[override]  # writes for itself
         requests = streams.well_formed(request_iterator, pb.DeliverRequest)
         hello = (await streams.hello(requests, "Deliver")).hello
-        await streams.deliver(self._attached(hello.session), requests, context.write)
+        await streams.serve_deliver(self._attached(hello.session), requests, context.write)
 
     # -------------------------------------------------------------------------------------------- calls
 
@@ -159,16 +159,18 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     def _attached(self, session: int) -> Attachment:
         """The attachment of that session. Raises a Refusal."""
         if self._attachment is None or self._attachment.session != session:
-            raise out_of_turn(f"no application is attached under session {session}: open Attach first")
+            raise failed_precondition(
+                f"no application is attached under session {session}: open Attach first"
+            )
         return self._attachment
 
     def _detach(self, attachment: Attachment, name: str) -> None:
         self._attachment = None
         self._deliveries.detach(attachment.session, clean=attachment.is_clean)
-        sentence = "the Attach stream of this session ended: attach anew"
-        attachment.end(Refusal(grpc.StatusCode.ABORTED, sentence))
-        how = "said goodbye" if attachment.is_clean else "is gone without a goodbye"
-        self._say("detached", f"{name} {how}")
+        message = "the Attach stream of this session ended: attach anew"
+        attachment.end(Refusal(grpc.StatusCode.ABORTED, message))
+        reason = "said goodbye" if attachment.is_clean else "is gone without a goodbye"
+        self._log_event("detached", f"{name} {reason}")
 
 
 def within_s(context: Context) -> float:

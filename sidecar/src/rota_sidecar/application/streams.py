@@ -16,7 +16,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_service.validation_interceptor import UndecodableRequest
 from rota_sidecar.application.attachment import Attachment
 from rota_sidecar.application.port import Deliveries
-from rota_sidecar.application.refusals import Refusal, malformed, out_of_turn
+from rota_sidecar.application.refusals import Refusal, failed_precondition, invalid_argument
 from rota_sidecar.application.translating import attached_to, reported_of
 from rota_sidecar.application.validation_interceptor import checked
 
@@ -41,23 +41,23 @@ async def hello(requests: AsyncIterator[Request], method: str) -> Request:
         async with asyncio.timeout(HELLO_S):
             request = await anext(requests, None)
     except TimeoutError:
-        sentence = f"no hello came within {HELLO_S} s: begin {method} with one"
-        raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, sentence) from None
+        message = f"no hello came within {HELLO_S} s: begin {method} with one"
+        raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, message) from None
     if request is None or request.WhichOneof("request") != "hello":
-        raise malformed(f"{method} begins with a hello: send it first, and once")
+        raise invalid_argument(f"{method} begins with a hello: send it first, and once")
     return request
 
 
-async def attend(
+async def serve_attach(
     attachment: Attachment, deliveries: Deliveries, requests: AsyncIterator[pb.AttachRequest], write: Write
 ) -> None:
     """Be told, and acknowledge, until it ends. Raises the Refusal that it ends with."""
     await write(attached_to(attachment.session, deliveries.config))
-    listening = listen(attachment, deliveries, requests)
-    await until_ended(attachment, listening, Speaker(attachment.telling.next, write))
+    receiving = receive_attach(attachment, deliveries, requests)
+    await until_ended(attachment, receiving, Sender(attachment.event_queue.next, write))
 
 
-async def listen(
+async def receive_attach(
     attachment: Attachment, deliveries: Deliveries, requests: AsyncIterator[pb.AttachRequest]
 ) -> None:
     """What comes on Attach after the hello. Raises a Refusal."""
@@ -68,7 +68,7 @@ async def listen(
             case "report" if attachment.reads_itself:
                 deliveries.on_application_event(reported_of(request.report))
             case "report":
-                raise out_of_turn(
+                raise failed_precondition(
                     "a report is for applications that read by themselves: attach with reads_itself"
                 )
             case "goodbye":
@@ -76,15 +76,17 @@ async def listen(
                 attachment.end(None)
                 return
             case _:
-                raise malformed("Attach has one hello: open another stream for another attachment")
+                raise invalid_argument("Attach has one hello: open another stream for another attachment")
 
 
-async def deliver(attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest], write: Write) -> None:
+async def serve_deliver(
+    attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest], write: Write
+) -> None:
     """Hand over, and hear verdicts, until the application closes its side. Raises the Refusal that it ends with."""
     attachment.begin(STREAM)
     broken = "it broke"
     try:
-        await until_ended(attachment, hear(attachment, requests), Speaker(attachment.next, write))
+        await until_ended(attachment, receive_deliver(attachment, requests), Sender(attachment.next, write))
         broken = ""
     except Refusal as refusal:
         broken = str(refusal)
@@ -92,25 +94,25 @@ async def deliver(attachment: Attachment, requests: AsyncIterator[pb.DeliverRequ
     finally:
         attachment.finish()
         if broken:
-            sentence = f"the {STREAM} of this attachment ended ({broken}): attach anew"
-            attachment.end(Refusal(grpc.StatusCode.ABORTED, sentence))
+            message = f"the {STREAM} of this attachment ended ({broken}): attach anew"
+            attachment.end(Refusal(grpc.StatusCode.ABORTED, message))
 
 
-async def hear(attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest]) -> None:
+async def receive_deliver(attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest]) -> None:
     """What comes on Deliver after the hello. Raises a Refusal."""
     async for request in requests:
         match request.WhichOneof("request"):
             case "credit":
                 attachment.grant(request.credit.records)
             case "judgements":
-                attachment.judge(request.judgements.judgements)
+                attachment.on_verdicts(request.judgements.judgements)
             case "acknowledge":
                 attachment.acknowledge(request.acknowledge.event_id)
             case _:
-                raise malformed("Deliver has one hello: open another stream for another session")
+                raise invalid_argument("Deliver has one hello: open another stream for another session")
 
 
-class Speaker:
+class Sender:
     """Sends one message after the other, and is stopped between two of them only: what was taken is sent."""
 
     def __init__(self, next_message: Callable[[], Awaitable[Message]], write: Write) -> None:
@@ -134,23 +136,23 @@ class Speaker:
             running.cancel()
 
 
-async def until_ended(attachment: Attachment, listening: Coroutine[Any, Any, None], speaker: Speaker) -> None:
+async def until_ended(attachment: Attachment, receiving: Coroutine[Any, Any, None], sender: Sender) -> None:
     """Listen and speak until the other side has said all, or the attachment ends. Raises what ended it."""
-    listens = asyncio.create_task(listening)
-    speaks = asyncio.create_task(speaker.run())
-    ends: set[asyncio.Future[Any]] = {listens, speaks, attachment.ended}
+    receiver = asyncio.create_task(receiving)
+    sending = asyncio.create_task(sender.run())
+    ends: set[asyncio.Future[Any]] = {receiver, sending, attachment.ended}
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in (listens, speaks):
+        for end in (receiver, sending):
             if end.done():
                 end.result()
         if not attachment.ended.done():
-            speaker.stop(speaks)
-            await asyncio.wait(ends - {listens}, return_when=asyncio.FIRST_COMPLETED)
+            sender.stop(sending)
+            await asyncio.wait(ends - {receiver}, return_when=asyncio.FIRST_COMPLETED)
         refusal = attachment.ended.result() if attachment.ended.done() else None
         if refusal is not None:
             raise refusal
     finally:
-        listens.cancel()
-        speaks.cancel()
-        await asyncio.gather(listens, speaks, return_exceptions=True)
+        receiver.cancel()
+        sending.cancel()
+        await asyncio.gather(receiver, sending, return_exceptions=True)

@@ -138,18 +138,18 @@ def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
     )
 
 
-def events_to(tell: do.AssignmentEvent, now_ms: int, partitions_max: int) -> Iterator[pb.AttachResponse]:
+def events_to(change: do.AssignmentEvent, now_ms: int, partitions_max: int) -> Iterator[pb.AttachResponse]:
     """What happens to partitions: several events where there are too many of them for one. Their ids are to be given."""
-    remaining = iter(sorted(tell.partitions))
+    remaining = iter(sorted(change.partitions))
     first = True
     while (part := list(islice(remaining, partitions_max))) or first:
         event = pb.AttachResponse.Event(
-            kind=KINDS[tell.kind], partitions=map(partition_to, part), reason=tell.reason
+            kind=KINDS[change.kind], partitions=map(partition_to, part), reason=change.reason
         )
-        if tell.tenure is not None:
-            event.tenure.CopyFrom(tenure_to(tell.tenure))
-        if tell.deadline_ms is not None:
-            event.deadline_ms = max(tell.deadline_ms - now_ms, 0)
+        if change.tenure is not None:
+            event.tenure.CopyFrom(tenure_to(change.tenure))
+        if change.deadline_ms is not None:
+            event.deadline_ms = max(change.deadline_ms - now_ms, 0)
         yield pb.AttachResponse(event=event)
         first = False
 

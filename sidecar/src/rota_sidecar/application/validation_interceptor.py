@@ -25,7 +25,7 @@ from rota_service.validation_interceptor import (
     decode,
 )
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
-from rota_sidecar.application.refusals import Refusal, malformed, too_much
+from rota_sidecar.application.refusals import Refusal, invalid_argument, resource_exhausted
 from rota_sidecar.application.wellformed import fault
 from rota_sidecar.engines.port import Refused, Unreachable
 
@@ -85,10 +85,10 @@ async def refuse(context: Context, refusal: Refusal) -> NoReturn:
 def checked(request: Message | UndecodableRequest) -> Message:
     """The request, if it is one that can be looked at. Raises a Refusal."""
     if isinstance(request, UndecodableRequest):
-        raise malformed(UNDECODABLE)
+        raise invalid_argument(UNDECODABLE)
     wrong = fault(request)
     if wrong:
-        raise malformed(wrong)
+        raise invalid_argument(wrong)
     return request
 
 
@@ -96,7 +96,7 @@ def fitting(reply: Message) -> Message:
     """The answer, if its receiver takes it. Raises a Refusal."""
     size = reply.ByteSize()
     if size > MESSAGE_BYTES_MAX:
-        raise too_much(
+        raise resource_exhausted(
             f"the answer has {size} bytes, at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time"
         )
     return reply

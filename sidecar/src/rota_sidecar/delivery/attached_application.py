@@ -54,10 +54,10 @@ class AttachedApplication:
             case _:
                 pass
 
-    def tell(self, event: do.AssignmentEvent) -> None:
+    def on_assignment_event(self, event: do.AssignmentEvent) -> None:
         """Notify the application of a change of its partitions, if it is still attached."""
         if self._current is not None:
-            self._current.tell(event)
+            self._current.on_assignment_event(event)
 
     def report(self, error: do.PartitionError) -> None:
         """

@@ -251,7 +251,7 @@ class DeliveryDriver(Deliveries):
             case do.FetchCommitted() | do.Commit():
                 self._ask_coordinator(action)
             case do.AssignmentEvent():
-                self._application.tell(action)
+                self._application.on_assignment_event(action)
             case do.PartitionError():
                 self._application.report(action)
             case do.ReleasePartitions() | do.Leave() | do.Rejoin():

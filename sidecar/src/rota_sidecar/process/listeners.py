@@ -61,9 +61,9 @@ class Doors:
         addresses: list[str] = []
         if options.listen:
             insecure = options.insecure
-            addresses.append(listening.listen_on_port(server, options.listen, insecure=insecure))
+            addresses.append(listening.bind_port(server, options.listen, insecure=insecure))
         if options.listen_socket:
-            addresses.append(listening.listen_on_socket(server, Path(options.listen_socket)))
+            addresses.append(listening.bind_socket(server, Path(options.listen_socket)))
         await server.start()
         self._server = server
         for address in addresses:

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from rota_sidecar.application.refusals import out_of_turn, too_much
+from rota_sidecar.application.refusals import failed_precondition, resource_exhausted
 from rota_sidecar.application.translating import errors_to, events_to
 from rota_sidecar.core.delivery import actions as do
 
@@ -19,7 +19,7 @@ PARTITIONS_PER_EVENT = 10_000
 EVENTS_MAX = 1_000
 
 
-class Telling:
+class EventQueue:
     """Of one attachment. Ids begin with 1."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Telling:
         self._events: dict[int, int] = {}
         self._parts: Counter[int] = Counter()
 
-    def tell(self, event: do.AssignmentEvent, now_ms: int) -> None:
+    def put(self, event: do.AssignmentEvent, now_ms: int) -> None:
         """After all others. Raises a Refusal when nobody reads or acknowledges them."""
         for message in events_to(event, now_ms, PARTITIONS_PER_EVENT):
             self._last_id += 1
@@ -40,7 +40,7 @@ class Telling:
                 self._parts[event.event_id] += 1
         self._check_bound()
 
-    def report(self, error: do.PartitionError) -> None:
+    def put_error(self, error: do.PartitionError) -> None:
         """After all events. Raises a Refusal when nobody reads them."""
         for message in errors_to(error, PARTITIONS_PER_EVENT):
             self._waiting.put_nowait(message)
@@ -48,7 +48,7 @@ class Telling:
 
     def _check_bound(self) -> None:
         if max(self._waiting.qsize(), len(self._events)) > EVENTS_MAX:
-            raise too_much(
+            raise resource_exhausted(
                 f"{EVENTS_MAX} events wait for the application: read them, and acknowledge each one, in an attachment "
                 "that is opened anew"
             )
@@ -60,7 +60,7 @@ class Telling:
     def acknowledged(self, event_id: int) -> int | None:
         """The core's event that is acknowledged by that, if one is. Raises a Refusal."""
         if not 1 <= event_id <= self._last_id:
-            raise out_of_turn(f"there was no event {event_id}: acknowledge the event_id of an event")
+            raise failed_precondition(f"there was no event {event_id}: acknowledge the event_id of an event")
         event = self._events.pop(event_id, None)
         if event is None:
             return None

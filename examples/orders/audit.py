@@ -44,12 +44,12 @@ def count_when_closed(servers: str, page: str) -> tuple[int, str]:
 
 
 def is_open(state: dict[str, Any]) -> bool:
-    """Whether a process of the shop runs."""
+    """Return True while a process of the shop runs."""
     return any(each["replicas"] for each in state["workloads"] if each["name"] == SHOP)
 
 
 def states(page: str) -> Iterator[dict[str, Any]]:
-    """What the page shows, now and whenever it changes."""
+    """Yield the page's state, now and after each change."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"{page}/api/events") as events:
         for line in events:
@@ -70,7 +70,7 @@ def count(servers: str) -> tuple[int, str]:
 
 
 def orders_in(address: str, topic: str) -> Counter[str]:
-    """How often each is there."""
+    """Count the occurrences of each order in a topic."""
     with rota.Topics(address) as topics:
         (described,) = topics.describe([topic])
     positions = {(topic, number): 0 for number in range(described.partitions)}

@@ -15,7 +15,7 @@ import rota
 
 
 class Worker(threading.Thread):
-    """A thread with its consumer; nobody else touches that one but to wake it."""
+    """A thread with its own consumer. Invariant: other threads call only the consumer's `wakeup`."""
 
     def __init__(
         self, work: Callable[[rota.Record], object], make_consumer: Callable[[], rota.Consumer]

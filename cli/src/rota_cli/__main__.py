@@ -36,8 +36,8 @@ def run() -> int:
         return ExitCode.INTERRUPTED
 
 
-def _report(sentence: str, code: int) -> int:
-    print_err(f"rota: {sentence}")
+def _report(message: str, code: int) -> int:
+    print_err(f"rota: {message}")
     return code
 
 
@@ -49,9 +49,9 @@ def _report_usage(error: TyperException) -> int:
         return error.exit_code
     context = getattr(error, "ctx", None)
     command = "rota" if context is None else context.command_path
-    sentence = error.format_message().strip().rstrip(".")
-    joint = " See" if sentence.endswith("?") else ": see"
-    return _report(f"{sentence}{joint} `{command} --help`", error.exit_code)
+    message = error.format_message().strip().rstrip(".")
+    joint = " See" if message.endswith("?") else ": see"
+    return _report(f"{message}{joint} `{command} --help`", error.exit_code)
 
 
 if __name__ == "__main__":

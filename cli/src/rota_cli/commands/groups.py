@@ -26,7 +26,7 @@ from rota_cli.output.units import by_topic, format_partitions
 groups = typer.Typer(help="Inspect, watch, reset and delete groups.", no_args_is_help=True)
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group ID.")]
-FACTS = ("group", "state", "protocol", "strategy", "generation", "incarnation", "leader", "coordinator")
+FIELDS = ("group", "state", "protocol", "strategy", "generation", "incarnation", "leader", "coordinator")
 MEMBER_COLUMNS = ("member_id", "instance_id", "client_id", "host", "leader", "partitions", "assigned")
 LAG_COLUMNS = ("topic", "partition", "committed", "start", "end", "lag_records", "lag_seconds", "owner")
 
@@ -59,7 +59,7 @@ def describe(flags: ConnectionFlags, group: GroupName, output: OutputOption = Ou
             {**group_row(found), "members": [member_row(found, each) for each in found.members]}, output
         )
         return
-    print_out(render_fields(group_row(found), FACTS))
+    print_out(render_fields(group_row(found), FIELDS))
     if found.members:
         print_out("\n" + _members_table(found))
 

@@ -72,14 +72,14 @@ class OffsetChange:
         return None if self.old is None else self.new - self.old
 
 
-def plan(target: Target, partitions: Collection[TopicPartition], facts: KnownOffsets) -> list[OffsetChange]:
+def plan(target: Target, partitions: Collection[TopicPartition], known: KnownOffsets) -> list[OffsetChange]:
     """Compute the new offset of each partition."""
-    return [_change(target, partition, facts) for partition in sorted(partitions)]
+    return [_change(target, partition, known) for partition in sorted(partitions)]
 
 
-def _change(target: Target, partition: TopicPartition, facts: KnownOffsets) -> OffsetChange:
-    log_range = facts.ranges[partition]
-    committed = facts.committed.get(partition)
+def _change(target: Target, partition: TopicPartition, known: KnownOffsets) -> OffsetChange:
+    log_range = known.ranges[partition]
+    committed = known.committed.get(partition)
     old = None if committed is None else committed.offset
     match target:
         case ToEarliest():
@@ -87,7 +87,7 @@ def _change(target: Target, partition: TopicPartition, facts: KnownOffsets) -> O
         case ToLatest():
             return OffsetChange(partition, old, log_range.end)
         case ToTimestamp():
-            found = facts.at_time[partition]
+            found = known.at_time[partition]
             if found == NO_OFFSET:
                 return OffsetChange(
                     partition, old, log_range.end, "no record at or after this time; using the log end"
@@ -149,10 +149,10 @@ def select_partitions(
     found: list[TopicPartition] = []
     for choice in choices:
         count = counts.get(choice.topic, 0)
-        beyond = [number for number in choice.numbers if number >= count]
-        if beyond:
+        unknown = [number for number in choice.numbers if number >= count]
+        if unknown:
             raise NotFound(
-                f"topic {choice.topic} has no partition {beyond[0]} (it has {count}): see `rota topics describe`"
+                f"topic {choice.topic} has no partition {unknown[0]} (it has {count}): see `rota topics describe`"
             )
         every = [TopicPartition(choice.topic, number) for number in choice.numbers or range(count)]
         found += [each for each in every if choice.numbers or not shifts or each in committed]

@@ -129,12 +129,12 @@ def delete_records(
         there = cluster.records.ranges([here])[here]
         if before > there.end:
             raise Failure(f"{topic}[{partition}] ends at offset {there.end}: --before must not exceed it")
-        doomed = max(before - there.start, 0)
-        if doomed and not yes:
+        deleted = max(before - there.start, 0)
+        if deleted and not yes:
             raise Failure(
                 f"offsets {there.start} to {before - 1} of {topic}[{partition}] would be deleted for all groups: add --yes to confirm"
             )
-        start = cluster.records.delete_records(here, before) if doomed else there.start
+        start = cluster.records.delete_records(here, before) if deleted else there.start
     print_out(f"{topic}[{partition}] starts at offset {start}")
 
 

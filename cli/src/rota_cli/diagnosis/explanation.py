@@ -1,8 +1,9 @@
 """
 Explain a group's state, last rebalance and assignment from its members' subscriptions. Pure.
 
-A member says when it joins what it held before, and in which generation; the leader's answer says what it has now. What
-lies between the two is the last round. Nothing is guessed: what nobody tells is said to be unknown, and where to look.
+A member's subscription holds the partitions that it owned when it joined, and the generation in which it owned them; the
+leader's assignment holds the partitions that it owns now. The difference is the last rebalance. Where the members'
+subscriptions say nothing, the explanation is "unknown" and names where to look; nothing is guessed.
 """
 
 from collections.abc import Iterator, Mapping

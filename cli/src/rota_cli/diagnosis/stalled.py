@@ -31,7 +31,7 @@ def _is_expired(lag: PartitionLag) -> bool:
     return lag.committed is not None and lag.log_range is not None and lag.committed < lag.log_range.start
 
 
-def _is_beyond(lag: PartitionLag) -> bool:
+def _is_past_end(lag: PartitionLag) -> bool:
     return lag.committed is not None and lag.log_range is not None and lag.committed > lag.log_range.end
 
 
@@ -41,9 +41,9 @@ def _has_no_offset(lag: PartitionLag) -> bool:
 
 NOWHERE_ELSE = "a member with --on-offset-expired=none waits until the application seeks"
 EXPIRED = f"the committed offset is no longer in the log, its records were deleted: {NOWHERE_ELSE}"
-BEYOND = f"the committed offset is beyond the end of the log: {NOWHERE_ELSE}"
+PAST_END = f"the committed offset is beyond the end of the log: {NOWHERE_ELSE}"
 NO_OFFSET = (
     "there are records but no committed offset: a member with its own offset store continues, one with "
     "auto_offset_reset=none waits until the application seeks"
 )
-REASONS = ((_is_expired, EXPIRED), (_is_beyond, BEYOND), (_has_no_offset, NO_OFFSET))
+REASONS = ((_is_expired, EXPIRED), (_is_past_end, PAST_END), (_has_no_offset, NO_OFFSET))

@@ -245,7 +245,7 @@ class Runner:
 
         def command(number: int, part: ProcessRole) -> Command:
             if part is ProcessRole.SIDECAR:
-                assert group is not None, "whoever consumes for nobody has no sidecar"
+                assert group is not None, "a workload without a ConsumerGroup has no sidecar"
                 name = replica_name(workload, number)
                 self._secrets.issue(Replica(name, group.group_id), token_file(self.paths, name))
                 return sidecar_command(workload, group, number, self.paths, free_address(ANY_PORT))

@@ -29,12 +29,12 @@ class Diagnostic(NamedTuple):
     file: str
     line: int
     # Begins with the field, where it is about one.
-    sentence: str
+    message: str
 
     @property
     def whole(self) -> str:
         """FILE:LINE: message, as editors parse it; non-printable characters are escaped."""
-        said = f"{self.file}:{self.line}: {self.sentence}"
+        said = f"{self.file}:{self.line}: {self.message}"
         return "".join(each if each.isprintable() else _escaped(each) for each in said)
 
 
@@ -60,12 +60,12 @@ class Document:
         """The resource's kind; empty if missing."""
         return str(self.value.get("kind", ""))
 
-    def wrong(self, path: Path, sentence: str) -> Diagnostic:
+    def wrong(self, path: Path, message: str) -> Diagnostic:
         """Return a diagnostic at the path, or at its nearest existing parent."""
-        place = path
-        while place not in self.lines:
-            place = place[:-1]
-        return Diagnostic(self.file, self.lines[place], sentence)
+        known = path
+        while known not in self.lines:
+            known = known[:-1]
+        return Diagnostic(self.file, self.lines[known], message)
 
 
 def decode(file: str, data: bytes) -> str:
@@ -206,8 +206,8 @@ class _NodeReader:
             kind = node.tag.rpartition(":")[2]
             self._refuse(node, f"{_shown(node.value)} is not a valid {kind}; put it in quotes if it is text")
 
-    def _refuse(self, node: yaml.Node, sentence: str) -> Never:
-        raise InvalidManifest([Diagnostic(self._file, _line(node), sentence)])
+    def _refuse(self, node: yaml.Node, message: str) -> Never:
+        raise InvalidManifest([Diagnostic(self._file, _line(node), message)])
 
 
 def _shown(text: str) -> str:

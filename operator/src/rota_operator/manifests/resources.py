@@ -198,18 +198,20 @@ class _Collector:
             target = group.spec.scale_target_ref
             if target is None:
                 continue
-            place = NamespacedName(name.namespace, target.name)
-            found = self.workloads.get(place)
+            target_name = NamespacedName(name.namespace, target.name)
+            found = self.workloads.get(target_name)
             path = ("spec", "scaleTargetRef", "name")
-            other = taken.setdefault((target.kind, place), name)
+            other = taken.setdefault((target.kind, target_name), name)
             if found is None or found.kind != target.kind:
                 self._report(
                     group.document,
                     path,
-                    f"{dotted(path)}: {_describe(target.kind, place)} not found",
+                    f"{dotted(path)}: {_describe(target.kind, target_name)} not found",
                 )
             elif other != name:
-                taken_by = f"{_describe(target.kind, place)} already consumes for {_describe(KIND, other)}"
+                taken_by = (
+                    f"{_describe(target.kind, target_name)} already consumes for {_describe(KIND, other)}"
+                )
                 self._report(group.document, path, f"{dotted(path)}: {taken_by}; use another workload")
 
     def _check_group_ids(self) -> None:
@@ -222,14 +224,14 @@ class _Collector:
 
     def _check_container(self, workload: Workload, container: Container, path: Path) -> None:
         for reference in references_of(container):
-            place = NamespacedName(workload.name.namespace, reference.name)
-            held = self.secrets.get(place) if reference.kind == "Secret" else self.config_maps.get(place)
-            if problem := _unresolved_reason(reference, place, held):
+            named = NamespacedName(workload.name.namespace, reference.name)
+            held = self.secrets.get(named) if reference.kind == "Secret" else self.config_maps.get(named)
+            if problem := _unresolved_reason(reference, named, held):
                 at = (*path, *reference.path)
                 self._report(workload.document, at, f"{dotted(at)}: {problem}")
 
-    def _report(self, document: Document, path: Path, sentence: str) -> None:
-        self.problem.append(document.wrong(path, sentence))
+    def _report(self, document: Document, path: Path, message: str) -> None:
+        self.problem.append(document.wrong(path, message))
 
 
 class ObjectKeyRef(NamedTuple):
@@ -265,10 +267,10 @@ def references_of(container: Container) -> Iterator[ObjectKeyRef]:
 
 
 def _unresolved_reason(
-    reference: ObjectKeyRef, place: NamespacedName, held: Mapping[str, str | bytes] | None
+    reference: ObjectKeyRef, named: NamespacedName, held: Mapping[str, str | bytes] | None
 ) -> str:
     """Return the reason why a reference cannot be resolved; empty if it can, or is optional."""
-    called = _describe(reference.kind, place)
+    called = _describe(reference.kind, named)
     if held is None:
         return "" if reference.optional else f"{called} not found"
     if reference.key is not None and reference.key not in held:

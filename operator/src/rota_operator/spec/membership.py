@@ -55,7 +55,7 @@ class Membership(SpecModel):
 
 
 class Assignment(SpecModel):
-    """How partitions are assigned to members."""
+    """Assignment of partitions to members."""
 
     strategy: ShortText = Field(
         default="cooperative-sticky",

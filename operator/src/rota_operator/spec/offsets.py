@@ -10,7 +10,7 @@ from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
 class Commit(SpecModel):
-    """Who commits offsets, and how often."""
+    """Offset commits: the process that makes them, and their interval."""
 
     mode: Literal["periodic", "sync", "transactional", "external"] = Field(
         default="periodic",

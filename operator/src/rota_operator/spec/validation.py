@@ -110,20 +110,20 @@ def _unusable(value: object, path: Path) -> Iterator[Path]:
 
 def _is_consequence(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
     """True if a list is too short only because its elements are invalid."""
-    place = error["loc"]
+    location = error["loc"]
     return error["type"] == "too_short" and any(
-        len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others
+        len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in others
     )
 
 
 def _field_error(error: ErrorDetails, path: Path) -> FieldError:
-    facts = {"input": _abbreviated(error["input"]), **error.get("ctx", {})}
+    values = {"input": _abbreviated(error["input"]), **error.get("ctx", {})}
     # Of the name of a field that is wrong pydantic adds that it is one.
     path = (*path, *(each for each in error["loc"] if each != "[key]"))
-    if (expected := EXPECTED.get(facts.get("pattern", ""))) is not None:
-        return FieldError(path, f"must be {expected}; got {facts['input']}")
+    if (expected := EXPECTED.get(values.get("pattern", ""))) is not None:
+        return FieldError(path, f"must be {expected}; got {values['input']}")
     message = MESSAGES.get(error["type"])
-    return FieldError(path, error["msg"] if message is None else message.format(**facts))
+    return FieldError(path, error["msg"] if message is None else message.format(**values))
 
 
 def _abbreviated(value: object) -> str:

@@ -99,8 +99,8 @@ class KafkaRecords(Records):
         asked = {KafkaTopicPartition(*each): which for each in partitions}
         answers = self._brokers.admin.list_offsets(asked, isolation_level=level)
         return {
-            TopicPartition(place.topic, place.partition): self._brokers.result(lambda: answer).offset  # noqa: B023
-            for place, answer in answers.items()
+            TopicPartition(partition.topic, partition.partition): self._brokers.result(lambda: answer).offset  # noqa: B023
+            for partition, answer in answers.items()
         }
 
     @override

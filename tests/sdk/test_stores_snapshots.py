@@ -9,7 +9,7 @@ from rota.stores import Dialect, NotAssigned, Snapshots, StoreError, StoreFenced
 from rota.stores.tables import Tables
 from tests.sdk.databases import P0, P1, Database, Owner, member
 
-TOTALS = Snapshots("totals", full_every=4, piece_bytes=64)
+TOTALS = Snapshots("totals", full_every=4, chunk_bytes=64)
 
 
 def rows(application: Database) -> list[tuple[int, int]]:
@@ -74,16 +74,16 @@ def test_a_full_snapshot_can_be_asked_for_also_of_nothing(application: Database,
     assert owner.store.restore(TOTALS, tenure, P0) == {}
 
 
-def test_a_state_larger_than_a_piece_is_kept_in_several(application: Database, owner: Owner) -> None:
+def test_a_state_larger_than_a_chunk_is_kept_in_several(application: Database, owner: Owner) -> None:
     tenure = owner.store.assign(member(1), [P0])
     state = {b"%d" % number: bytes([number]) * 40 for number in range(50)}
     with owner.store.transaction(tenure) as tx:
         TOTALS.save_full(tx, P0, state)
 
-    ((pieces, longest),) = application.ask(
+    ((chunks, longest),) = application.ask(
         f"SELECT COUNT(*), MAX(LENGTH(content)) FROM {application.prefix}snapshots"
     )
-    assert (pieces, longest) == (25, 100)
+    assert (chunks, longest) == (25, 100)
     assert owner.store.restore(TOTALS, tenure, P0) == state
 
 

@@ -33,5 +33,5 @@ def create(address: str, partitions: Mapping[str, int], kafka_config: KafkaConfi
             if error.code != errors.TopicAlreadyExists.code:
                 raise error from failed
         except TimeoutError as silent:
-            sentence = f"{address} did not answer within {within_s:g} s: check whether it is running"
-            raise errors.TimedOut(sentence) from silent
+            message = f"{address} did not answer within {within_s:g} s: check whether it is running"
+            raise errors.TimedOut(message) from silent

@@ -1,8 +1,7 @@
 """
-Reads records of a Rota log from given offsets, without group and commits. The consumer and tests build on it.
+Read records of a Rota log from given offsets, without a group and without commits; `Consumer` and the tests build on it.
 
-What comes are batches, and a batch is columns: whoever wants all values of thousands of records has them without a
-statement for each.
+A fetch returns batches in columns: all values of thousands of records are one list, built without a statement per record.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence

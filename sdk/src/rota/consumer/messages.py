@@ -127,14 +127,14 @@ def acknowledgement(event_id: int) -> pb.DeliverRequest:
     return pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event_id))
 
 
-def check(code: int, where: str, sentence: str = "") -> None:
+def check(code: int, where: str, message: str = "") -> None:
     """Raise the error of an answer, if it has one."""
     if code:
         error = errors.error_of(code, where)
-        raise type(error).with_message(f"{where}: {sentence}") if sentence else error
+        raise type(error).with_message(f"{where}: {message}") if message else error
 
 
-def check_each(offsets: Iterable[pb.PartitionOffset], sentence: str = "") -> None:
+def check_each(offsets: Iterable[pb.PartitionOffset], message: str = "") -> None:
     """Raise the error of the first part of an answer that has one."""
     for each in offsets:
-        check(each.error_code, f"{each.partition.topic}[{each.partition.partition}]", sentence)
+        check(each.error_code, f"{each.partition.topic}[{each.partition.partition}]", message)

@@ -75,8 +75,8 @@ class Options(SidecarOptions):
     interceptors: Sequence[ConsumerInterceptor] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
-        for sentence in self._faults():
-            raise errors.InvalidArgument(sentence)
+        for message in self._faults():
+            raise errors.InvalidArgument(message)
 
     def _faults(self) -> list[str]:
         faults = [

@@ -94,8 +94,8 @@ class ReconnectingAttachment:
                 self.failed = refused
                 self._on_detached(refused)
                 return
-            if sentence := self._sidecar.ended():
-                self.failed = error = errors.SidecarFailed(sentence)
+            if reason := self._sidecar.ended():
+                self.failed = error = errors.SidecarFailed(reason)
             self._on_detached(error)
             if self.failed is not None:
                 return

@@ -224,8 +224,8 @@ class Runner(SidecarListener):
             judgement.reason = retry.reason
             if retry.after is not None:
                 judgement.retry_after_ms = int(retry.after * 1000)
-        except DeadLetter as letter:
-            judgement.verdict, judgement.reason = pb.DEAD_LETTER, letter.reason
+        except DeadLetter as dead_letter:
+            judgement.verdict, judgement.reason = pb.DEAD_LETTER, dead_letter.reason
         except Skip as skip:
             judgement.verdict, judgement.reason = pb.SKIP, skip.reason
         except Exception as error:

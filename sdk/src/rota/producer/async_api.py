@@ -97,11 +97,11 @@ class AsyncProducer:
         if not self._pipeline.is_needed and all_bytes(values) and all_bytes(keys or ()):
             return await self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
         each_key = keys if keys is not None else [None] * len(values)
-        places = [
+        appended = [
             await self._engine.send(await self._prepared(OutgoingRecord(topic, value, key)))
             for value, key in zip(values, each_key, strict=True)
         ]
-        return SentMany(len(values), [(batch, index, (at,)) for at, (batch, index) in enumerate(places)])
+        return SentMany(len(values), [(batch, index, (at,)) for at, (batch, index) in enumerate(appended)])
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic."""

@@ -169,7 +169,7 @@ class ThreadedEngine(AsyncEngine):
     @override
     async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
         future = await self._do(lambda: self._engine.send(*record))
-        return future.place
+        return future.batch_and_index
 
     @override
     async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:

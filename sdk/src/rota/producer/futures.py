@@ -45,7 +45,7 @@ class SendFuture:
         self._index = index
 
     @property
-    def place(self) -> tuple[Outcome, int]:
+    def batch_and_index(self) -> tuple[Outcome, int]:
         """The batch and the index there; for those who make another kind of future of it."""
         return self._batch, self._index
 
@@ -149,11 +149,11 @@ def completion(batch: Outcome) -> asyncio.Future[None]:
     if batch.done:
         waiting.set_result(None)
     else:
-        batch.when_done(lambda _: _tell(loop, waiting))
+        batch.when_done(lambda _: _wake(loop, waiting))
     return waiting
 
 
-def _tell(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None]) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None]) -> None:
     # In a loop that was closed meanwhile nobody waits any more.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_settle, waiting)

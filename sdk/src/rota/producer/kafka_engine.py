@@ -297,8 +297,8 @@ class KafkaEngine(Engine):
             self._in_transaction = False
         except errors.RotaError as error:
             if error.retriable:
-                sentence = f"the outcome of the commit is unknown ({error}): commit again"
-                raise errors.UndecidedCommit(sentence) from error
+                message = f"the outcome of the commit is unknown ({error}): commit again"
+                raise errors.UndecidedCommit(message) from error
             raise
 
     @override

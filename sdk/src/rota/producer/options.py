@@ -109,8 +109,8 @@ class Options:
         return self.acks in ("all", -1) if self.enable_idempotence is None else self.enable_idempotence
 
     def __post_init__(self) -> None:
-        for sentence in self._faults():
-            raise errors.InvalidArgument(sentence)
+        for message in self._faults():
+            raise errors.InvalidArgument(message)
 
     def _faults(self) -> list[str]:
         faults = [

@@ -58,13 +58,13 @@ class SendPipeline:
         """Return the callback for completed batches; None if no interceptor or `on_delivery` is set."""
         if self._on_delivery is None and not self._interceptors:
             return None
-        return self._tell
+        return self._report_batch
 
-    def _tell(self, batch: Outcome) -> None:
+    def _report_batch(self, batch: Outcome) -> None:
         for index in range(len(batch.timestamps_ms)):
-            self.tell(metadata_of(batch, index), batch.error)
+            self.report(metadata_of(batch, index), batch.error)
 
-    def tell(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
+    def report(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
         """Report the outcome of one record to interceptors and `on_delivery`."""
         for interceptor in self._interceptors:
             call_guarded(interceptor.on_acknowledgement, metadata, error)

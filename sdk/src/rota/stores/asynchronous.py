@@ -75,7 +75,7 @@ class AsyncSqlStore:
                 await self.run(batch.save_offsets())
                 await self._commit()
             except BaseException as error:
-                await self._roll_back(error)
+                await self._rollback(error)
                 await self._check_owner(batch, error)
                 raise
         finally:
@@ -127,7 +127,7 @@ class AsyncSqlStore:
             result = await self.run(flow)
             await self._commit()
         except BaseException as error:
-            await self._roll_back(error)
+            await self._rollback(error)
             raise
         return result
 
@@ -140,7 +140,7 @@ class AsyncSqlStore:
         # Also ends what began by a word of ours.
         await self._connection.commit()
 
-    async def _roll_back(self, error: BaseException) -> None:
+    async def _rollback(self, error: BaseException) -> None:
         try:
             await self._connection.rollback()
         except Exception as second:  # noqa: BLE001 - the first error is what happened; a lost connection rolls back

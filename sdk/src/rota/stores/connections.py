@@ -41,7 +41,7 @@ class Connection(Protocol):
 
     def commit(self) -> None: ...
 
-    def roll_back(self) -> None: ...
+    def rollback(self) -> None: ...
 
 
 class DbApi:
@@ -71,7 +71,7 @@ class DbApi:
         else:
             self._connection.commit()
 
-    def roll_back(self) -> None:
+    def rollback(self) -> None:
         if not self._begins_explicitly():
             self._connection.rollback()
         elif has_open_transaction(self._connection) is not False:
@@ -110,7 +110,7 @@ class SqlAlchemy:
     def commit(self) -> None:
         self._connection.commit()
 
-    def roll_back(self) -> None:
+    def rollback(self) -> None:
         self._connection.rollback()
 
 
@@ -181,7 +181,7 @@ def marked(sql: str, paramstyle: str) -> str:
     """SQL with each `?` in the driver's way. Our SQL has neither `?` nor `%` for anything else."""
     first, *rest = sql.split("?")
     return first + "".join(
-        mark + piece for mark, piece in zip(_marks(paramstyle, len(rest)), rest, strict=True)
+        mark + part for mark, part in zip(_marks(paramstyle, len(rest)), rest, strict=True)
     )
 
 

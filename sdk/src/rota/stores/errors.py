@@ -16,8 +16,8 @@ def named(partition: Partition) -> str:
 class StoreError(RotaError):
     """A store refused something, and kept nothing of it."""
 
-    def __init__(self, sentence: str) -> None:
-        Exception.__init__(self, sentence)
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
 
 
 class StoreFenced(StoreError):

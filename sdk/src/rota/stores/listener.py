@@ -1,7 +1,7 @@
 """
 Rebalance listener for a consumer with a store: on assignment raise the fence, read the position, seek there.
 
-In this order nobody who had a partition before can save an offset between the two.
+In this order a previous owner of a partition cannot save an offset between the two.
 """
 
 from collections.abc import Iterable

@@ -13,9 +13,9 @@ from rota.stores.errors import Partition, StoreError
 from rota.stores.flows import Flow, Statement, check_owner
 from rota.stores.tables import Tables
 
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 ENTRY_BYTES_MAX = 64 << 20
-PIECES_READ_AT_ONCE = 8
+CHUNKS_PER_READ = 8
 # Lengths of key and value; DELETED stands for a value that is gone.
 LENGTHS = struct.Struct(">Ii")
 DELETED = -1
@@ -37,12 +37,12 @@ class Snapshots:
     When a transaction fails, `state` holds what was not kept: restore it again.
     """
 
-    def __init__(self, name: str = "state", *, full_every: int = 100, piece_bytes: int = PIECE_BYTES) -> None:
-        if full_every < 1 or piece_bytes < 1:
-            raise StoreError(f"snapshots {name!r} need full_every and piece_bytes of at least 1")
+    def __init__(self, name: str = "state", *, full_every: int = 100, chunk_bytes: int = CHUNK_BYTES) -> None:
+        if full_every < 1 or chunk_bytes < 1:
+            raise StoreError(f"snapshots {name!r} need full_every and chunk_bytes of at least 1")
         self._name = name
         self._full_every = full_every
-        self._piece_bytes = piece_bytes
+        self._chunk_bytes = chunk_bytes
 
     def save(
         self,
@@ -66,22 +66,22 @@ class Snapshots:
         """The last full snapshot with the changes since. Stores perform it."""
         yield from check_owner(tables, tenure.group, [partition])
         state: dict[bytes, bytes] = {}
-        place = self._place(tenure, partition)
+        state_key = self._state_key(tenure, partition)
         last = (-1, -1)
         while True:
             rows = yield Statement(
-                f"SELECT sequence, piece, is_full, content FROM {tables.snapshots} "
-                "WHERE group_id = ? AND name = ? AND topic = ? AND partition = ? AND (sequence, piece) > (?, ?) "
-                "ORDER BY sequence, piece LIMIT ?",
-                (*place, *last, PIECES_READ_AT_ONCE),
+                f"SELECT sequence, chunk, is_full, content FROM {tables.snapshots} "
+                "WHERE group_id = ? AND name = ? AND topic = ? AND partition = ? AND (sequence, chunk) > (?, ?) "
+                "ORDER BY sequence, chunk LIMIT ?",
+                (*state_key, *last, CHUNKS_PER_READ),
                 returns_rows=True,
             )
-            for sequence, piece, is_full, content in rows:
-                if is_full and piece == 0:
+            for sequence, chunk, is_full, content in rows:
+                if is_full and chunk == 0:
                     state.clear()
                 _apply(bytes(content), state)
-                last = (sequence, piece)
-            if len(rows) < PIECES_READ_AT_ONCE:
+                last = (sequence, chunk)
+            if len(rows) < CHUNKS_PER_READ:
                 return state
 
     def _saved(
@@ -94,30 +94,30 @@ class Snapshots:
         if changes is not None and not changes:
             return
         table = batch.tables.snapshots
-        place = self._place(batch.tenure, partition)
+        state_key = self._state_key(batch.tenure, partition)
         here = "group_id = ? AND name = ? AND topic = ? AND partition = ?"
         # A full one prunes what came before it, so the chain begins with the lowest.
         ((first, last),) = yield Statement(
-            f"SELECT MIN(sequence), MAX(sequence) FROM {table} WHERE {here}", place, returns_rows=True
+            f"SELECT MIN(sequence), MAX(sequence) FROM {table} WHERE {here}", state_key, returns_rows=True
         )
         sequence = 1 if last is None else last + 1
         is_full = changes is None or (first is not None and sequence - first >= self._full_every)
         entries = state if changes is None or is_full else changes
-        for piece, content in enumerate(self._packed(entries.items())):
+        for chunk, content in enumerate(self._packed(entries.items())):
             yield Statement(
-                f"INSERT INTO {table} (group_id, name, topic, partition, sequence, piece, is_full, content) "
+                f"INSERT INTO {table} (group_id, name, topic, partition, sequence, chunk, is_full, content) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*place, sequence, piece, int(is_full), content),
+                (*state_key, sequence, chunk, int(is_full), content),
             )
         if is_full:
-            yield Statement(f"DELETE FROM {table} WHERE {here} AND sequence < ?", (*place, sequence))
+            yield Statement(f"DELETE FROM {table} WHERE {here} AND sequence < ?", (*state_key, sequence))
 
-    def _place(self, tenure: Tenure, partition: Partition) -> tuple[object, ...]:
+    def _state_key(self, tenure: Tenure, partition: Partition) -> tuple[object, ...]:
         return (tenure.group.group_id, self._name, *partition)
 
     def _packed(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[bytes]:
-        """The entries in pieces, each about as large as it is allowed to be; one piece for none at all."""
-        piece = bytearray()
+        """The entries in chunks, each about as large as it is allowed to be; one chunk for none at all."""
+        chunk = bytearray()
         packed = False
         for key, value in entries:
             if len(key) + len(value or b"") > ENTRY_BYTES_MAX:
@@ -125,13 +125,13 @@ class Snapshots:
                     f"an entry of snapshots {self._name!r} exceeds {ENTRY_BYTES_MAX} bytes: split it over "
                     "several keys"
                 )
-            piece += LENGTHS.pack(len(key), DELETED if value is None else len(value)) + key + (value or b"")
-            if len(piece) >= self._piece_bytes:
-                yield bytes(piece)
-                piece.clear()
+            chunk += LENGTHS.pack(len(key), DELETED if value is None else len(value)) + key + (value or b"")
+            if len(chunk) >= self._chunk_bytes:
+                yield bytes(chunk)
+                chunk.clear()
                 packed = True
-        if piece or not packed:
-            yield bytes(piece)
+        if chunk or not packed:
+            yield bytes(chunk)
 
 
 def _apply(content: bytes, state: dict[bytes, bytes]) -> None:

@@ -111,8 +111,8 @@ class SqlStore:
         """
         Open a block whose results and offsets are committed together, or not at all.
 
-        When it ends, the fence is locked and looked at: `StoreFenced` if somebody else is the owner by now. Whatever
-        error ends it, an owner who is late is told that first; the error is its cause.
+        When the block ends, the store locks and checks the fence, and raises `StoreFenced` if a newer tenure owns a partition.
+        `StoreFenced` takes precedence over an error that ended the block; that error is its cause.
         """
         if self._current is not None:
             raise StoreError(
@@ -128,7 +128,7 @@ class SqlStore:
             self.run(batch.save_offsets())
             self._connection.commit()
         except BaseException as error:
-            self._roll_back(error)
+            self._rollback(error)
             self._check_owner(batch, error)
             raise
         finally:
@@ -174,13 +174,13 @@ class SqlStore:
             result = self.run(flow)
             self._connection.commit()
         except BaseException as error:
-            self._roll_back(error)
+            self._rollback(error)
             raise
         return result
 
-    def _roll_back(self, error: BaseException) -> None:
+    def _rollback(self, error: BaseException) -> None:
         try:
-            self._connection.roll_back()
+            self._connection.rollback()
         except Exception as second:  # noqa: BLE001 - the first error is what happened; a lost connection rolls back
             error.add_note(f"the rollback failed too: {second}")
 

@@ -73,8 +73,8 @@ class Tables:
         )
         snapshots = (
             "group_id TEXT NOT NULL, name TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "
-            f"sequence BIGINT NOT NULL, piece INTEGER NOT NULL, is_full INTEGER NOT NULL, content {blob} NOT NULL, "
-            "PRIMARY KEY (group_id, name, topic, partition, sequence, piece)"
+            f"sequence BIGINT NOT NULL, chunk INTEGER NOT NULL, is_full INTEGER NOT NULL, content {blob} NOT NULL, "
+            "PRIMARY KEY (group_id, name, topic, partition, sequence, chunk)"
         )
         keys = "group_id TEXT NOT NULL, key TEXT NOT NULL, expires_at_ms BIGINT, PRIMARY KEY (group_id, key)"
         # An index lies where its table does, and is named without a schema.

@@ -33,10 +33,10 @@ class Group:
     >>> with rota.testing.Group() as group:
     ...     _ = group.send("orders", b"good"), group.send("orders", b"bad")
     ...     group.run(bill)
-    ...     [letter.reason for letter in group.dead_letters]
+    ...     [dead_letter.reason for dead_letter in group.dead_letters]
     ['it is bad']
 
-    Verdicts mean what they mean in earnest. Time is virtual: a retry waits for nobody, and moves `now_ms`.
+    Verdicts have the effect that they have with a real sidecar. Time is virtual: a retry does not wait, it advances `now_ms`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Group:
     @property
     def dead_letters(self) -> list[DeadLetter]:
         """Records that failed for good, with reason and number of deliveries."""
-        return [letter for each in self._sidecar.all_partitions() for letter in each.dead_letters]
+        return [dead_letter for each in self._sidecar.all_partitions() for dead_letter in each.dead_letters]
 
     @property
     def committed(self) -> dict[TopicPartition, int]:

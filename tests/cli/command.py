@@ -14,7 +14,7 @@ WITHIN_S = 30
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended."""
+    """Outcome of a command."""
 
     code: int
     stdout: str
@@ -22,13 +22,13 @@ class CommandResult:
 
     @property
     def data(self) -> Any:  # noqa: ANN401  whatever JSON holds
-        """What it said with `-o json`."""
+        """Parsed output of `-o json`."""
         assert self.code == 0, self
         return json.loads(self.stdout)
 
     @property
     def lines(self) -> list[str]:
-        """What it said, when it did what it was told."""
+        """Lines of output of a command that succeeded."""
         assert self.code == 0, self
         return self.stdout.splitlines()
 
@@ -36,10 +36,10 @@ class CommandResult:
     def error(self) -> str:
         """The one sentence of a command that did not."""
         assert (self.code != 0, self.stdout) == (True, ""), self
-        sentence, end, rest = self.stderr.partition("\n")
+        message, end, rest = self.stderr.partition("\n")
         assert (end, rest) == ("\n", ""), self
-        assert sentence.startswith("rota: "), self
-        return sentence.removeprefix("rota: ")
+        assert message.startswith("rota: "), self
+        return message.removeprefix("rota: ")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures that the tests of the command line share."""
 
 import uuid
 from collections.abc import Iterator

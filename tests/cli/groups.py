@@ -50,7 +50,7 @@ def two_members(
 
 
 def have_shares(first: Sidecar, second: Sidecar, partitions: int) -> bool:
-    """Whether both are in the group, and one has about as much as the other."""
+    """Return True if both members are in the group and own about equally many partitions."""
     shares = len(first.partitions), len(second.partitions)
     in_group = first.is_stable_in(0) and second.is_stable_in(0)
     return in_group and sum(shares) == partitions and min(shares) == partitions // 2

@@ -29,20 +29,20 @@ class Commands:
     temporary: Path
     name: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
 
-    def line(self, command: str, *words: str) -> list[str]:
-        rest = ["--", *words] if words else []
+    def line(self, command: str, *arguments: str) -> list[str]:
+        rest = ["--", *arguments] if arguments else []
         return [sys.executable, "-m", "tests.support.cluster", command, "--name", self.name, *rest]
 
     def environment(self) -> dict[str, str]:
         return {traces.MARK: self.name, "TMPDIR": str(self.temporary)}
 
-    def run(self, command: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, command: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, **self.environment()}
-        line = self.line(command, *words)
+        line = self.line(command, *arguments)
         return subprocess.run(line, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
 
-    def succeed(self, command: str, *words: str) -> str:
-        done = self.run(command, *words)
+    def succeed(self, command: str, *arguments: str) -> str:
+        done = self.run(command, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -138,13 +138,13 @@ def assert_nothing_stays(before: set[str], commands: Commands, machinery: Machin
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "arguments"),
     [("down", []), ("kubeconfig", []), ("kubectl", ["get", "nodes"]), ("status", [])],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_without_a_cluster_a_command_says_so(command: str, words: list[str], tmp_path: Path) -> None:
+def test_without_a_cluster_a_command_says_so(command: str, arguments: list[str], tmp_path: Path) -> None:
     commands = Commands(tmp_path)
-    done = commands.run(command, *words)
+    done = commands.run(command, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
-    [sentence] = done.stderr.splitlines()
-    assert f"no cluster '{commands.name}' is running" in sentence
+    [message] = done.stderr.splitlines()
+    assert f"no cluster '{commands.name}' is running" in message

@@ -59,7 +59,7 @@ def test_what_is_left_out_is_filled_in_with_the_same_values(
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
-def test_a_broken_rule_is_refused_in_the_same_words(served: Cluster, broken: Broken) -> None:
+def test_a_broken_rule_is_refused_with_the_same_message(served: Cluster, broken: Broken) -> None:
     said = refusal(served, "create", "--dry-run=server", "-f", "-", input=manifest(broken.spec))
     assert f"{broken.path}: Invalid value" in said
     assert broken.message in said

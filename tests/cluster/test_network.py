@@ -28,17 +28,17 @@ def test_a_server_of_the_test_run_is_reached_from_pods_and_from_here(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     (tmp_path / "word").write_text("from the test")
-    place = cluster.place()
-    command = [*place.enter, sys.executable, "-m", "http.server", str(PORT), "--bind", place.address]
+    network = cluster.namespace()
+    command = [*network.enter, sys.executable, "-m", "http.server", str(PORT), "--bind", network.address]
     server = Process.start("server", command, log=tmp_path / "log", cwd=tmp_path)
     try:
-        with cluster.forward(place.address, PORT) as port:
+        with cluster.forward(network.address, PORT) as port:
             address = f"http://127.0.0.1:{port}/word"
             server.wait_until(lambda: answers(address), within_s=10)
             with urllib.request.urlopen(address, timeout=10) as answer:
                 assert answer.read() == b"from the test"
 
-        asker = container("asker", cluster.base_image, ASK, args=[f"http://{place.address}:{PORT}/word"])
+        asker = container("asker", cluster.base_image, ASK, args=[f"http://{network.address}:{PORT}/word"])
         cluster.apply(pod("asker", asker, restartPolicy="Never"), namespace=namespace)
         cluster.wait("pod/asker", "jsonpath={.status.phase}=Succeeded", namespace=namespace)
         assert cluster.kubectl("logs", "--namespace", namespace, "asker") == "from the test\n"

@@ -116,7 +116,7 @@ def follow(cluster: Cluster, namespace: str, web_pod: str, name: str) -> Process
 
 
 def events(follower: Process) -> dict[str, int]:
-    """What the container reported, and when, once it has ended."""
+    """Report of the container and its time, after the container has ended."""
     assert follower.wait(within_s=20) == 0
     lines = follower.log.read_text().splitlines()
     return {what: int(when) for what, when in (line.split() for line in lines)}

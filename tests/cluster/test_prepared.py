@@ -44,7 +44,7 @@ def test_a_user_without_rights_is_asked_to_be_root(monkeypatch: pytest.MonkeyPat
         check_machine()
 
 
-def test_a_container_without_privileges_is_told_what_to_use(
+def test_a_container_without_privileges_is_refused_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)

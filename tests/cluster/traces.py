@@ -1,8 +1,8 @@
 """
-What a cluster could leave on a machine, as far as it can be seen; used by the tests that it leaves nothing.
+Find what a cluster could leave on a machine; used by the tests that it leaves nothing.
 
-The machine may be busy with other things meanwhile. So processes are told by a mark in their environment, which
-their children inherit, and of the rest only what a cluster would add is looked at.
+Other work may run on the machine meanwhile. So processes are recognized by a mark in their environment, which their
+children inherit; of mounts and control groups only those that a cluster would add are considered.
 """
 
 import os
@@ -28,25 +28,25 @@ def traces(name: str, machinery: Machinery) -> set[str]:
 
 
 def processes(mark: str) -> dict[Identity, str]:
-    """What descends from a process with the mark or shares a namespace with one that does, and what it runs."""
-    marked = {each for each in _processes() if f"{MARK}={mark}".encode() in _words(each, "environ")}
+    """Return the command lines of processes that carry the mark or share a namespace with one that does."""
+    marked = {each for each in _processes() if f"{MARK}={mark}".encode() in _null_separated(each, "environ")}
     private = namespaces(marked)
     return {
-        each: b" ".join(_words(each, "cmdline")).decode()
+        each: b" ".join(_null_separated(each, "cmdline")).decode()
         for each in _processes()
         if each in marked or private & _namespaces(each.pid)
     }
 
 
 def namespaces(some: Iterable[Identity]) -> set[str]:
-    """Those that the processes are in and this one is not. The kernel gives the numbers again when they are free."""
+    """Namespaces that the processes are in and this one is not. The kernel reuses the numbers of freed ones."""
     return {name for each in some for name in _namespaces(each.pid)} - _namespaces(os.getpid())
 
 
 def _mounts() -> Iterator[str]:
     for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, place, kind, *_ = line.split()
-        yield f"mount of {kind} at {place}"
+        _, mount_point, kind, *_ = line.split()
+        yield f"mount of {kind} at {mount_point}"
 
 
 def _links() -> Iterator[str]:
@@ -63,7 +63,7 @@ def _rules(machinery: Machinery) -> Iterator[str]:
 
 
 def _groups(name: str) -> Iterator[str]:
-    return (f"group {group}" for place in cgroups.hierarchies() for group in place.glob(f"*{name}*"))
+    return (f"group {group}" for hierarchy in cgroups.hierarchies() for group in hierarchy.glob(f"*{name}*"))
 
 
 def _files(name: str) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _processes() -> Iterator[Identity]:
                     yield found
 
 
-def _words(process: Identity, file: str) -> list[bytes]:
+def _null_separated(process: Identity, file: str) -> list[bytes]:
     try:
         return Path(f"/proc/{process.pid}/{file}").read_bytes().split(b"\0")
     except OSError:  # it has just ended

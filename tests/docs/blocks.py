@@ -1,4 +1,4 @@
-"""What stands between fences in a page of the docs: commands to run, files to save."""
+"""Fenced blocks of a page of the docs: commands to run, files to save."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ class Block(NamedTuple):
     """One of them: its language, what else stands behind the fence, and the text."""
 
     language: str
-    told: str
+    info: str
     text: str
 
     @property
@@ -31,7 +31,7 @@ def blocks(page: str) -> list[Block]:
 def save_files(page: str, folder: Path) -> None:
     """Save what the page says to save."""
     for block in blocks(page):
-        kind, _, name = block.told.partition("=")
+        kind, _, name = block.info.partition("=")
         if kind == "file":
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -40,5 +40,5 @@ def save_files(page: str, folder: Path) -> None:
 
 def named(page: str, name: str) -> str:
     """The commands of the block that is marked `run=NAME`."""
-    (found,) = (block.text for block in blocks(page) if block.told == f"run={name}")
+    (found,) = (block.text for block in blocks(page) if block.info == f"run={name}")
     return found

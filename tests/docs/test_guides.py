@@ -1,4 +1,4 @@
-"""The commands of `rota` in the guides, run as they stand there; and that no page shows some which nobody runs."""
+"""The `rota` commands of the guides run as printed, and every page with such commands is tested."""
 
 import re
 import shlex
@@ -49,7 +49,7 @@ def test_every_command_of_a_guide_does_what_it_says(rota: Rota, page: str) -> No
     shown = [block for block in blocks(page) if block.language == "sh"]
     assert shown
     for block in shown:
-        if block.told == "endless":
+        if block.info == "endless":
             ends_with_ctrl_c(rota, block.text)
             continue
         done = subprocess.run(

@@ -19,12 +19,12 @@ GREETINGS = {"hello ada", "hello grace", "hello annie"}
 
 
 def test_every_command_of_the_page_is_a_step() -> None:
-    told = [block.told for block in blocks(PAGE) if block.language == "sh"]
-    assert told == [f"run={step}" for step in STEPS]
+    commands = [block.info for block in blocks(PAGE) if block.language == "sh"]
+    assert commands == [f"run={step}" for step in STEPS]
 
 
 class Reader:
-    """Somebody who has read so far, in a folder of their own."""
+    """A reader who follows the page in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,8 +55,8 @@ class Reader:
         process.wait_until(lambda: until in log.read_text(), within_s=WITHIN_S)
         return process
 
-    def words(self) -> list[str]:
-        """What the members have said: nothing else stands there."""
+    def greetings(self) -> list[str]:
+        """Lines that the members printed, from every member's log."""
         logs = sorted((self.folder / ".rota/logs").glob("hello-*.app.log"))
         return [line.partition(" (")[0] for log in logs for line in log.read_text().splitlines()]
 
@@ -78,16 +78,16 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 def test_the_page_can_be_followed(reader: Reader) -> None:
     up = reader.starts("up", "web page:")
     reader.types("work")
-    up.wait_until(lambda: set(reader.words()) == GREETINGS, within_s=WITHIN_S)
+    up.wait_until(lambda: set(reader.greetings()) == GREETINGS, within_s=WITHIN_S)
     assert "hello ada (partition " in reader.types("words")
     assert "default.hello" in reader.types("look")
     reader.types("scale")
     third = reader.folder / ".rota/logs/hello-2.app.log"
     up.wait_until(third.exists, within_s=WITHIN_S)
     assert "greetings" in reader.types("dry")
-    assert sorted(reader.words()) == sorted(GREETINGS)
+    assert sorted(reader.greetings()) == sorted(GREETINGS)
     reader.types("reset")
-    up.wait_until(lambda: len(reader.words()) == 2 * len(GREETINGS), within_s=WITHIN_S)
-    assert set(reader.words()) == GREETINGS
+    up.wait_until(lambda: len(reader.greetings()) == 2 * len(GREETINGS), within_s=WITHIN_S)
+    assert set(reader.greetings()) == GREETINGS
     up.stop(within_s=WITHIN_S)
     assert up.exit_code == 0

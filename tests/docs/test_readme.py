@@ -12,7 +12,7 @@ def first_table(page: str) -> list[str]:
     return list(itertools.takewhile(lambda line: line.startswith("|"), lines))
 
 
-def test_the_second_sentence_says_what_works_and_what_does_not() -> None:
+def test_the_second_statement_says_what_works_and_what_does_not() -> None:
     _, text, *_ = (REPO / "README.md").read_text().split("\n\n")
     _, second, *_ = re.split(r"(?<=\.)\s", text)
     assert second.startswith("Today ")

@@ -1,4 +1,4 @@
-"""What the examples show, wherever their records are."""
+"""Scenarios of the examples, the same on every engine."""
 
 from collections import Counter
 

@@ -45,7 +45,7 @@ def test_by_itself_it_kills_scales_and_counts(tmp_path: Path, report: list[str])
 
 
 def hints_in(log: Path) -> dict[str, str]:
-    """What is said to try, by what it does."""
+    """Commands that the demo suggests, by their effect."""
     found = re.findall(r"^  (\w[\w ]*\w)  +(\S.*)$", log.read_text(), re.MULTILINE)
     return dict(found)
 

@@ -65,7 +65,7 @@ class KafkaEngine(Engine):
             consumer.close()
 
     def close(self) -> None:
-        """It is not asked any more."""
+        """Close the connection."""
         for consumer in self._members.values():
             consumer.close()
 

@@ -39,7 +39,7 @@ class HandMember:
     coordination: KafkaCoordination
     group: str
     topic: str
-    heard: "asyncio.Queue[CoordinatorEvent]"
+    received: "asyncio.Queue[CoordinatorEvent]"
     strategy: str = "range"
     member_id: str = ""
     generation: int = -1
@@ -117,10 +117,10 @@ class HandMember:
 @asynccontextmanager
 async def member(settings: KafkaSettings, group: str, topic: str = "any") -> AsyncIterator[HandMember]:
     """A member that has not looked for its coordinator yet."""
-    heard: asyncio.Queue[CoordinatorEvent] = asyncio.Queue()
-    coordination = KafkaCoordination(settings, group, heard.put_nowait)
+    received: asyncio.Queue[CoordinatorEvent] = asyncio.Queue()
+    coordination = KafkaCoordination(settings, group, received.put_nowait)
     try:
-        yield HandMember(coordination, group, topic, heard)
+        yield HandMember(coordination, group, topic, received)
     finally:
         await coordination.close()
 

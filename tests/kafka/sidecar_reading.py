@@ -19,7 +19,7 @@ Story = Callable[[Reader], Awaitable[None]]
 
 @asynccontextmanager
 async def reading(settings: KafkaSettings, manner: ReadOptions = MANNER) -> AsyncIterator[Reader]:
-    reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
+    reader = Reader(lambda on_event, complain: KafkaRecords(settings, on_event, complain, manner))
     try:
         yield reader
     finally:
@@ -28,7 +28,7 @@ async def reading(settings: KafkaSettings, manner: ReadOptions = MANNER) -> Asyn
         assert len(asyncio.all_tasks()) == 1, "nothing goes on after the end"
 
 
-def tell(kafka: Kafka, story: Story, manner: ReadOptions = MANNER) -> None:
+def play(kafka: Kafka, story: Story, manner: ReadOptions = MANNER) -> None:
     async def run() -> None:
         async with asyncio.timeout(TEST_S), reading(KafkaSettings((kafka.bootstrap,)), manner) as reader:
             await story(reader)

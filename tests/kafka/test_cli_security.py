@@ -1,4 +1,4 @@
-"""`rota` with a login over TLS, on a real Kafka broker that lets nobody else in."""
+"""`rota` with a login over TLS, on a real Kafka broker that refuses all others."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.support.kafka.security import MECHANISMS, ScramTls
 pytestmark = pytest.mark.kafka
 
 
-def test_a_login_is_shown_and_a_wrong_one_is_refused_in_a_sentence(
+def test_a_login_is_shown_and_a_wrong_one_is_refused_with_a_message(
     start_kafka: StartKafka, tmp_path: Path
 ) -> None:
     kafka = start_kafka(security="scram-tls")

@@ -1,4 +1,4 @@
-"""The copy job on a Kafka broker: whoever is killed or comes late, each record is copied once, and in its order."""
+"""The copy job on a Kafka broker: under kills and delays each record is copied once, and in order."""
 
 import random
 from collections import Counter
@@ -66,7 +66,7 @@ def content(kafka: Kafka, topic: str, isolation: str) -> Content:
 
 
 def offsets_of(onlooker: Consumer, topic: str) -> Mapping[int, int]:
-    """How far a group is; nothing while the broker's coordinator has only begun."""
+    """Committed offsets of a group; empty while the broker's coordinator is loading."""
     try:
         found = onlooker.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], WITHIN_S)
     except KafkaException as failed:

@@ -1,4 +1,4 @@
-"""What those fields of a ConsumerGroup do to a group that runs on a laptop that are about Kafka."""
+"""Effects of those fields of a ConsumerGroup that concern Kafka, on a group that runs on a laptop."""
 
 from pathlib import Path
 

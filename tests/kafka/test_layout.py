@@ -1,17 +1,17 @@
-"""What each broker is told, as far as a wrong word would only show in a cluster that half works."""
+"""Properties of each broker whose errors would only show in a cluster that half works."""
 
 from pathlib import Path
 
 from tests.support.kafka.layout import Layout, Ports
 from tests.support.kafka.security import Plaintext
-from tests.support.place import HERE, Place
+from tests.support.network import HERE, NetworkNamespace
 
 PORTS = (Ports(1, 2, 3, 4), Ports(5, 6, 7, 8), Ports(9, 10, 11, 12))
 
 
-def properties(ports: tuple[Ports, ...], place: Place = HERE) -> dict[str, str]:
-    """Those of the first node."""
-    layout = Layout(ports, Plaintext(), place, Path("/folder"), Path("/logs"))
+def properties(ports: tuple[Ports, ...], namespace: NetworkNamespace = HERE) -> dict[str, str]:
+    """Properties of the first node."""
+    layout = Layout(ports, Plaintext(), namespace, Path("/folder"), Path("/logs"))
     return dict(line.split("=", 1) for line in layout.properties(1).splitlines())
 
 
@@ -33,4 +33,4 @@ def test_one_node_keeps_one_copy() -> None:
 
 def test_only_a_node_in_a_clusters_network_listens_for_pods() -> None:
     assert "PODS" not in properties(PORTS)["listeners"]
-    assert properties(PORTS, Place("10.90.0.1"))["listeners"].endswith("PODS://10.90.0.1:4")
+    assert properties(PORTS, NetworkNamespace("10.90.0.1"))["listeners"].endswith("PODS://10.90.0.1:4")

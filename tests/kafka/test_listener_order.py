@@ -7,19 +7,19 @@ import pytest
 import rota
 from tests.sdk.consumer.listener_rules import faults
 from tests.sdk.consumer.listener_story import PARTITIONS, several_rebalances
-from tests.sdk.consumer.listener_worker import PLACES
+from tests.sdk.consumer.listener_worker import RECORDS_PER_PARTITION
 from tests.support.kafka import Kafka
 
 pytestmark = pytest.mark.kafka
 STRATEGIES = ("range", "cooperative-sticky")
 
 
-def test_what_goes_is_told_before_what_comes_in_every_process(
+def test_revoked_partitions_are_reported_before_assigned_ones_in_every_process(
     tmp_path: Path, kafka: Kafka, unique_name: str
 ) -> None:
     kafka.create_topic(unique_name, partitions=PARTITIONS)
     with rota.Producer(kafka.bootstrap) as producer:
-        for number in range(PARTITIONS * PLACES):
+        for number in range(PARTITIONS * RECORDS_PER_PARTITION):
             producer.send(unique_name, b"%d" % number, partition=number % PARTITIONS)
     groups = several_rebalances(tmp_path, kafka.bootstrap, unique_name, STRATEGIES)
     for group in groups:

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 import rota
 from rota import errors
 from rota.consumer.options import Settings
-from tests.sdk.consumer.own_sidecar import shown_to_all, told, values
+from tests.sdk.consumer.own_sidecar import failure_message, shown_to_all, values
 from tests.support.certificates import Authority
 from tests.support.kafka import running
 from tests.support.kafka.security import Guarded
@@ -77,16 +77,18 @@ def test_a_wrong_password_is_said_and_not_shown(
     known: Known, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    said = told(TOPIC, known.settings(mechanism, password=WRONG))
+    said = failure_message(TOPIC, known.settings(mechanism, password=WRONG))
     assert "refuses the login of user 'admin'" in said
     assert WRONG not in said + caplog.text
 
 
-def test_a_broker_of_an_authority_that_is_not_trusted_is_not_spoken_to(
+def test_a_broker_of_an_untrusted_authority_is_refused(
     known: Known, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    said = told(TOPIC, known.settings("SCRAM-SHA-512", ca_file=Authority(tmp_path / "foreign").certificate))
+    said = failure_message(
+        TOPIC, known.settings("SCRAM-SHA-512", ca_file=Authority(tmp_path / "foreign").certificate)
+    )
     assert "is not trusted" in said
     assert known.bootstrap in said
     assert known.security.admin_password not in said + caplog.text
@@ -99,7 +101,7 @@ def test_a_mechanism_that_is_not_known_is_refused_before_anything_is_sent(known:
 
 def test_a_group_that_was_not_granted_is_said(known: Known) -> None:
     settings = known.settings("PLAIN", user=known.security.user, password=known.security.password)
-    assert "GROUP_AUTHORIZATION_FAILED" in told(TOPIC, settings)
+    assert "GROUP_AUTHORIZATION_FAILED" in failure_message(TOPIC, settings)
 
 
 def test_a_login_without_a_password_is_refused(known: Known) -> None:

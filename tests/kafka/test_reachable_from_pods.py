@@ -90,7 +90,7 @@ def test_prometheus(start_prometheus: StartPrometheus, cluster: Cluster, namespa
 
 
 def ask_from_pod(cluster: Cluster, namespace: str, program: str, *arguments: str) -> object:
-    """What the program prints in a pod, which is JSON."""
+    """JSON that the program prints in a pod."""
     asker = container("asker", cluster.base_image, program, args=list(arguments))
     cluster.apply(pod("asker", asker, restartPolicy="Never"), namespace=namespace)
     cluster.wait("pod/asker", "jsonpath={.status.phase}=Succeeded", namespace=namespace)

@@ -28,7 +28,7 @@ WITHIN_S = 20
 
 
 class KafkaRecords(Records):
-    """Those of a broker, read by Kafka's own client, which is in no group."""
+    """End offsets of a broker, read by Kafka's own client, which is in no group."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -40,8 +40,8 @@ class KafkaRecords(Records):
     @override
     def produce(self, topic: str, partition: int, times_ms: Sequence[int]) -> None:
         producer = Producer(self._kafka.client_config())
-        for place, at_ms in enumerate(times_ms):
-            producer.produce(topic, str(place).encode(), partition=partition, timestamp=at_ms)
+        for index, at_ms in enumerate(times_ms):
+            producer.produce(topic, str(index).encode(), partition=partition, timestamp=at_ms)
         assert producer.flush(WITHIN_S) == 0
 
     @override
@@ -62,7 +62,7 @@ class KafkaRecords(Records):
 
 
 class Commits:
-    """What groups have committed at Kafka's own coordinator."""
+    """Committed offsets at Kafka's own coordinator."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -72,12 +72,12 @@ class Commits:
         """Of each partition of which anything is."""
         if group not in self._lookers:
             self._lookers[group] = Consumer({**self._kafka.client_config(), "group.id": group})
-        places = [TopicPartition(topic, number) for number in range(stories.PARTITIONS)]
-        found = self._lookers[group].committed(places, timeout=WITHIN_S)
+        partitions = [TopicPartition(topic, number) for number in range(stories.PARTITIONS)]
+        found = self._lookers[group].committed(partitions, timeout=WITHIN_S)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """Close the clients."""
         for looker in self._lookers.values():
             looker.close()
 

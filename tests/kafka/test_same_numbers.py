@@ -24,8 +24,8 @@ def test_page_table_command_line_and_kafkas_own_tool_say_the_same(
 
     def commit(group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         with closing(Consumer({**kafka.client_config(), "group.id": group})) as consumer:
-            places = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-            consumer.commit(offsets=places, asynchronous=False)
+            positions = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+            consumer.commit(offsets=positions, asynchronous=False)
 
     def tool(groups: Sequence[str]) -> Mapping[str, By]:
         found: dict[str, dict[tuple[str, int], Numbers]] = defaultdict(dict)

@@ -31,7 +31,7 @@ async def join_alone(one: HandMember) -> None:
 
 
 async def is_served(one: HandMember) -> bool:
-    """Whether its coordinator is found and knows it; for a while the brokers still name the one that died."""
+    """Return True once its coordinator is found and knows it; for a while the brokers still name the one that died."""
     try:
         error = await one.coordination.find(WITHIN_S) or await one.heartbeat()
     except Unreachable as unreachable:
@@ -137,9 +137,9 @@ def test_a_broker_dies_while_a_join_waits_and_comes_back(mortal: Kafka, unique_n
             with pytest.raises(Unreachable, match=f"the connection to Kafka at {mortal.bootstrap} ended"):
                 await joining
             for one in (first, second):
-                heard = await one.heard.get()
-                assert isinstance(heard, Disconnected)
-                assert heard.reason.startswith(f"the connection to Kafka at {mortal.bootstrap} ended;")
+                received = await one.received.get()
+                assert isinstance(received, Disconnected)
+                assert received.reason.startswith(f"the connection to Kafka at {mortal.bootstrap} ended;")
                 with pytest.raises(Unreachable, match="there is no connection to the coordinator of group"):
                     await one.heartbeat()
             with pytest.raises(Unreachable, match="nobody listens at"):
@@ -149,7 +149,7 @@ def test_a_broker_dies_while_a_join_waits_and_comes_back(mortal: Kafka, unique_n
             await asyncio.to_thread(mortal.broker(1).end_start)
             for one in (first, second):
                 await one.serve()
-                assert one.heard.empty()
+                assert one.received.empty()
             # What the group had agreed on before is known to the broker again.
             assert await first.heartbeat() == pb.NONE
 
@@ -173,7 +173,7 @@ def test_a_frozen_broker_is_given_up_after_the_deadline_and_serves_again(
                     one.heartbeat(SHORT_S), one.heartbeat(WITHIN_S), return_exceptions=True
                 )
                 assert [str(answer) for answer in answers] == [silence, silence]
-                assert await one.heard.get() == Disconnected(silence)
+                assert await one.received.get() == Disconnected(silence)
                 with pytest.raises(Unreachable, match="did not answer within"):
                     await one.coordination.find(SHORT_S)
             finally:
@@ -195,7 +195,7 @@ def test_a_group_is_found_where_it_went_by_any_broker_that_is_left(start_kafka: 
                 broker for broker in kafka.brokers if broker.address == str(one.coordination.coordinator)
             )
             victim.kill()
-            assert isinstance(await one.heard.get(), Disconnected)
+            assert isinstance(await one.received.get(), Disconnected)
             while not await is_served(one):
                 await asyncio.sleep(POLL_S)
             assert str(one.coordination.coordinator) != victim.address

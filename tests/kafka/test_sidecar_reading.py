@@ -14,7 +14,7 @@ from rota_sidecar.engines.kafka import topic_watch
 from rota_sidecar.engines.kafka.reading import ReadOptions
 from rota_sidecar.engines.port import Unreachable
 from rota_sidecar.engines.records import OffsetAndTimestamp
-from tests.kafka.sidecar_reading import WITHIN_S, Writer, tell
+from tests.kafka.sidecar_reading import WITHIN_S, Writer, play
 from tests.sidecar.engines.readers import Passage, Reader
 from tests.support.kafka import Kafka, running
 
@@ -73,7 +73,7 @@ def test_records_come_in_order_with_all_that_belongs_to_them(kafka: Kafka, topic
         assert (here.bounds, there.bounds) == (Bounds(0, 3), Bounds(0, 1))
         assert all(batch.keys is not None for batch in here.batches)
 
-    tell(kafka, story, ReadOptions("any-group", read_committed=True, with_keys=True))
+    play(kafka, story, ReadOptions("any-group", read_committed=True, with_keys=True))
 
 
 def damage(kafka: Kafka, topic: str, number: int, value: bytes) -> None:
@@ -111,10 +111,10 @@ def test_a_damaged_batch_stops_its_partition_alone_until_it_is_deleted(
         assert failed.fetch_error is FetchError.OUT_OF_RANGE
         assert (await reader.read_to(bad, 3, offset=2)).values == [b"behind"]
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
-def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(
+def test_end_offsets_are_reported_at_once_and_then_only_when_they_change(
     kafka: Kafka, topic: str, writer: Writer
 ) -> None:
     async def story(reader: Reader) -> None:
@@ -128,7 +128,7 @@ def test_where_a_partition_ends_is_told_at_once_and_only_news_after_that(
         assert isinstance(found, Read)
         assert (len(found.batches), found.next_offset) == (1, 1)
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_markers_and_what_was_aborted_are_passed_over_and_are_no_lag(
@@ -142,7 +142,7 @@ def test_markers_and_what_was_aborted_are_passed_over_and_are_no_lag(
         assert (passage.values, passage.offsets) == ([b"first", b"counts"], [0, 4])
         assert (passage.next_offset, passage.bounds) == (8, Bounds(0, 8))
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_an_open_transaction_ends_what_may_be_read(
@@ -164,7 +164,7 @@ def test_an_open_transaction_ends_what_may_be_read(
         await asyncio.to_thread(transactional.producer.commit_transaction, WITHIN_S)
         assert (await waiting).values == [b"held", b"behind"]
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_those_who_want_everything_see_what_is_not_committed(
@@ -178,7 +178,7 @@ def test_those_who_want_everything_see_what_is_not_committed(
         assert (await reader.read_to(here, 1)).values == [b"open"]
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(0, 1)}
 
-    tell(kafka, story, ReadOptions("any-group", read_committed=False, with_keys=False))
+    play(kafka, story, ReadOptions("any-group", read_committed=False, with_keys=False))
 
 
 def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
@@ -207,7 +207,7 @@ def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
         assert taken == list(range(records))
         assert max(batch.size for batch in rest.batches) <= MIB
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_what_was_paused_when_somebody_stopped_is_read_by_the_next_one(
@@ -228,7 +228,7 @@ def test_what_was_paused_when_somebody_stopped_is_read_by_the_next_one(
         reader.records.stop(before)
         assert (await reader.read_to(here, records)).offsets == list(range(records))
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def memory() -> int:
@@ -267,7 +267,7 @@ def test_slow_takers_miss_nothing_and_get_nothing_twice(kafka: Kafka, topic: str
         assert taken == [list(range(records))] * 2
 
     write_half()
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_hundreds_of_partitions_are_read_together_and_each_in_order(kafka: Kafka, unique_name: str) -> None:
@@ -290,7 +290,7 @@ def test_hundreds_of_partitions_are_read_together_and_each_in_order(kafka: Kafka
         assert [passage.partition for passage in found] == everywhere
         assert {tuple(passage.values) for passage in found} == {(b"a", b"b")}
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_what_was_compacted_away_leaves_gaps_and_is_no_lag() -> None:
@@ -323,7 +323,7 @@ def test_what_was_compacted_away_leaves_gaps_and_is_no_lag() -> None:
             assert list(passage.offsets) == sorted(set(passage.offsets))
             assert {row.key for row in passage.rows} == {b"a", b"b"}
 
-        tell(kafka, story, ReadOptions("any-group", read_committed=True, with_keys=True))
+        play(kafka, story, ReadOptions("any-group", read_committed=True, with_keys=True))
 
 
 def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) -> None:
@@ -343,7 +343,7 @@ def test_who_stops_hears_nothing_more(kafka: Kafka, topic: str, writer: Writer) 
         assert not for_nobody.done()
         assert reader.unexpected == []
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(
@@ -361,7 +361,7 @@ def test_another_fetch_of_a_partition_ends_the_one_before_in_silence(
         went_on = await reader.read(here, 3)
         assert (went_on.batches, went_on.bounds) == ([], Bounds(0, 3))
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_an_offset_that_is_gone_is_out_of_range(kafka: Kafka, topic: str, writer: Writer) -> None:
@@ -378,7 +378,7 @@ def test_an_offset_that_is_gone_is_out_of_range(kafka: Kafka, topic: str, writer
         assert (passage.values, passage.bounds) == ([b"c"], Bounds(2, 3))
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(2, 3)}
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_a_topic_or_partition_that_does_not_exist_is_unknown(kafka: Kafka, topic: str) -> None:
@@ -387,7 +387,7 @@ def test_a_topic_or_partition_that_does_not_exist_is_unknown(kafka: Kafka, topic
         failures = await asyncio.gather(*(reader.failure(each, 0) for each in missing))
         assert {failed.fetch_error for failed in failures} == {FetchError.UNKNOWN_TOPIC}
 
-    tell(kafka, story)
+    play(kafka, story)
     known = AdminClient(kafka.client_config()).list_topics(timeout=WITHIN_S).topics
     assert f"{topic}-missing" not in known, "nobody makes a topic by reading it"
 
@@ -402,7 +402,7 @@ def test_partitions_that_a_topic_grows_are_read(kafka: Kafka, topic: str) -> Non
         await asyncio.to_thread(Writer(kafka, topic).write, b"a", partition=2)
         assert (await reader.read_to(grown, 1)).values == [b"a"]
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(kafka: Kafka, topic: str) -> None:
@@ -413,7 +413,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(kafka: Kafka, topic
         await asyncio.to_thread(delete_topic, kafka, topic)
         assert (await waiting).fetch_error is FetchError.UNKNOWN_TOPIC
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_a_topic_made_anew_is_another_one(
@@ -442,7 +442,7 @@ def test_a_topic_made_anew_is_another_one(
         kafka.create_topic(topic, partitions=2)
         Writer(kafka, topic).write(b"new", b"new", b"new")
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_bounds_and_times_are_looked_up_where_there_are_any(kafka: Kafka, topic: str) -> None:
@@ -464,7 +464,7 @@ def test_bounds_and_times_are_looked_up_where_there_are_any(kafka: Kafka, topic:
         assert await records.at_times({here: 2_001}, WITHIN_S) == {}
         assert (await records.bounds([], WITHIN_S), await records.at_times({}, WITHIN_S)) == ({}, {})
 
-    tell(kafka, story)
+    play(kafka, story)
 
 
 def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
@@ -488,4 +488,4 @@ def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
             assert (await waiting).values == [b"b"]
             assert reader.outages.empty()
 
-        tell(kafka, story)
+        play(kafka, story)

@@ -1,4 +1,4 @@
-"""Records of a Kafka that does not trust everybody: what is read, and what is said to the others."""
+"""Records of a Kafka broker with access control: permitted reads, and the messages of refused ones."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""The sidecar's connection to brokers that do not trust everybody: who is let in, and what is said to the others."""
+"""
+The sidecar's connection to brokers with authentication and access control: accepted logins, and the messages of
+refused ones.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -58,7 +61,7 @@ def security(kafka: Kafka) -> Guarded:
 
 
 def settings(kafka: Kafka, mechanism: str = "SCRAM-SHA-512") -> KafkaSettings:
-    """Those of the user."""
+    """Settings of the user."""
     known = security(kafka)
     return KafkaSettings(
         (kafka.bootstrap,),
@@ -68,7 +71,7 @@ def settings(kafka: Kafka, mechanism: str = "SCRAM-SHA-512") -> KafkaSettings:
 
 
 def refusal(wrong: KafkaSettings, group: str = f"{ALLOWED}group") -> str:
-    """What is said to who looks for a coordinator with these; a second time the same."""
+    """Message to a sidecar that looks for a coordinator with these settings; the second attempt gives the same one."""
     said: list[str] = []
 
     async def find() -> None:
@@ -106,7 +109,7 @@ def test_a_wrong_password_is_refused(guarded: Kafka, mechanism: str) -> None:
     )
 
 
-def test_an_unknown_user_is_refused_in_the_same_words(guarded: Kafka) -> None:
+def test_an_unknown_user_is_refused_with_the_same_message(guarded: Kafka) -> None:
     stranger = replace(settings(guarded), sasl=Sasl("SCRAM-SHA-256", "stranger", "any"))
     assert "refuses the login of user 'stranger' with SCRAM-SHA-256" in refusal(stranger)
 
@@ -233,7 +236,7 @@ def process(kafka: Kafka, folder: Path, group: str, *more: str, password: str = 
 
 
 @pytest.mark.parametrize(
-    ("group", "flags", "password", "sentence"),
+    ("group", "flags", "password", "message"),
     [
         (
             f"{ALLOWED}a",
@@ -258,15 +261,15 @@ def process(kafka: Kafka, folder: Path, group: str, *more: str, password: str = 
     ids=["password", "group", "topic", "certificate"],
 )
 def test_a_sidecar_that_is_refused_says_why_and_ends(
-    guarded: Kafka, tmp_path: Path, group: str, flags: Sequence[str], password: str, sentence: str
+    guarded: Kafka, tmp_path: Path, group: str, flags: Sequence[str], password: str, message: str
 ) -> None:
     ours = process(guarded, tmp_path, group, *flags, password=password or security(guarded).password)
     with running_sidecar(ours):
         stopped = ours.wait("stopped")
-        assert sentence in stopped["reason"]
+        assert message in stopped["reason"]
         assert ours.wait_for_exit() == 1
-        last_words = ours.log.splitlines()[-1]
-        assert last_words == f"rota-sidecar: {stopped['reason']}"
+        last_line = ours.log.splitlines()[-1]
+        assert last_line == f"rota-sidecar: {stopped['reason']}"
         assert [event["state"] for event in ours.events if event["event"] == "state"][-1] == "Stopped"
         assert ours.partitions == set()
         assert "wrong" not in ours.log
@@ -293,7 +296,7 @@ def test_a_topic_that_is_not_there_is_said_and_found_once_it_is(guarded: Kafka, 
         ours.wait_until_it_has(2)
 
 
-def test_a_sidecar_that_finds_nobody_asks_again_and_does_not_hurry(tmp_path: Path) -> None:
+def test_a_sidecar_that_finds_no_server_retries_with_backoff(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     ours = Sidecar(tmp_path, address, "any")
     with running_sidecar(ours):

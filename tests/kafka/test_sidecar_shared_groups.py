@@ -1,4 +1,4 @@
-"""A group of sidecars as Kafka's own tools see it, and shared with other clients, whoever leads."""
+"""A group of sidecars as Kafka's own tools see it, and shared with other clients, with either as the leader."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack

@@ -1,4 +1,4 @@
-"""Dead letters lie in a real Kafka as they were given, or somebody is told why not."""
+"""Dead letters are stored in a real Kafka as they were given, or the sidecar reports the reason."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def lying(kafka: Kafka, topic: str, ends: Sequence[int]) -> Sequence[Sequence[Ro
     async def read() -> Sequence[Sequence[Row]]:
         settings = KafkaSettings((kafka.bootstrap,))
         manner = ReadOptions("any", read_committed=True, with_keys=True)
-        reader = Reader(lambda hear, complain: KafkaRecords(settings, hear, complain, manner))
+        reader = Reader(lambda on_event, complain: KafkaRecords(settings, on_event, complain, manner))
         try:
             return [
                 (await reader.read_to(Partition(topic, number), end)).rows for number, end in enumerate(ends)
@@ -77,7 +77,7 @@ def make(kafka: Kafka, topic: str, partitions: int = 1, config: Mapping[str, str
     )
 
 
-def test_letters_lie_in_kafka_as_they_were_given(kafka: Kafka, unique_name: str) -> None:
+def test_dead_letters_are_stored_in_kafka_as_they_were_given(kafka: Kafka, unique_name: str) -> None:
     make(kafka, unique_name)
     given = [
         dead_letter(unique_name, b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
@@ -98,7 +98,9 @@ def test_letters_lie_in_kafka_as_they_were_given(kafka: Kafka, unique_name: str)
     ]
 
 
-def test_letters_with_a_key_lie_where_kafkas_clients_put_them(kafka: Kafka, unique_name: str) -> None:
+def test_dead_letters_with_a_key_go_to_the_partition_of_kafkas_clients(
+    kafka: Kafka, unique_name: str
+) -> None:
     make(kafka, unique_name, 3)
     keys = [b"%d" % number for number in range(30)]
     homes = [murmur2(key) % 3 for key in keys]
@@ -129,7 +131,7 @@ def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(kafka: Kafka, u
     assert [row.value for row in rows] == [b"v"]
 
 
-def test_a_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_written(
+def test_a_dead_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_written(
     kafka: Kafka, unique_name: str
 ) -> None:
     make(kafka, unique_name, config={"max.message.bytes": "10000"})

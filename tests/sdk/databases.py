@@ -25,7 +25,7 @@ SQLITE_KINDS = (
 POSTGRES_KINDS = ("psycopg", "psycopg-autocommit", "psycopg-rows")
 KINDS = [*SQLITE_KINDS, *(pytest.param(kind, marks=pytest.mark.process) for kind in POSTGRES_KINDS)]
 # Which tell whether a transaction is open.
-TELLING_KINDS = [kind for kind in KINDS if kind != "sqlite3-always"]
+REPORTING_KINDS = [kind for kind in KINDS if kind != "sqlite3-always"]
 GROUP = "sales"
 P0, P1 = ("orders", 0), ("orders", 1)
 # As sqlite3 wants the values of each style.
@@ -189,7 +189,10 @@ class TranslatingCursor:
 
 
 class Engineered:
-    """What of SQLAlchemy's connection a store uses, with its habits: it begins by itself, and leaves BEGIN to sqlite3."""
+    """
+    The part of SQLAlchemy's connection that a store uses, with its habits: it begins by itself, and leaves BEGIN to
+    sqlite3.
+    """
 
     class Dialect:
         name = "sqlite"
@@ -225,7 +228,7 @@ class Engineered:
 
 
 def unflushed(connection: Any) -> Any:  # noqa: ANN401 - the drivers have no type in common
-    """It need not survive the machine, and flushing is most of what a test would wait for."""
+    """Turn off synchronous flushes: the database need not survive the machine, and flushing takes most of a test's time."""
     connection.execute("PRAGMA synchronous = OFF")
     return connection
 

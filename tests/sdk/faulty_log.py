@@ -1,7 +1,7 @@
 """
-A Log service whose network misbehaves as it is told: answers get lost, calls hang, errors come that nobody can cause.
+A Log service with injected faults: lost answers, hanging calls, and errors that a client cannot cause.
 
-What it decides, it decides with the coordinator's own core, in memory; only the faults are made up.
+The coordinator's own core, in memory, decides every request; only the faults are artificial.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class Fault(enum.Enum):
-    """What happens to one call."""
+    """Fault of one call."""
 
     LOST_REQUEST = enum.auto()
     LOST_ANSWER = enum.auto()
@@ -87,7 +87,7 @@ class FaultyLog:
         )
 
     def fail(self, call: str, *faults: Fault | codes.ErrorCode.ValueType | None) -> None:
-        """What happens to the next calls of that name."""
+        """Inject these faults into the next calls of that name."""
         self.faults[call] = deque(faults)
 
     def produced(self) -> list[pb.ProduceRequest]:
@@ -104,7 +104,7 @@ class FaultyLog:
         ]
 
     def values(self, index: int) -> list[bytes | None]:
-        """What was written to a partition."""
+        """Batches that were written to a partition."""
         partition = self._log.partition(TOPIC, index)
         assert not isinstance(partition, int)
         return [
@@ -115,7 +115,7 @@ class FaultyLog:
         ]
 
     def ends(self) -> dict[int, int]:
-        """How many offsets each partition has given out."""
+        """Number of offsets that each partition has assigned."""
         found = {}
         for index in range(PARTITIONS):
             partition = self._log.partition(TOPIC, index)

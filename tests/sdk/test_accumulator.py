@@ -100,20 +100,20 @@ def test_records_without_a_key_stay_together_until_their_batch_is_closed() -> No
     assert {batch.partition for batch in batches} == {0, 1, 2, 3}
 
 
-def test_the_buffer_is_bounded_and_room_is_told_of() -> None:
+def test_the_buffer_is_bounded_and_signals_room() -> None:
     accumulator = made(buffer_bytes=500)
     sent = [send(accumulator) for _ in range(5)]
     with pytest.raises(BufferFull):
         send(accumulator)
-    told: list[str] = []
-    accumulator.on_room(lambda: told.append("room"))
+    notified: list[str] = []
+    accumulator.on_room(lambda: notified.append("room"))
     # Nothing lingers while somebody waits.
     ((_, batches),), _ = accumulator.take(0.0)
-    assert told == []
+    assert notified == []
 
     accumulator.complete(batches[0], 0)
 
-    assert told == ["room"]
+    assert notified == ["room"]
     send(accumulator)
     assert sent[0][0].done
 

@@ -42,7 +42,7 @@ def run(body: Coroutine[None, None, None]) -> None:
 
 
 async def values(server: str, topic: str) -> list[bytes | None]:
-    """Those of partition 0, as a reader at read_committed gets them."""
+    """Values of partition 0, as a reader at read_committed gets them."""
     reader = AsyncLogReader(server, read_committed=True)
     try:
         (part,) = await reader.fetch({(topic, 0): 0}, max_wait_ms=0)

@@ -62,7 +62,7 @@ def test_records_begin_where_they_were_asked_for() -> None:
     ]
 
 
-def test_a_damaged_batch_is_named_by_its_place() -> None:
+def test_a_damaged_batch_is_named_by_its_offset() -> None:
     with pytest.raises(errors.CorruptMessage, match=r"t\[1\] at offset 10"):
         list(Records("t", 1, batch(b"\x04b"), 10))
 

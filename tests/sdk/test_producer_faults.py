@@ -1,4 +1,4 @@
-"""What a producer does when answers are lost, late or strange. Decided is only what was answered."""
+"""A producer whose answers are lost, late or malformed. Only an answer decides an outcome."""
 
 import asyncio
 import random
@@ -111,7 +111,7 @@ def test_an_error_that_stays_fails_the_record_and_leaves_no_gap(
     assert [sequence for *_, sequence in log.batches()] == [0, 1, 1]
 
 
-def test_a_duplicate_whose_place_is_forgotten_is_sent(log: FaultyLog, producer: rota.Producer) -> None:
+def test_a_duplicate_whose_offset_is_unknown_counts_as_sent(log: FaultyLog, producer: rota.Producer) -> None:
     log.fail("Produce", codes.DUPLICATE_SEQUENCE_NUMBER)
 
     assert producer.send(TOPIC, b"x", partition=0).result(WITHIN_S).offset == -1
@@ -157,7 +157,7 @@ def test_attempts_are_counted(log: FaultyLog, address: str) -> None:
     assert len(log.produced()) == 3
 
 
-def test_a_caller_that_is_not_known_is_told_at_once(log: FaultyLog, producer: rota.Producer) -> None:
+def test_an_unknown_caller_fails_at_once(log: FaultyLog, producer: rota.Producer) -> None:
     log.fail("DescribeTopics", Fault.NOT_KNOWN)
 
     with pytest.raises(errors.AuthenticationFailed, match="credentials"):

@@ -29,7 +29,7 @@ SAID = {
 SIZES = {"batch_size": 256 << 10, "buffer_memory": 32 << 20, "max_request_size": 1 << 20, "retries": FOREVER}
 
 
-def told() -> dict[str, str]:
+def documented() -> dict[str, str]:
     """The settings of the table, each with its default."""
     found: dict[str, str] = {}
     section = GUIDE.split("\n## Settings\n", 1)[1].split("\n## ", 1)[0]
@@ -40,12 +40,12 @@ def told() -> dict[str, str]:
     return found
 
 
-def test_every_setting_is_told_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     defaults = {
         each.name: SAID.get(each.name, "" if each.default in (MISSING, None, "") else str(each.default))
         for each in fields(Options)
     }
-    assert {name: default.strip("`") for name, default in told().items()} == {
+    assert {name: default.strip("`") for name, default in documented().items()} == {
         name: default.strip("`") for name, default in defaults.items()
     }
     assert {name: getattr(Options(), name) for name in SIZES} == SIZES

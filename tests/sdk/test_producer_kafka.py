@@ -140,7 +140,7 @@ def test_keys_go_where_a_client_of_kafka_puts_them(kafka: Kafka, unique_name: st
     assert {key: murmur2(key) % partitions for key in keys} == found
 
 
-def test_many_are_sent_at_once_and_told_of_one_by_one(producer: rota.Producer, topic: str) -> None:
+def test_many_are_sent_at_once_and_acknowledged_one_by_one(producer: rota.Producer, topic: str) -> None:
     sent = producer.send_many(topic, [b"a", b"b", None], [b"k", b"k", b"k"]).result(WITHIN_S)
 
     assert [each.offset for each in sent] == [0, 1, 2]
@@ -150,15 +150,15 @@ def test_many_are_sent_at_once_and_told_of_one_by_one(producer: rota.Producer, t
 def test_callbacks_serializers_interceptors_and_partitioner_work_as_on_rotas_log(
     kafka: Kafka, topic: str
 ) -> None:
-    told: list[tuple[int, object]] = []
+    reported: list[tuple[int, object]] = []
     with rota.Producer(
         kafka.bootstrap,
         value_serializer=lambda _, value: str(value).encode(),
         partitioner=lambda topic, key, value, count: count - 1,
-        on_delivery=lambda metadata, error: told.append((metadata.partition, error)),
+        on_delivery=lambda metadata, error: reported.append((metadata.partition, error)),
     ) as producer:
         producer.send(topic, 17).result(WITHIN_S)
-    assert told == [(2, None)]
+    assert reported == [(2, None)]
     assert read(kafka, topic, 1) == [b"17"]
 
 

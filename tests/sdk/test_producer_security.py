@@ -69,9 +69,7 @@ def test_what_was_not_granted_is_named(secured: tuple[str, Path], tmp_path: Path
         topics.create({"secrets": 1})
 
 
-def test_a_server_of_an_authority_that_is_not_trusted_is_not_spoken_to(
-    secured: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_a_server_of_an_untrusted_authority_is_refused(secured: tuple[str, Path], tmp_path: Path) -> None:
     address, _ = secured
     foreign = Authority(tmp_path / "foreign")
     credentials = rota.Credentials(ca_file=foreign.certificate)

@@ -120,7 +120,7 @@ def test_many_threads_share_a_producer(server: str, topic: str) -> None:
         assert mine == list(range(500))
 
 
-def test_many_are_sent_at_once_and_told_of_one_by_one(
+def test_many_are_sent_at_once_and_acknowledged_one_by_one(
     server: str, producer: rota.Producer, topic: str
 ) -> None:
     sent = [b"%d" % number for number in range(20_000)]
@@ -173,13 +173,13 @@ class Stamping:
     """An interceptor that changes what is sent, and notes what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, errors.RotaError | None]] = []
+        self.acknowledged: list[tuple[int, errors.RotaError | None]] = []
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         return OutgoingRecord(record.topic, record.value, record.key, headers=[("stamp", b"1")])
 
     def on_acknowledgement(self, metadata: rota.RecordMetadata, error: errors.RotaError | None) -> None:
-        self.told.append((metadata.offset, error))
+        self.acknowledged.append((metadata.offset, error))
 
 
 def test_interceptors_serializers_and_partitioner_see_every_record(server: str, topic: str) -> None:
@@ -203,27 +203,27 @@ def test_interceptors_serializers_and_partitioner_see_every_record(server: str, 
         (2, b"2", b"12"),
     ]
     assert all(list(record.headers) == [("stamp", b"1")] for record in records)
-    assert stamping.told == [(0, None), (1, None), (2, None)]
+    assert stamping.acknowledged == [(0, None), (1, None), (2, None)]
     assert delivered == [2, 2, 2]
 
 
-def test_a_callback_is_told_what_the_future_knows(producer: rota.Producer, topic: str) -> None:
-    told = threading.Event()
+def test_a_callback_gets_the_future_with_its_result(producer: rota.Producer, topic: str) -> None:
+    called = threading.Event()
     offsets: list[int] = []
 
-    def tell(future: SendFuture) -> None:
+    def record_offset(future: SendFuture) -> None:
         offsets.append(future.result().offset)
-        told.set()
+        called.set()
 
-    producer.send(topic, b"x", partition=0).add_done_callback(tell)
+    producer.send(topic, b"x", partition=0).add_done_callback(record_offset)
 
-    assert told.wait(WITHIN_S)
+    assert called.wait(WITHIN_S)
     assert offsets == [0]
 
 
-def test_a_callback_that_would_wait_for_itself_is_told(producer: rota.Producer, topic: str) -> None:
+def test_a_callback_that_would_wait_for_itself_raises(producer: rota.Producer, topic: str) -> None:
     said: list[str] = []
-    told = threading.Event()
+    called = threading.Event()
 
     def wait_for_itself(future: SendFuture) -> None:
         for call in (producer.flush, lambda: producer.partitions_for("other")):
@@ -231,24 +231,24 @@ def test_a_callback_that_would_wait_for_itself_is_told(producer: rota.Producer, 
                 call()
             except errors.IllegalState as error:
                 said.append(str(error))
-        told.set()
+        called.set()
 
     producer.send(topic, b"x").add_done_callback(wait_for_itself)
 
-    assert told.wait(WITHIN_S)
+    assert called.wait(WITHIN_S)
     assert len(said) == 2
     assert "from a thread of the application" in said[0]
 
 
 def test_a_callback_may_send(server: str, producer: rota.Producer, topic: str) -> None:
-    told = threading.Event()
+    called = threading.Event()
 
     def send_more(future: SendFuture) -> None:
-        producer.send(topic, b"second").add_done_callback(lambda _: told.set())
+        producer.send(topic, b"second").add_done_callback(lambda _: called.set())
 
     producer.send(topic, b"first").add_done_callback(send_more)
 
-    assert told.wait(WITHIN_S)
+    assert called.wait(WITHIN_S)
     assert sorted(map(str, values(read(server, topic)))) == ["b'first'", "b'second'"]
 
 

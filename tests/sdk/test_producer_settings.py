@@ -1,4 +1,4 @@
-"""What a producer is given: settings that go together, addresses, and records that can be sent at all."""
+"""Arguments of a producer: settings that go together, addresses, and records that can be sent at all."""
 
 import subprocess
 import sys
@@ -99,11 +99,11 @@ def test_a_serializer_that_fails_is_named_with_its_topic() -> None:
 
 def test_interceptors_see_a_record_one_after_the_other() -> None:
     class Adding:
-        def __init__(self, letter: str) -> None:
-            self.letter = letter
+        def __init__(self, suffix: str) -> None:
+            self.suffix = suffix
 
         def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-            return OutgoingRecord(record.topic, f"{record.value}{self.letter}")
+            return OutgoingRecord(record.topic, f"{record.value}{self.suffix}")
 
         def on_acknowledgement(
             self, metadata: rota.RecordMetadata, error: errors.RotaError | None

@@ -31,7 +31,7 @@ def test_behind_the_last_number_comes_the_first() -> None:
     assert sequences.first(HERE, FIRST) == 2
 
 
-def test_another_identity_begins_anew_and_late_words_of_the_old_one_change_nothing() -> None:
+def test_another_identity_begins_anew_and_late_answers_to_the_old_one_change_nothing() -> None:
     sequences = Sequences()
     sequences.first(HERE, FIRST)
     sequences.written(HERE, FIRST, 0, 5)

@@ -59,7 +59,7 @@ def test_nothing_is_kept_of_a_block_that_fails(application: Database, owner: Own
     assert application.results == {"a": 1}
 
 
-def test_a_late_owner_is_told_who_stands_there_and_what_to_do(application: Database, owner: Owner) -> None:
+def test_a_late_owner_gets_the_current_owner_and_the_remedy(application: Database, owner: Owner) -> None:
     late = owner.store.assign(member(12), [P0])
     application.owner().store.assign(member(13), [P0])
 
@@ -75,9 +75,7 @@ def test_a_late_owner_is_told_who_stands_there_and_what_to_do(application: Datab
     assert (application.results, application.offsets) == ({}, {})
 
 
-def test_a_late_owner_is_told_so_whatever_its_batch_has_failed_with(
-    application: Database, owner: Owner
-) -> None:
+def test_a_late_owner_is_fenced_whatever_its_batch_failed_with(application: Database, owner: Owner) -> None:
     late, newer = owner.store.assign(member(1), [P0]), application.owner()
     with newer.store.transaction(newer.store.assign(member(2), [P0])) as tx:
         newer.do(application.put("a", 1))
@@ -119,7 +117,7 @@ def test_a_group_that_was_born_again_is_newer_whatever_its_generation(
     assert application.offsets == {P0: 5}
 
 
-def test_a_static_member_that_came_back_takes_its_place_in_the_same_generation(
+def test_a_restarted_static_member_replaces_itself_in_the_same_generation(
     application: Database, owner: Owner
 ) -> None:
     former = owner.store.assign(member(3, name="before"), [P0])
@@ -171,12 +169,12 @@ def test_an_offset_goes_back_only_when_that_is_said(application: Database, owner
 
 
 def test_a_commit_whose_answer_was_lost_is_not_done_twice(application: Database, owner: Owner) -> None:
-    heard = owner.store.assign(member(1), [P0])
-    unheard = Tenure(heard.group, dict(heard.positions))
-    owner.batch(heard, {P0: 10}, application.put("a", 1))
+    first = owner.store.assign(member(1), [P0])
+    unknown = Tenure(first.group, dict(first.positions))
+    owner.batch(first, {P0: 10}, application.put("a", 1))
 
     with pytest.raises(PositionMoved, match=r"offset 10 .* left no offset"):
-        owner.batch(unheard, {P0: 10}, application.put("b", 1))
+        owner.batch(unknown, {P0: 10}, application.put("b", 1))
 
     assert application.results == {"a": 1}
     assert owner.store.assign(member(1), [P0]).positions == {P0: 10}
@@ -238,7 +236,7 @@ def test_a_key_is_not_claimed_behind_a_failure_that_was_swallowed(
     assert application.ask(f"SELECT key FROM {application.prefix}keys") == []
 
 
-def test_an_application_that_commits_inside_the_block_is_told(application: Database, owner: Owner) -> None:
+def test_a_commit_inside_the_block_raises(application: Database, owner: Owner) -> None:
     tenure = owner.store.assign(member(1), [P0])
 
     with pytest.raises(TransactionLost, match="do not commit"):
@@ -309,7 +307,7 @@ def test_who_has_no_generation_cannot_be_fenced(owner: Owner) -> None:
         owner.store.assign(alone, [P0])
 
 
-def test_tables_of_another_name_or_database_are_refused_in_a_sentence() -> None:
+def test_tables_of_another_name_or_database_are_refused_with_a_message() -> None:
     class Unknown:
         pass
 

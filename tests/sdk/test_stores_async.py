@@ -65,7 +65,7 @@ async def save(store: AsyncSqlStore, tenure: Tenure, offset: int) -> None:
 
 
 async def sleeps(watcher: Connection, pid: int) -> bool:
-    """Whether that backend is in the midst of a `pg_sleep`."""
+    """Return True if that backend is in a `pg_sleep`."""
     asked = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
     found = await (await watcher.execute(asked, [pid])).fetchone()
     # Within a transaction it would be told the same for ever.

@@ -11,7 +11,7 @@ import pytest
 
 from rota.metadata import GroupMetadata
 from rota.stores import Dialect, SqlStore, StoreError, StoreFenced, Tenure
-from tests.sdk.databases import GROUP, P0, P1, SQLITE_KINDS, TELLING_KINDS, Database, Owner, member, sqlite
+from tests.sdk.databases import GROUP, P0, P1, REPORTING_KINDS, SQLITE_KINDS, Database, Owner, member, sqlite
 
 WITHIN_S = 30
 WAITING = (
@@ -113,7 +113,7 @@ def test_an_owner_stopped_behind_its_check_commits_before_its_successor_reads(
 
 @pytest.mark.process
 @pytest.mark.parametrize("level", list(psycopg.IsolationLevel))
-def test_a_late_owner_is_told_so_at_every_level_of_isolation(
+def test_a_late_owner_is_fenced_at_every_isolation_level(
     on_postgres: Database, level: psycopg.IsolationLevel
 ) -> None:
     stopped = on_postgres.owner()
@@ -211,7 +211,7 @@ def test_on_sqlite_one_batch_holds_the_file_from_its_beginning(tmp_path: Path, k
     impatient.close()
 
 
-@pytest.mark.parametrize("application", TELLING_KINDS, indirect=True)
+@pytest.mark.parametrize("application", REPORTING_KINDS, indirect=True)
 def test_a_transaction_that_is_open_already_is_left_alone(application: Database) -> None:
     owner = application.owner()
     tenure = owner.store.assign(member(1), [P0])
@@ -240,7 +240,7 @@ def test_a_transaction_that_is_open_already_is_left_alone(application: Database)
     assert application.results == {"mine": 1}
 
 
-def test_a_transaction_of_which_the_driver_does_not_tell_is_kept_with_the_batch(tmp_path: Path) -> None:
+def test_a_transaction_that_the_driver_does_not_report_is_kept_with_the_batch(tmp_path: Path) -> None:
     database = sqlite(tmp_path, "sqlite3-always")
     database.prepare()
     owner = database.owner()
@@ -310,7 +310,7 @@ class Fight:
 
 
 def value_at(offset: int) -> int:
-    """What the record holds."""
+    """Content of the record."""
     return offset * offset % 97
 
 

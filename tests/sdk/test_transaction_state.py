@@ -31,7 +31,7 @@ ALLOWED = {
     },
     State.FATAL_ERROR: {},
 }
-TOLD = (Operation.INITIALIZED, Operation.COMPLETED, Operation.FAIL_TRANSACTION)
+OUTCOMES = (Operation.INITIALIZED, Operation.COMPLETED, Operation.FAIL_TRANSACTION)
 PAIRS = list(itertools.product(State, Operation))
 SPOILT = errors.InvalidRecord("orders[0]")
 FENCED = errors.ProducerFenced("the abort")
@@ -51,7 +51,7 @@ def test_every_pair_is_looked_at() -> None:
 @pytest.mark.parametrize(("state", "operation"), PAIRS)
 def test_a_step_leads_to_where_kafkas_producer_goes(state: State, operation: Operation) -> None:
     transaction = in_state(state)
-    wanted = ALLOWED[state].get(operation, state if operation in TOLD else None)
+    wanted = ALLOWED[state].get(operation, state if operation in OUTCOMES else None)
     if operation is Operation.FAIL_PRODUCER:
         wanted = State.FATAL_ERROR
     if wanted is None:
@@ -64,7 +64,7 @@ def test_a_step_leads_to_where_kafkas_producer_goes(state: State, operation: Ope
         assert transaction.state is wanted
 
 
-def test_the_first_error_is_the_one_that_is_told() -> None:
+def test_the_first_error_is_the_one_that_is_raised() -> None:
     transaction = in_state(State.IN_TRANSACTION)
     transaction.apply(Operation.FAIL_TRANSACTION, SPOILT)
     transaction.apply(Operation.FAIL_TRANSACTION, errors.TimedOut("later"))

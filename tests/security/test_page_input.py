@@ -14,7 +14,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import STABLE, DescribedMember, Description
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind, ReplicaView, WorkloadView
-from tests.operator.local.test_page import Place, play
+from tests.operator.local.test_page import PageClient, play
 from tests.support.chromium import browsing
 from tests.support.processes import free_port
 
@@ -60,31 +60,31 @@ BODIES = {
 
 @pytest.mark.parametrize("path", ["/api/scale", "/api/reset"])
 def test_every_wrong_body_is_refused_in_a_sentence(path: str) -> None:
-    async def story(place: Place) -> None:
+    async def story(client: PageClient) -> None:
         for name, body in BODIES.items():
-            status, said = await place.ask("POST", path, data=body, headers=JSON)
+            status, said = await client.ask("POST", path, data=body, headers=JSON)
             assert (status, set(said)) == (400, {"error"}), (name, status, said)
             assert said["error"].isprintable(), name
-        assert (place.scaled, place.was_reset) == ([], [])
+        assert (client.scaled, client.was_reset) == ([], [])
 
     play(story)
 
 
 def test_what_is_packed_is_no_larger_than_what_is_not() -> None:
-    async def story(place: Place) -> None:
+    async def story(client: PageClient) -> None:
         packed = {**JSON, "Content-Encoding": "gzip"}
         bomb = gzip.compress(b" " * (100 * BODY_BYTES_MAX))
-        status, said = await place.ask("POST", "/api/scale", data=bomb, headers=packed)
+        status, said = await client.ask("POST", "/api/scale", data=bomb, headers=packed)
         assert (status, said["error"]) == (413, f"request body exceeds {BODY_BYTES_MAX} bytes")
-        status, said = await place.ask("POST", "/api/scale", data=b"abcd", headers=packed)
+        status, said = await client.ask("POST", "/api/scale", data=b"abcd", headers=packed)
         assert (status, said["error"].partition(";")[0]) == (400, "cannot decode the request body")
 
     play(story)
 
 
-async def raw(place: Place, request: bytes) -> tuple[int, dict[str, str]]:
+async def raw(client: PageClient, request: bytes) -> tuple[int, dict[str, str]]:
     """The answer to what no client would send."""
-    host, _, port = place.address.rpartition(":")
+    host, _, port = client.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(request)
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -106,10 +106,10 @@ async def raw(place: Place, request: bytes) -> tuple[int, dict[str, str]]:
     ],
 )  # fmt: skip
 def test_what_is_no_http_is_refused_in_a_sentence(lines: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(place: Place) -> None:
-        host = place.address.encode()
+    async def story(client: PageClient) -> None:
+        host = client.address.encode()
         request = b"POST /api/scale HTTP/1.1\r\nHost: " + host + b"\r\nContent-Type: application/json\r\n"
-        status, said = await raw(place, request + lines + b"\r\n\r\n{}")
+        status, said = await raw(client, request + lines + b"\r\n\r\n{}")
         assert (status, set(said)) == (400, {"error"})
         assert said["error"].startswith("invalid HTTP request: ")
         assert said["error"].isprintable()
@@ -163,6 +163,6 @@ def test_markup_in_names_is_text_in_a_browser(tmp_path: Path) -> None:
             )
             assert "pwned" not in await tab.evaluate("document.title")
             # A button whose scaling is refused is what it may complain about.
-            assert [each for each in tab.complaints if "400" not in each] == []
+            assert [each for each in tab.errors if "400" not in each] == []
 
     asyncio.run(story())

@@ -58,7 +58,7 @@ class App:
         self._starts = 0
         self._process: Process | None = None
         self._owner = current_owner()
-        self._told: list[Path] = []
+        self._event_files: list[Path] = []
         self._seen: list[Event] = []
         # In which life, and how far there.
         self._reading, self._read_to = 0, 0
@@ -67,24 +67,24 @@ class App:
         """Start it; it ends with the thread that called this."""
         self._starts += 1
         begin = f"{self.name}-{self._starts}"
-        self._told.append(self._logs / f"{begin}.events")
-        self._told[-1].touch()
+        self._event_files.append(self._logs / f"{begin}.events")
+        self._event_files[-1].touch()
         command = [sys.executable, "-m", "tests.support.app", f"--sidecar={self._sidecar}"]
-        command += [f"--out={self._told[-1]}", *self._flags, *more_flags]
+        command += [f"--out={self._event_files[-1]}", *self._flags, *more_flags]
         self._process = Process.start(self.name, command, log=self._logs / f"{begin}.log", owner=self._owner)
 
     @property
     def events(self) -> Sequence[Event]:
         """All that it told, in all its lives."""
         while True:
-            with self._told[self._reading].open("rb") as file:
+            with self._event_files[self._reading].open("rb") as file:
                 file.seek(self._read_to)
                 # One that was killed may not have come to the end of its line.
-                told, _, _ = file.read().rpartition(b"\n")
-            if told:
-                self._read_to += len(told) + 1
-                self._seen += [json.loads(line) for line in told.splitlines()]
-            if self._reading == len(self._told) - 1:
+                complete, _, _ = file.read().rpartition(b"\n")
+            if complete:
+                self._read_to += len(complete) + 1
+                self._seen += [json.loads(line) for line in complete.splitlines()]
+            if self._reading == len(self._event_files) - 1:
                 return self._seen
             self._reading, self._read_to = self._reading + 1, 0
 
@@ -100,14 +100,14 @@ class App:
 
     @property
     def partitions(self) -> set[Partition]:
-        """What it has, as far as it was told."""
+        """Partitions that it owns, by its events."""
         held: set[Partition] = set()
         for event in self.events:
-            told = {(topic, number) for topic, number in event.get("partitions", ())}
+            complete = {(topic, number) for topic, number in event.get("partitions", ())}
             if event["event"] == "assigned":
-                held |= told
+                held |= complete
             elif event["event"] in ("revoked", "lost"):
-                held -= told
+                held -= complete
             elif event["event"] == "attached":
                 held = set()
         return held
@@ -190,17 +190,17 @@ class Attached:
     """One attachment, from its hello to its end."""
 
     def __init__(
-        self, options: argparse.Namespace, tell: Callable[..., None], released: asyncio.Event
+        self, options: argparse.Namespace, emit: Callable[..., None], released: asyncio.Event
     ) -> None:
         self._options = options
-        self._tell = tell
+        self._emit = emit
         self._released = released
         self._to_attach: asyncio.Queue[pb.AttachRequest | None] = asyncio.Queue()
         self._to_deliver: asyncio.Queue[pb.DeliverRequest | None] = asyncio.Queue()
         self._records: deque[Record] = deque()
         self._arrived = asyncio.Event()
         # To be acknowledged when nothing of these is in hand any more.
-        self._letting_go: dict[int, set[Partition]] = {}
+        self._releasing: dict[int, set[Partition]] = {}
         self._working_on: Partition | None = None
         # Records that were on their way when their partition went are nobody's: they are not begun.
         self._has: set[Partition] = set()
@@ -233,7 +233,7 @@ class Attached:
             async for response in responses:
                 if response.HasField("attached"):
                     self._is_attached = True
-                    self._tell("attached", session=response.attached.session)
+                    self._emit("attached", session=response.attached.session)
                     hello = pb.DeliverRequest.Hello(session=response.attached.session)
                     self._to_deliver.put_nowait(pb.DeliverRequest(hello=hello))
                     delivering = group.create_task(self._deliver(stub))
@@ -244,7 +244,7 @@ class Attached:
                 delivering.cancel()
 
     def say_goodbye(self) -> None:
-        """Go in good order; nobody is there to hear it before it is attached."""
+        """Close cleanly; before it is attached there is no session to close."""
         if not self._is_attached:
             self._ends.set()
             return
@@ -253,7 +253,7 @@ class Attached:
 
     def _happen(self, event: pb.AttachResponse.Event) -> None:
         partitions = {(each.topic, each.partition) for each in event.partitions}
-        self._tell(
+        self._emit(
             KINDS[event.kind],
             partitions=sorted(partitions),
             tenure=event.tenure.number,
@@ -265,7 +265,7 @@ class Attached:
         if event.kind in (pb.REVOKING, pb.LOST):
             self._has -= partitions
             # What it has begun it ends, though nobody may be interested any more.
-            self._letting_go[event.event_id] = partitions
+            self._releasing[event.event_id] = partitions
             self._acknowledge_what_is_let_go()
             return
         if event.kind != pb.REVOKED:
@@ -281,7 +281,7 @@ class Attached:
                     self._records.extend(meant)
                     self._grant(len(came) - len(meant))
                 for refusal in response.refusals:
-                    self._tell("refused", sentence=refusal.message, offset=refusal.offset)
+                    self._emit("refused", message=refusal.message, offset=refusal.offset)
                 self._arrived.set()
 
     async def _work(self) -> None:
@@ -296,7 +296,7 @@ class Attached:
             first = together[0]
             self._working_on = first.partition
             if self._options.tells_begun:
-                self._tell("begun", offset=first.offset, **about(first))
+                self._emit("begun", offset=first.offset, **about(first))
             verdict = await self._verdict(first)
             self._working_on = None
             if verdict == pb.RETRY:
@@ -323,7 +323,10 @@ class Attached:
         return str(self._options.rules.get(text, ""))
 
     async def _verdict(self, record: Record) -> "pb.Verdict.ValueType":
-        """What becomes of a record: `hang`, `die`, `freeze`, `retry`, `retry-once`, `dead-letter`, `skip`, or it is done."""
+        """
+        Process a record as its value says: `hang`, `die`, `freeze`, `retry`, `retry-once`, `dead-letter`, `skip`, or
+        done.
+        """
         if self._options.pause_ms:
             await asyncio.sleep(self._options.pause_ms / 1000)
         rule = self._rule(record)
@@ -341,7 +344,7 @@ class Attached:
         first, last = together[0], together[-1]
         # Told first: what was done may be repeated after a kill, and is not forgotten.
         name = pb.Verdict.Name(verdict)
-        self._tell("done", first=first.offset, last=last.offset, verdict=name, **about(first))
+        self._emit("done", first=first.offset, last=last.offset, verdict=name, **about(first))
         judgement = pb.DeliverRequest.Judgement(
             partition=pb.TopicPartition(topic=first.partition[0], partition=first.partition[1]),
             delivery_epoch=first.ledger,
@@ -362,7 +365,7 @@ class Attached:
             self._records = deque(kept)
 
     def _is_void(self, record: Record) -> bool:
-        """Whether it comes again, because it lies behind one that was to come again."""
+        """Return True if the record will be delivered again because an earlier one in its partition will be."""
         return any(
             record.turn <= turn and record.offset > offset
             for turn, offset in self._retried.get(record.ledger, ())
@@ -374,9 +377,9 @@ class Attached:
 
     def _acknowledge_what_is_let_go(self) -> None:
         in_flight = {record.partition for record in self._records} | {self._working_on}
-        for event_id, partitions in list(self._letting_go.items()):
+        for event_id, partitions in list(self._releasing.items()):
             if not partitions & in_flight:
-                del self._letting_go[event_id]
+                del self._releasing[event_id]
                 self._acknowledge(event_id)
 
     def _acknowledge(self, event_id: int) -> None:
@@ -386,7 +389,7 @@ class Attached:
 
 
 def about(record: Record) -> dict[str, object]:
-    """What identifies the delivery of a record, but its offset."""
+    """Fields that identify the delivery of a record, except its offset."""
     topic, number = record.partition
     return {
         "topic": topic,
@@ -401,14 +404,14 @@ def records_of(part: pb.PartitionRecords) -> Iterator[Record]:
     partition = (part.partition.topic, part.partition.partition)
     for batch in part.batches:
         values = unpack(batch.payload, batch.count, batch.base_timestamp_ms).values or [None] * batch.count
-        for place, value in enumerate(values):
-            offset = batch.base_offset + place
+        for index, value in enumerate(values):
+            offset = batch.base_offset + index
             if offset >= part.first_offset:
                 yield Record(partition, part.delivery_epoch, offset, part.deliveries, part.turn, value or b"")
 
 
 async def outgoing(queue: "asyncio.Queue[Any | None]") -> AsyncIterator[Any]:
-    """What is put there, until None is."""
+    """Yield from the queue until None."""
     while (message := await queue.get()) is not None:
         yield message
 
@@ -428,23 +431,23 @@ async def main(options: argparse.Namespace) -> None:
     loop.add_signal_handler(signal.SIGTERM, end)
     with options.out.open("a", buffering=1) as out:
 
-        def tell(event: str, **facts: object) -> None:
+        def emit(event: str, **fields: object) -> None:
             stamp = {"at_ms": int(time.time() * 1000), "monotonic_ms": int(time.monotonic() * 1000)}
-            out.write(json.dumps({"event": event, **facts, **stamp}) + "\n")
+            out.write(json.dumps({"event": event, **fields, **stamp}) + "\n")
 
         while not ends.is_set():
             async with grpc.aio.insecure_channel(options.sidecar) as channel:
-                attached[:] = [Attached(options, tell, released)]
+                attached[:] = [Attached(options, emit, released)]
                 try:
                     await attached[0].run(ConsumerStub(channel))
                 except* grpc.aio.AioRpcError as failed:
                     (error,) = failed.exceptions[:1]
                     assert isinstance(error, grpc.aio.AioRpcError)
-                    tell("detached", code=error.code().name, sentence=error.details())
+                    emit("detached", code=error.code().name, message=error.details())
                     with suppress(TimeoutError):
                         async with asyncio.timeout(options.again_ms / 1000):
                             await ends.wait()
-        tell("ended")
+        emit("ended")
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -1,5 +1,5 @@
 """
-What is built once and kept between runs: jars, the Kubernetes binary, unpacked Debian packages, images.
+Cache between runs: jars, the Kubernetes binary, unpacked Debian packages, images.
 
 Everything lies in one folder outside the checkout, `~/.cache/rota-tests` or `$ROTA_TEST_CACHE`, and each
 thing in a folder named after what it was made from. So a new version never meets an old build, and

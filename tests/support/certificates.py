@@ -61,7 +61,7 @@ class Authority:
 
     @property
     def certificate(self) -> Path:
-        """What others trust."""
+        """Certificate of the authority, which clients trust."""
         return self._itself.certificate
 
     def issue(self, name: str, names: Sequence[str] = LOOPBACK, *, days: int = 2, file: str = "") -> Issued:

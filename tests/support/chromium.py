@@ -32,7 +32,7 @@ WIDTH, HEIGHT = 1280, 1600
 
 
 class ScriptFailed(Exception):
-    """What was to be evaluated has failed; the message is the browser's own."""
+    """Evaluation of a script failed; the message is the browser's own."""
 
 
 def prepare() -> debian.Unpacked:
@@ -47,7 +47,7 @@ class Tab:
         self._socket = socket
         self._ids = count(1)
         # What the browser has complained about: scripts that fail, what a policy forbids, what cannot be loaded.
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
 
     async def open(self, url: str) -> None:
         """Go there."""
@@ -82,19 +82,19 @@ class Tab:
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         async with asyncio.timeout(ANSWER_S):
             while True:
-                told = await self._socket.receive_json()
-                if told.get("id") == number:
-                    if "error" in told:
-                        raise ScriptFailed(json.dumps(told["error"]))
-                    result: dict[str, Any] = told["result"]
+                message = await self._socket.receive_json()
+                if message.get("id") == number:
+                    if "error" in message:
+                        raise ScriptFailed(json.dumps(message["error"]))
+                    result: dict[str, Any] = message["result"]
                     return result
-                self._hear(told)
+                self._on_event(message)
 
-    def _hear(self, told: dict[str, Any]) -> None:
-        if told.get("method") == "Log.entryAdded":
-            self.complaints.append(told["params"]["entry"]["text"])
-        elif told.get("method") == "Runtime.exceptionThrown":
-            self.complaints.append(json.dumps(told["params"]["exceptionDetails"]))
+    def _on_event(self, message: dict[str, Any]) -> None:
+        if message.get("method") == "Log.entryAdded":
+            self.errors.append(message["params"]["entry"]["text"])
+        elif message.get("method") == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
 
 
 @asynccontextmanager

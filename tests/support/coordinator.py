@@ -107,7 +107,7 @@ class Coordinator:
         assert [each.error_code for each in grown.topics] == [NONE]
 
     def members_of(self, group: str) -> int:
-        """How many members the group has."""
+        """Number of members of the group."""
         with grpc.insecure_channel(self.address) as channel:
             request = DescribeGroupsRequest(group_ids=[group])
             described = AdminStub(channel).DescribeGroups(request, timeout=START_S)
@@ -129,7 +129,7 @@ class Coordinator:
         os.kill(self._process.pid, number)
 
     def has_said(self, text: str) -> bool:
-        """Whether the text is in the log of the running process."""
+        """Return True if the text is in the log of the running process."""
         assert self._process is not None
         self._process.check_running()
         return text in self._process.log.read_text()
@@ -147,7 +147,7 @@ class Coordinator:
 
     @property
     def log(self) -> Path:
-        """What the running process has said."""
+        """Log of the running process."""
         assert self._process is not None
         return self._process.log
 

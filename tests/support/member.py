@@ -104,7 +104,7 @@ class GroupMember:
         await self._stop_heartbeats()
 
     async def _join_once(self) -> bool:
-        """Whether it is in a generation now; else it has to be tried again."""
+        """Join; return True if the member is in a generation now, False if it has to try again."""
         member = self._member
         joined = await answer(member.send_join(), pb.JoinGroupResponse, JOIN_S)
         if joined.error_code == pb.MEMBER_ID_REQUIRED:
@@ -121,7 +121,7 @@ class GroupMember:
         return True
 
     async def _decide(self) -> dict[str, bytes]:
-        """The leader's part. It looks up the group's incarnation, and hands it on to everybody."""
+        """The leader's part: look up the group's incarnation, and give it to all members."""
         request = admin.DescribeGroupsRequest(group_ids=[self._member.group])
         described = (await answer(self._driver.send(request), admin.DescribeGroupsResponse)).groups[0]
         # Of another generation: the group has gone on, and the sync will say so.
@@ -182,15 +182,15 @@ def unpacked(assignment: bytes) -> tuple[int, tuple[Partition, ...]]:
         return -1, ()
     partitions: list[Partition] = []
     _, topics = struct.unpack_from(">hi", assignment)
-    place = 6
+    position = 6
     for _ in range(topics):
-        (length,) = struct.unpack_from(">h", assignment, place)
-        topic = assignment[place + 2 : place + 2 + length].decode()
-        (count,) = struct.unpack_from(">i", assignment, place + 2 + length)
-        place += 6 + length
-        partitions += [(topic, index) for index in struct.unpack_from(f">{count}i", assignment, place)]
-        place += 4 * count
-    (incarnation,) = struct.unpack_from(">q", assignment, place + 4)
+        (length,) = struct.unpack_from(">h", assignment, position)
+        topic = assignment[position + 2 : position + 2 + length].decode()
+        (count,) = struct.unpack_from(">i", assignment, position + 2 + length)
+        position += 6 + length
+        partitions += [(topic, index) for index in struct.unpack_from(f">{count}i", assignment, position)]
+        position += 4 * count
+    (incarnation,) = struct.unpack_from(">q", assignment, position + 4)
     return incarnation, tuple(partitions)
 
 

@@ -1,7 +1,7 @@
 """
-Where a server of a test runs: on this machine's loopback, or inside the network of a test cluster.
+Network namespaces of a test's servers: this machine's, or one inside the network of a test cluster.
 
-Every server of tests takes a `Network`, so that none of them knows whether pods are to reach it.
+Every server of the tests takes a `Network`, so that none of them depends on whether pods connect to it.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NetworkNamespace:
     """
     A network to start a process in.
 
@@ -22,14 +22,14 @@ class Place:
     enter: tuple[str, ...] = ()
 
 
-HERE = Place()
+HERE = NetworkNamespace()
 
 
 class Network(Protocol):
-    """What a test cluster offers to a server that its pods shall reach."""
+    """Network of a test cluster, for servers that pods connect to."""
 
-    def place(self) -> Place:
-        """Where to start the server."""
+    def namespace(self) -> NetworkNamespace:
+        """Namespace to start the server in."""
         ...
 
     def forward(self, host: str, port: int, *, listen: int = 0) -> AbstractContextManager[int]:
@@ -40,7 +40,7 @@ class Network(Protocol):
 class Loopback:
     """The network of a server that only this machine reaches: nothing to enter, nothing to forward."""
 
-    def place(self) -> Place:
+    def namespace(self) -> NetworkNamespace:
         return HERE
 
     def forward(self, host: str, port: int, *, listen: int = 0) -> AbstractContextManager[int]:

@@ -65,7 +65,7 @@ def current_owner() -> Owner:
 
 @contextmanager
 def owned_by(owner: Owner) -> Iterator[None]:
-    """What is started within the block belongs to `owner`."""
+    """Give processes that are started within the block to `owner`."""
     _owners.append(owner)
     try:
         yield
@@ -226,7 +226,7 @@ def run_in_foreground(system: AbstractContextManager[System], describe: Callable
 
 
 def processor_s(pid: int) -> float:
-    """How long a process has computed, in all its threads: what others do on the machine hardly changes that."""
+    """CPU time of a process in seconds, over all its threads: other load on the machine hardly changes it."""
     # Behind the name, which is in parentheses and may hold anything, the 12th and 13th field are user and system time.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -234,8 +234,8 @@ def processor_s(pid: int) -> float:
 
 def free_port(host: str = "127.0.0.1") -> int:
     """
-    A port nobody listens on now, and another one each time. Somebody may take it before you do: rare, and the
-    start then says so.
+    Return a port that is unused now, and another one each time. Another process may take it first: rare, and the start
+    of the server then fails with a message.
 
     It lies below the range from which the kernel serves outgoing connections. A server that takes seconds to
     start would else lose its port to one of them now and then: to the very client that polls for it, too.
@@ -256,7 +256,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def accepts_connections(host: str, port: int) -> bool:
-    """Whether somebody listens there."""
+    """Return True if a server accepts connections there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

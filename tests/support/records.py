@@ -61,7 +61,7 @@ def values_in(address: str, topic: str, partition: int = 0) -> list[str]:
 
 
 def committed(address: str, group: str) -> Mapping[tuple[str, int], int]:
-    """What the group has committed."""
+    """Committed offsets of the group."""
     request = codes.FetchOffsetsRequest(group_id=group, all=True)
     with grpc.insecure_channel(address) as channel:
         found = CoordinatorStub(channel).FetchOffsets(request, timeout=WITHIN_S)

@@ -1,4 +1,4 @@
-"""What tests have to tell beyond pass and fail: shown at the end of a run, by the folder that they are in."""
+"""Reports of tests beyond pass and fail: shown at the end of a run, by the tests' folder."""
 
 import json
 import os

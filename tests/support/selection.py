@@ -54,10 +54,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 class Share:
     """
-    What this process takes of the tests that several run side by side, so that they end at about the same time.
+    Select this process's share of tests that several processes run side by side, so that they end at about the same time.
 
-    Each takes the next module that nobody has begun. It stays whole, because its tests share what they start; where they
-    share nothing, each test is taken alone.
+    Each process takes the next module that no other has begun. A module stays whole, because its tests share what they
+    start; where they share nothing, each test is taken alone.
     """
 
     def __init__(self, begun: Path, *, whole_modules: bool) -> None:
@@ -109,5 +109,5 @@ def seed() -> int:
 
 @pytest.fixture
 def in_soak(request: pytest.FixtureRequest) -> bool:
-    """Whether a soak runs, which may take longer than `make test`."""
+    """Return True during a soak, which may take longer than `make test`."""
     return bool(request.config.getoption("--soak"))

@@ -105,10 +105,10 @@ class Sidecar:
         """All that the running process has told so far."""
         with self._output.open("rb") as output:
             output.seek(self._read_to)
-            told, _, _ = output.read().rpartition(b"\n")
-        if told:
-            self._read_to += len(told) + 1
-            self._seen += [json.loads(line) for line in told.splitlines()]
+            complete, _, _ = output.read().rpartition(b"\n")
+        if complete:
+            self._read_to += len(complete) + 1
+            self._seen += [json.loads(line) for line in complete.splitlines()]
         return self._seen
 
     def wait(self, event: str, holds: Holds = lambda _: True, *, within_s: float = WITHIN_S) -> Event:
@@ -118,9 +118,9 @@ class Sidecar:
         def is_there() -> bool:
             events = self.events
             found[:] = [
-                place
-                for place in range(self._next, len(events))
-                if events[place]["event"] == event and holds(events[place])
+                index
+                for index in range(self._next, len(events))
+                if events[index]["event"] == event and holds(events[index])
             ][:1]
             return bool(found)
 
@@ -134,12 +134,12 @@ class Sidecar:
         return self._seen[found[0]]
 
     def count(self, event: str) -> int:
-        """How often it was told so far."""
+        """Number of events of this name so far."""
         return sum(each["event"] == event for each in self.events)
 
     @property
     def partitions(self) -> set[Partition]:
-        """What it has, as far as it told; what it is letting go is still its own."""
+        """Partitions that it owns, by its events; those being revoked are still its own."""
         held: set[Partition] = set()
         for event in self.events:
             if event["event"] == "assigned":
@@ -154,7 +154,7 @@ class Sidecar:
         return self.partitions
 
     def is_stable_in(self, generation: int) -> bool:
-        """Whether it has all that this generation, or a later one, gives it."""
+        """Return True if it is stable in this generation, or a later one."""
         states = [event for event in self.events if event["event"] == "state"]
         return bool(states) and states[-1]["state"] == "Stable" and states[-1]["generation"] >= generation
 
@@ -169,14 +169,14 @@ class Sidecar:
         self._child.stdin.write(f"{line}\n".encode())
         self._child.stdin.flush()
 
-    def tell(self, command: str, **fields: object) -> None:
+    def send(self, command: str, **fields: object) -> None:
         """Send a command."""
         self.say(json.dumps({"command": command, **fields}))
 
     def ask(self, command: str, *, within_s: float = WITHIN_S, **fields: object) -> Event:
         """The answer to a command: what was committed or fetched, or why it was refused."""
         number = next(self._ids)
-        self.tell(command, id=number, **fields)
+        self.send(command, id=number, **fields)
         found: list[Event] = []
 
         def is_there() -> bool:
@@ -196,7 +196,7 @@ class Sidecar:
         return {(each["topic"], each["partition"]): each["error"] for each in answer["errors"]}
 
     def fetch(self) -> Mapping[Partition, int]:
-        """What is committed for the partitions that it has."""
+        """Committed offsets of its partitions."""
         offsets = self.ask("fetch")["offsets"]
         return {(each["topic"], each["partition"]): each["offset"] for each in offsets if each["offset"] >= 0}
 
@@ -239,7 +239,7 @@ class Sidecar:
 
     @property
     def log(self) -> str:
-        """What it has said on standard error."""
+        """Standard error of the process."""
         return self._running.log.read_text()
 
     @property
@@ -336,7 +336,7 @@ class Deliverer:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
     def has_said(self, event: str) -> bool:
-        """Whether such an event is in its log."""
+        """Return True if the event is in its log."""
         return any(line["event"] == event for line in self.said)
 
     def wait_until(self, holds: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
@@ -344,7 +344,7 @@ class Deliverer:
         self.process.wait_until(holds, within_s=within_s)
 
     def ask(self, path: str) -> tuple[int, str]:
-        """What its page says: the status, and the text."""
+        """Status and text of a page of its HTTP server."""
         reply = web.get(self.http, path)
         return reply.status, reply.page.strip()
 
@@ -355,7 +355,7 @@ class Deliverer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it says so."""
+        """Return True if its readiness page answers 200."""
         return self.ask("/readyz")[0] == HTTPStatus.OK
 
     @property
@@ -390,7 +390,7 @@ class Deliverer:
             self._process.stop()
 
     def close(self) -> None:
-        """It will not be started again."""
+        """Remove its state; it cannot be started again."""
         self.stop()
         self._socket_folder.cleanup()
 

@@ -1,12 +1,12 @@
 """
-A disk that is really full, for tests: a small file system in memory, which only those see who are started inside.
+A disk that is really full, for tests: a small file system in memory, which is visible only to processes started inside.
 
     with small_disk(folder) as disk:
         disk.fill()
         Process.start("writer", [*disk.inside, "python", "-m", "writer", str(disk.mount)], log=log)
         disk.clear()
 
-It needs no rights of its own: in a user namespace everybody may mount one.
+It needs no privileges: in a user namespace every user may mount one.
 """
 
 import os
@@ -19,7 +19,7 @@ from tests.support.processes import Process
 BYTES = 64 << 10
 # The mount itself, what is to be tested, and what fills it up.
 FILES = 12
-PIECE = b"\0" * 4096
+BLOCK = b"\0" * 4096
 WITHIN_S = 10
 HOLD = f'mount -t tmpfs -o size={BYTES},nr_inodes={FILES} tmpfs "$1"; echo mounted; exec sleep infinity'
 

@@ -30,7 +30,7 @@ EXIT_NO_TESTS = 5
 
 @dataclass(slots=True)
 class Progress:
-    """How far a soak is; round n runs with seed `seed + n`."""
+    """Progress of a soak; round n runs with seed `seed + n`."""
 
     seed: int
     done: int = 0

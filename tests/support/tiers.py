@@ -60,7 +60,7 @@ TIERS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a tier went: a row of the table at the end."""
+    """Outcome of a tier: a row of the table at the end."""
 
     tier: str
     result: str  # passed, failed, skipped, empty
@@ -123,7 +123,7 @@ class Part(NamedTuple):
 
 
 def parts(tier: Tier, begun: Path) -> list[list[Part]]:
-    """Those of each inner list run side by side, and note in a folder which modules they have begun."""
+    """Run the commands of each inner list side by side; each claims modules in a shared folder."""
     if tier.processes == 1:
         return [[Part("all", tier.name)]]
     marks = f"{tier.name} and not alone" if tier.has_alone else tier.name
@@ -159,15 +159,15 @@ def pytest_part(part: Part, logs: Path) -> tuple[int, str]:
         *part.arguments,
     ]
     # Two processes may start systems of the same name.
-    place = logs / part.name
-    place.mkdir(exist_ok=True)
+    folder = logs / part.name
+    folder.mkdir(exist_ok=True)
     last = result = ""
     with (
-        (place / "pytest.log").open("w") as kept,
+        (folder / "pytest.log").open("w") as kept,
         subprocess.Popen(
             command,
             cwd=REPO,
-            env={**os.environ, "ROTA_TEST_LOGS": str(place)},
+            env={**os.environ, "ROTA_TEST_LOGS": str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -21,5 +21,5 @@ def files(*patterns: str, repo: Path = REPO) -> list[Path]:
 
 
 def written_python() -> list[Path]:
-    """The Python files that somebody wrote, as opposed to generated ones."""
+    """Python files that were written by hand, as opposed to generated ones."""
     return [path for path in files("*.py") if "_pb2" not in path.name]

@@ -1,8 +1,8 @@
 """
 Folders of running systems: private, short-lived, and found again when their owner was killed.
 
-The owner holds a lock on its folder, which the kernel drops when it dies. So whoever starts a system of the
-same kind next can tell a folder in use from one left behind, and removes the latter.
+The owner holds a lock on its folder, which the kernel drops when it dies. So the next start of a system of the
+same kind can distinguish a folder in use from one left behind, and removes the latter.
 """
 
 import fcntl
@@ -57,10 +57,10 @@ def sweep(kind: str, abandoned: Callable[[Path], None] | None = None) -> None:
 
 def logs(folder: Path) -> Path:
     """
-    Where a system writes its logs: below the tier's log folder when the tier runner set one (it keeps them
+    Folder for a system's logs: below the tier's log folder when the tier runner set one (it keeps them
     when the tier fails), else inside the system's own folder.
     """
     kept = os.environ.get("ROTA_TEST_LOGS")
-    place = Path(kept) / folder.name if kept else folder / "logs"
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+    kept_logs = Path(kept) / folder.name if kept else folder / "logs"
+    kept_logs.mkdir(parents=True, exist_ok=True)
+    return kept_logs

@@ -1,4 +1,4 @@
-"""Which flags of a connection go together; what does not is refused before anybody is dialled."""
+"""Connection flags that do not go together are refused before any server is dialled."""
 
 from pathlib import Path
 from typing import Any

@@ -123,7 +123,7 @@ def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence"),
+    ("answer", "message"),
     [
         (
             b'{"error": "group shop is being reset: wait for the end of that"}',
@@ -134,11 +134,11 @@ def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
     ],
 )
 def test_why_it_is_refused_is_said(
-    page: str, monkeypatch: pytest.MonkeyPatch, answer: bytes, sentence: str
+    page: str, monkeypatch: pytest.MonkeyPatch, answer: bytes, message: str
 ) -> None:
     monkeypatch.setattr(Runner, "status", 409)
     monkeypatch.setattr(Runner, "answer", answer)
-    with pytest.raises(Failure, match=sentence):
+    with pytest.raises(Failure, match=message):
         LocalRunner(page).reset("shop", OFFSETS)
 
 

@@ -56,7 +56,7 @@ def test_a_token_opens_what_it_was_granted_and_nothing_else(secured: Secured, tm
     assert (refused.code, "GROUP_AUTHORIZATION_FAILED" in refused.error) == (1, True)
 
 
-def test_who_is_not_known_or_not_trusted_is_told_in_a_sentence(secured: Secured, tmp_path: Path) -> None:
+def test_an_unknown_or_untrusted_client_gets_a_message(secured: Secured, tmp_path: Path) -> None:
     rota = Rota(secured.address, tmp_path)
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong-token")

@@ -19,7 +19,7 @@ WITHIN_S = 40
 
 
 def commit(addresses: list[str], group: str) -> str:
-    """Commit with whoever coordinates the group; who that is."""
+    """Commit at the group's coordinator; return that coordinator."""
     request = pb.CommitOffsetsRequest(group_id=group, generation_id=-1, topics=by_topic({("orders", 0): 7}))
     for address in addresses:
         with grpc.insecure_channel(address) as channel:

@@ -1,4 +1,4 @@
-"""What `rota doctor` says of the address that is asked, without any server."""
+"""Checks of `rota doctor` on the given address, without any server."""
 
 from itertools import islice
 from pathlib import Path

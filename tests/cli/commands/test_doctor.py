@@ -37,7 +37,7 @@ def test_a_server_that_is_not_there_ends_the_look_with_code_3(rota: Rota) -> Non
     assert "`rota coordinator` or `rota up` start one here" in last
 
 
-def test_a_port_of_something_else_is_told_from_one_where_nobody_is(
+def test_a_port_of_another_server_is_distinguished_from_a_closed_one(
     rota: Rota, coordinator: Coordinator
 ) -> None:
     done = rota("doctor", "-b", f"rota://{coordinator.http}", "--timeout", "3")

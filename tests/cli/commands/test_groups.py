@@ -18,7 +18,10 @@ GROUP, TOPIC = "shop", "orders"
 
 @dataclass(frozen=True)
 class Crew:
-    """Two members with three partitions; 4 of 10 records of the first are done, all of the second, of the third nobody knows."""
+    """
+    Two members with three partitions: of the first 4 of 10 records are done, of the second all, of the third an
+    unknown number.
+    """
 
     first: Sidecar
     second: Sidecar

@@ -55,7 +55,7 @@ def test_a_line_without_a_key_ends_it_and_says_how_much_was_written(rota: Rota, 
     assert len(rota("consume", topic, "--from-beginning", "--value-only").lines) == 1
 
 
-def test_a_place_that_is_not_there_is_refused_before_anything_is_read(rota: Rota, topic: str) -> None:
+def test_an_unknown_partition_is_refused_before_anything_is_read(rota: Rota, topic: str) -> None:
     assert rota("produce", "not-there", stdin="x\n").code == 4
     assert "has no partition 2 (it has 2)" in rota("produce", topic, "--partition", "2", stdin="x\n").error
     assert rota("consume", "not-there", "--from-beginning").code == 4

@@ -103,6 +103,6 @@ def test_a_group_with_members_is_not_changed_and_the_way_is_said(
         (["--to-latest", "--dry-run", "--topic", "a:b"], "--topic a:b: expected TOPIC, or TOPIC:0,2"),
     ],
 )
-def test_a_wish_that_is_not_clear_is_refused(rota: Rota, flags: list[str], says: str) -> None:
+def test_an_ambiguous_target_is_refused(rota: Rota, flags: list[str], says: str) -> None:
     done = rota("groups", "reset", "shop", *flags)
     assert (done.code, says in done.error) == (2, True)

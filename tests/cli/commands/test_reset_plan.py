@@ -1,4 +1,4 @@
-"""What a reset would change, without any server."""
+"""Changes that a reset would make, computed without any server."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from rota_cli.commands.reset_plan import (
 from rota_cli.errors import Failure, NotFound, WrongUsage
 
 P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
-FACTS = KnownOffsets(
+KNOWN = KnownOffsets(
     committed={P0: Committed(50), P1: Committed(5)},
     ranges={P0: OffsetRange(10, 100), P1: OffsetRange(10, 100), P2: OffsetRange(0, 0)},
     at_time={P0: 60, P1: -1, P2: -1},
@@ -39,31 +39,31 @@ TOPICS = [Topic("orders", 3), Topic("returns", 1)]
         (ToTimestamp(1), [60, 100, 0]),
     ],
 )
-def test_every_partition_goes_where_it_was_told_to_or_to_the_nearest(
+def test_every_partition_moves_to_the_target_or_to_the_nearest_offset(
     target: Target, expected: list[int]
 ) -> None:
-    changes = plan(target, [P2, P0, P1], FACTS)
+    changes = plan(target, [P2, P0, P1], KNOWN)
     assert [change.partition for change in changes] == [P0, P1, P2]
     assert [change.new for change in changes] == expected
     assert [change.old for change in changes] == [50, 5, None]
     assert [change.by for change in changes] == [expected[0] - 50, expected[1] - 5, None]
 
 
-def test_what_could_not_be_granted_to_the_letter_is_said() -> None:
-    assert [change.remark for change in plan(ToOffset(70), [P0, P2], FACTS)] == [
+def test_a_clamped_target_is_remarked() -> None:
+    assert [change.remark for change in plan(ToOffset(70), [P0, P2], KNOWN)] == [
         "",
         "70 is out of range; using the log end",
     ]
-    assert plan(ToTimestamp(1), [P1], FACTS) == [
+    assert plan(ToTimestamp(1), [P1], KNOWN) == [
         OffsetChange(P1, 5, 100, "no record at or after this time; using the log end")
     ]
 
 
 def test_a_shift_counts_from_the_commit_and_stays_within_what_is_there() -> None:
-    assert [change.new for change in plan(ShiftBy(-20), [P0, P1], FACTS)] == [30, 10]
-    assert [change.new for change in plan(ShiftBy(1000), [P0, P1], FACTS)] == [100, 100]
+    assert [change.new for change in plan(ShiftBy(-20), [P0, P1], KNOWN)] == [30, 10]
+    assert [change.new for change in plan(ShiftBy(1000), [P0, P1], KNOWN)] == [100, 100]
     with pytest.raises(Failure, match=r"orders\[2\] has no committed offset to shift"):
-        plan(ShiftBy(1), [P0, P2], FACTS)
+        plan(ShiftBy(1), [P0, P2], KNOWN)
 
 
 def test_a_choice_is_a_topic_or_some_of_its_partitions() -> None:

@@ -99,7 +99,7 @@ def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, nam
         ),
     ],
 )
-def test_wrong_usage_is_one_sentence_and_code_2(rota: Rota, arguments: list[str], says: str) -> None:
+def test_wrong_usage_is_one_message_and_code_2(rota: Rota, arguments: list[str], says: str) -> None:
     done = rota("topics", *arguments)
     assert done.code == 2
     assert says in done.error
@@ -120,7 +120,7 @@ def test_the_address_that_rota_up_left_in_this_folder_is_used(rota: Rota, name: 
     assert name in {each["topic"] for each in json.loads(done.stdout)}
 
 
-def test_a_command_without_words_shows_its_help(rota: Rota) -> None:
+def test_a_command_without_arguments_shows_its_help(rota: Rota) -> None:
     done = rota("topics")
     assert (done.code, done.stdout) == (2, "")
     assert "Usage: rota topics [OPTIONS] COMMAND" in done.stderr

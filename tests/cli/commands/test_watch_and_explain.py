@@ -29,16 +29,16 @@ def test_a_watch_tells_who_comes_and_what_moves_until_ctrl_c(rota: Rota, name: s
     finally:
         watching.stop(first=signal.SIGINT)
     assert watching.exit_code == 0
-    told = [json.loads(line) for line in log.read_text().splitlines()]
-    assert "second joined" in {change for each in told for change in each["changes"]}
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "second joined" in {change for each in rows for change in each["changes"]}
     # A cooperative group is stable once in between, while a partition changes hands.
     given_out = [
         sorted(number for member in each["members"] for number in member["assigned"].get(name, []))
-        for each in told
+        for each in rows
         if each["state"] == "Stable" and len(each["members"]) == 2
     ]
     assert [0, 1, 2] in given_out
-    assert [each["at"] for each in told] == sorted(each["at"] for each in told)
+    assert [each["at"] for each in rows] == sorted(each["at"] for each in rows)
 
 
 def test_an_explanation_tells_who_has_what_and_what_nobody_tells(
@@ -53,8 +53,8 @@ def test_an_explanation_tells_who_has_what_and_what_nobody_tells(
     assert "2 members share 3 partitions, assigned by cooperative-sticky" in lines[0]
     says = [each["says"] for each in found if each["about"] == "assignment"]
     for share in shares:
-        spoken = "[0-1]" if share == [0, 1] else "[1-2]" if share == [1, 2] else str(share).replace(" ", "")
-        assert any(f" owns {name}{spoken}" in sentence for sentence in says), (share, says)
+        shown = "[0-1]" if share == [0, 1] else "[1-2]" if share == [1, 2] else str(share).replace(" ", "")
+        assert any(f" owns {name}{shown}" in message for message in says), (share, says)
     (why,) = [each for each in found if "the last rebalance was triggered by" in each["says"]]
     assert why["known"]
     assert "triggered by: member " in why["says"]

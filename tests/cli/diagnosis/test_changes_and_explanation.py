@@ -1,4 +1,4 @@
-"""What is said of a group that changes, and why it stands as it does; without any server."""
+"""Reported changes of a group and explanations of its state, without any server."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def says(found: Group, about: str, topics: dict[str, int] | None = None, reason:
     ]
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_reported_once() -> None:
     one = group(member("a", P0, P1, P2))
     assert describe_changes(None, one) == ["Stable in generation 7"]
     assert describe_changes(one, one) == []
@@ -43,7 +43,7 @@ def test_each_change_is_told_once() -> None:
     assert describe_changes(left, replace(group(), state="Dead"))[0] == "group does not exist"
 
 
-def test_what_moved_in_the_last_round_is_read_from_the_members_own_words() -> None:
+def test_partitions_moved_by_the_last_rebalance_are_read_from_the_members_subscriptions() -> None:
     found = group(
         member("a", P0, came_with=(P0, P1), since=6),
         member("b", P1, P2, came_with=(P2,), since=6),

@@ -48,7 +48,7 @@ def test_nothing_is_said_of_a_partition_that_is_read_or_of_which_nothing_is_know
     assert says(committed, there, owner) == []
 
 
-def test_partitions_with_the_same_reason_share_a_sentence() -> None:
+def test_partitions_with_the_same_reason_share_a_message() -> None:
     found = [
         PartitionLag(TopicPartition("orders", number), None, OffsetRange(0, 1), "a") for number in range(3)
     ]

@@ -104,14 +104,14 @@ def test_what_does_not_answer_is_unknown_once_its_last_answer_is_too_old(
         raise Unavailable("the brokers are unreachable")
 
     async def story() -> None:
-        heard = asyncio.Event()
+        watching = asyncio.Event()
 
         def unknown(reason: str) -> None:
             said.append(reason)
-            heard.set()
+            watching.set()
 
         repeating = asyncio.ensure_future(repeat(poll, unknown))
-        await heard.wait()
+        await watching.wait()
         # It is said once, however often it fails.
         for _ in range(20):
             await asyncio.sleep(0.001)

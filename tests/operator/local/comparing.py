@@ -34,7 +34,7 @@ HOUR_MS = 3_600_000
 
 
 class Numbers(NamedTuple):
-    """What is said of one partition."""
+    """Values that are shown of one partition."""
 
     committed: int | None
     end: int | None
@@ -48,7 +48,7 @@ Tool = Callable[[Sequence[str]], Mapping[str, By]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where the groups are."""
+    """Address at which the groups are served."""
 
     servers: str
     # Set committed offsets of a group without members.

@@ -73,14 +73,14 @@ class Groups:
         return self.folder / f"{name}.notes"
 
     def lines(self, name: str) -> list[tuple[int, str, str]]:
-        """What it was given: when, of which topic, and what."""
+        """Records that the application received: time, topic and value."""
         if not self.notes(name).exists():
             return []
         lines = (line.split(" ", 2) for line in self.notes(name).read_text().splitlines())
         return [(int(at_ms), topic, value) for at_ms, topic, value in lines]
 
     def values(self, name: str) -> list[str]:
-        """What it was given."""
+        """Values that the application received."""
         return [value for _, _, value in self.lines(name)]
 
     @property

@@ -88,7 +88,7 @@ class Laptop:
         return (self.home / "page").read_text().strip().removeprefix("http://")
 
     def group(self) -> dict[str, Any]:
-        """What is shown of the only one, as far as it is shown."""
+        """State of the only group, once it is shown."""
         if not (self.home / "page").exists():
             return {"state": "Unknown", "members": [], "partitions": [], "history": [], "lag_records": None}
         state = json.loads(get(self.page, "/api/state").page)
@@ -96,7 +96,7 @@ class Laptop:
         return found
 
     def owners(self) -> dict[str, int]:
-        """How many partitions each member has, that says so itself."""
+        """Number of partitions of each member that reports them itself."""
         stable = [each for each in self.group()["members"] if each["state"] == "Stable"]
         return {each["name"]: len(each["partitions"]) for each in stable}
 
@@ -140,4 +140,4 @@ class Laptop:
         return found
 
     def all_are_done(self, count: int) -> bool:
-        return len({place for _, place in self.done}) == count
+        return len({record for _, record in self.done}) == count

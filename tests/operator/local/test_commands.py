@@ -23,7 +23,7 @@ from rota_operator.manifests.resources import (
 from rota_operator.replicas.events import ReplicaPolicy
 from tests.operator.manifests.test_resources import ALL, GROUP, SECRET, SETTINGS, WORKLOAD
 
-PLACE = LocalPaths(Path("/venv/bin/python"), "rota://127.0.0.1:7099", Path("/place/.rota"), Path("/tmp/r"))
+PATHS = LocalPaths(Path("/venv/bin/python"), "rota://127.0.0.1:7099", Path("/place/.rota"), Path("/tmp/r"))
 NAME = NamespacedName("shop", "orders-enricher")
 PAGE = "127.0.0.1:7181"
 
@@ -35,12 +35,12 @@ def parts(*texts: str) -> tuple[Manifests, Workload, ConsumerGroup]:
 
 def environment(workload: str) -> dict[str, str]:
     manifests, found, group = parts(GROUP, workload, SECRET, SETTINGS)
-    return dict(app_command(manifests, found, group, 1, PLACE).environment)
+    return dict(app_command(manifests, found, group, 1, PATHS).environment)
 
 
 def test_the_application_is_its_container() -> None:
     manifests, workload, group = parts()
-    command = app_command(manifests, workload, group, 2, PLACE)
+    command = app_command(manifests, workload, group, 2, PATHS)
     assert command.argv == ["python", "-m", "orders"]
     assert command.folder == Path("examples/orders")
     assert command.log == Path("/place/.rota/logs/orders-enricher-2.app.log")
@@ -59,7 +59,7 @@ def test_its_environment_has_what_it_asks_for() -> None:
 
 def test_its_command_does_not_show_its_environment() -> None:
     manifests, workload, group = parts()
-    assert "s3cret" not in repr(app_command(manifests, workload, group, 0, PLACE))
+    assert "s3cret" not in repr(app_command(manifests, workload, group, 0, PATHS))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_variables_stand_for_their_values_in_commands_and_in_each_other() -> Non
         '            - {name: TWICE, value: "$(RATE)$(RATE)"}\n            - {name: TOKEN',
     )
     manifests, found, group = parts(GROUP, workload, SECRET, SETTINGS)
-    command = app_command(manifests, found, group, 0, PLACE)
+    command = app_command(manifests, found, group, 0, PATHS)
     assert command.argv == ["orders", "--rate=5", "$(NONE)", "$(RATE)"]
     assert command.environment["TWICE"] == "55"
 
@@ -94,15 +94,15 @@ def test_every_address_of_rota_is_the_coordinator_beside_us() -> None:
         "[python, -m, orders]", '["orders", "rota://elsewhere/orders", "kafka:9092"]'
     )
     manifests, found, group = parts(GROUP, workload, SECRET, SETTINGS)
-    command = app_command(manifests, found, group, 0, PLACE)
-    assert command.environment["RATE"] == PLACE.coordinator
+    command = app_command(manifests, found, group, 0, PATHS)
+    assert command.environment["RATE"] == PATHS.coordinator
     assert command.argv == ["orders", "rota://127.0.0.1:7099/orders", "kafka:9092"]
-    assert f"--bootstrap-servers={PLACE.coordinator}" in sidecar_command(found, group, 0, PLACE, PAGE).argv
+    assert f"--bootstrap-servers={PATHS.coordinator}" in sidecar_command(found, group, 0, PATHS, PAGE).argv
 
 
 def test_the_sidecar_is_beside_its_application() -> None:
     _, workload, group = parts()
-    command = sidecar_command(workload, group, 1, PLACE, PAGE)
+    command = sidecar_command(workload, group, 1, PATHS, PAGE)
     assert command.argv[:3] == ["/venv/bin/python", "-m", "rota_sidecar"]
     assert "--group-id=shop.orders-enricher" in command.argv
     assert "--listen-socket=/tmp/r/orders-enricher-1.sock" in command.argv
@@ -111,7 +111,7 @@ def test_the_sidecar_is_beside_its_application() -> None:
     assert f"--http-listen={PAGE}" in command.argv
     assert f"--drain-socket={command.drain_socket}" in command.argv
     assert "--fleet-token-file=/tmp/r/orders-enricher-1.secret" in command.argv
-    assert command.drain_socket == PLACE.sockets / "orders-enricher-1.drain"
+    assert command.drain_socket == PATHS.sockets / "orders-enricher-1.drain"
 
 
 def test_who_ends_has_time_to_drain_and_then_to_end() -> None:
@@ -127,7 +127,7 @@ def test_who_ends_has_time_to_drain_and_then_to_end() -> None:
 
 def test_a_workload_of_no_group_has_no_sidecar() -> None:
     manifests, workload, _ = parts()
-    assert "ROTA_SIDECAR" not in app_command(manifests, workload, None, 0, PLACE).environment
+    assert "ROTA_SIDECAR" not in app_command(manifests, workload, None, 0, PATHS).environment
 
 
 def test_the_group_names_the_container_that_consumes() -> None:
@@ -142,9 +142,9 @@ def test_brokers_stand_for_the_servers_of_rota_where_they_are_to() -> None:
     manifests, workload, group = parts(
         GROUP, WORKLOAD.replace("orders]", 'orders, "rota://a:1"]'), SECRET, SETTINGS
     )
-    place = replace(PLACE, kafka="127.0.0.1:9092")
-    assert "--bootstrap-servers=127.0.0.1:9092" in sidecar_command(workload, group, 0, place, PAGE).argv
-    assert "rota://" not in " ".join(app_command(manifests, workload, group, 0, place).argv)
+    paths = replace(PATHS, kafka="127.0.0.1:9092")
+    assert "--bootstrap-servers=127.0.0.1:9092" in sidecar_command(workload, group, 0, paths, PAGE).argv
+    assert "rota://" not in " ".join(app_command(manifests, workload, group, 0, paths).argv)
 
 
 def test_a_coordinator_over_records_in_kafka_stays_the_one_beside_us() -> None:
@@ -153,14 +153,14 @@ def test_a_coordinator_over_records_in_kafka_stays_the_one_beside_us() -> None:
         '["broker:9092"]\n  coordination: Rota\n  coordinatorAddress: "rota://far:7070"',
     )
     _, workload, group = parts(both, WORKLOAD, SECRET, SETTINGS)
-    place = replace(PLACE, kafka="127.0.0.1:9092")
-    argv = sidecar_command(workload, group, 0, place, PAGE).argv
+    paths = replace(PATHS, kafka="127.0.0.1:9092")
+    argv = sidecar_command(workload, group, 0, paths, PAGE).argv
     assert "--bootstrap-servers=broker:9092" in argv
     assert "--coordinator-address=127.0.0.1:7099" in argv
 
 
 def test_a_static_members_name_is_that_of_its_replica() -> None:
     _, workload, group = parts(GROUP + "  membership: {static: true}\n", WORKLOAD, SECRET, SETTINGS)
-    assert "--group-instance-id=orders-enricher-3" in sidecar_command(workload, group, 3, PLACE, PAGE).argv
+    assert "--group-instance-id=orders-enricher-3" in sidecar_command(workload, group, 3, PATHS, PAGE).argv
     _, workload, group = parts()
-    assert not any("instance-id" in word for word in sidecar_command(workload, group, 3, PLACE, PAGE).argv)
+    assert not any("instance-id" in word for word in sidecar_command(workload, group, 3, PATHS, PAGE).argv)

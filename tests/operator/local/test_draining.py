@@ -1,4 +1,4 @@
-"""Who ends is asked to finish first: its application is ended when its sidecar has nothing in hand any more."""
+"""A replica drains before it stops: its application ends when its sidecar has no record in flight."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ while True: server.serve_forever() if server else signal.pause()
 """
 
 
-class Place:
+class ReplicaRun:
     """One replica, and all that its processes say in one file."""
 
     def __init__(self, folder: Path) -> None:
@@ -56,7 +56,7 @@ class Place:
         self.log = folder / "log"
         self.pipe = folder / "pipe"
         self.socket = folder / "drain"
-        self.told: list[ReplicaEvent] = []
+        self.events: list[ReplicaEvent] = []
         os.mkfifo(self.pipe)
 
     def command(self, replica: int, part: ProcessRole) -> Command:
@@ -71,53 +71,56 @@ class Place:
         await asyncio.to_thread(wait_for, line, lambda: line in self.lines, within_s=WITHIN_S)
 
 
-def play(folder: Path, rules: ReplicaPolicy, left: str | None) -> Place:
+def play(folder: Path, rules: ReplicaPolicy, left: str | None) -> ReplicaRun:
     """A replica comes and goes; its sidecar is let answer with that, or not at all."""
-    place = Place(folder)
+    run_of_replica = ReplicaRun(folder)
 
     async def run() -> None:
-        processes = Processes(ReplicaSet(rules), place.command, place.told.append)
+        processes = Processes(ReplicaSet(rules), run_of_replica.command, run_of_replica.events.append)
         processes.scale(1)
-        await place.until_said("app started")
-        await place.until_said("sidecar started")
+        await run_of_replica.until_said("app started")
+        await run_of_replica.until_said("sidecar started")
         async with asyncio.timeout(WITHIN_S):
             ending = asyncio.ensure_future(processes.stop())
-            await place.until_said(ASKED)
-            assert "app stopped" not in place.lines
+            await run_of_replica.until_said(ASKED)
+            assert "app stopped" not in run_of_replica.lines
             if left is not None:
-                await asyncio.to_thread(place.pipe.write_text, left)
+                await asyncio.to_thread(run_of_replica.pipe.write_text, left)
             await ending
 
     asyncio.run(run())
-    return place
+    return run_of_replica
 
 
 ENDED = [ASKED, "answered", "app stopped", "sidecar stopped"]
 
 
 def test_the_application_ends_when_nothing_is_in_hand_any_more(tmp_path: Path) -> None:
-    place = play(tmp_path, ReplicaPolicy(), "")
-    assert place.lines[2:] == ENDED
-    assert place.told == [ReplicaStopped(0)]
+    run_of_replica = play(tmp_path, ReplicaPolicy(), "")
+    assert run_of_replica.lines[2:] == ENDED
+    assert run_of_replica.events == [ReplicaStopped(0)]
 
 
-def test_what_is_left_is_told(tmp_path: Path) -> None:
-    place = play(tmp_path, ReplicaPolicy(), "3 records are left\n")
-    assert place.lines[2:] == ENDED
-    assert place.told == [DrainFailed(0, "3 records are left"), ReplicaStopped(0)]
+def test_remaining_records_are_reported(tmp_path: Path) -> None:
+    run_of_replica = play(tmp_path, ReplicaPolicy(), "3 records are left\n")
+    assert run_of_replica.lines[2:] == ENDED
+    assert run_of_replica.events == [DrainFailed(0, "3 records are left"), ReplicaStopped(0)]
 
 
 def test_a_sidecar_that_does_not_answer_is_not_waited_for_longer(tmp_path: Path) -> None:
-    place = play(tmp_path, ReplicaPolicy(drain_ms=300), None)
-    assert place.lines[2:] == [line for line in ENDED if line != "answered"]
-    assert place.told == [DrainFailed(0, "records still in flight after 300 ms"), ReplicaStopped(0)]
+    run_of_replica = play(tmp_path, ReplicaPolicy(drain_ms=300), None)
+    assert run_of_replica.lines[2:] == [line for line in ENDED if line != "answered"]
+    assert run_of_replica.events == [
+        DrainFailed(0, "records still in flight after 300 ms"),
+        ReplicaStopped(0),
+    ]
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def asked(serve: Serve, within_s: float = WITHIN_S) -> str:
-    """What is made of what a drain socket does."""
+    """Result of a drain request, by what the drain socket answers."""
 
     async def run() -> str:
         ended = asyncio.Event()
@@ -140,7 +143,7 @@ def asked(serve: Serve, within_s: float = WITHIN_S) -> str:
         return asyncio.run(run())
 
 
-def test_a_sidecar_that_does_not_listen_has_handed_out_nothing(tmp_path: Path) -> None:
+def test_a_sidecar_without_drain_socket_has_dispatched_nothing(tmp_path: Path) -> None:
     path = tmp_path / "drain"
     assert asyncio.run(ask_to_drain(path, WITHIN_S)) == ""
     with socket.socket(socket.AF_UNIX) as dead:

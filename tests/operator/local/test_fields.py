@@ -1,8 +1,8 @@
 """
-What the fields of a ConsumerGroup do to groups that run: all of them beside each other on one laptop, each with an
-application that notes what it is given.
+Effects of the fields of a ConsumerGroup on running groups: all of them beside each other on one laptop, each with an
+application that logs the records it receives.
 
-That each field reaches its sidecar is in `tests/operator/plan`; how the sidecar acts on it, case by case, in its own tests.
+That each field reaches its sidecar is tested in `tests/operator/plan`; how the sidecar acts on it, in the sidecar's tests.
 """
 
 from collections.abc import Iterator
@@ -145,10 +145,10 @@ def test_what_fails_is_retried_as_often_and_as_late_as_it_is_to_be(groups: Group
     assert second_ms - first_ms >= 400
     with rota.LogReader(groups.address) as reader:
         # One is there from the beginning.
-        (letter,) = next(
+        (dead_letter,) = next(
             iter(fetched for fetched in reader.fetch({("letters", 0): 1}, max_wait_ms=WITHIN_S * 1000))
         )
-    assert (letter.value, dict(letter.headers)["rota-dlq-deliveries"]) == (b"fail", b"2")
+    assert (dead_letter.value, dict(dead_letter.headers)["rota-dlq-deliveries"]) == (b"fail", b"2")
     assert groups.values("failing").count("fail") == 2
 
 

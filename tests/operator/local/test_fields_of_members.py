@@ -1,6 +1,6 @@
 """
-What the fields do that say how members live, move and end, to groups that run: as `test_fields`, for groups that are
-frozen, scaled and held up.
+Effects of the fields about membership on running groups: as `test_fields`, for groups that are frozen, scaled and
+delayed.
 """
 
 import json

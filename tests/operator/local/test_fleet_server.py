@@ -1,4 +1,4 @@
-"""The Fleet of a laptop hears the replicas that run here, and nobody else."""
+"""The Fleet server of a laptop accepts the replicas that run here, and refuses all others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,12 +19,12 @@ SECRET = (("authorization", "Bearer secret"),)
 MINE = pb.SidecarReport(sidecar="orders-0", group_id="orders")
 
 
-def told(*reports: pb.SidecarReport) -> tuple[list[pb.SidecarReport], grpc.StatusCode, str]:
-    """What was heard of a stream that is then ended, and how it ended."""
+def outcome_of(*reports: pb.SidecarReport) -> tuple[list[pb.SidecarReport], grpc.StatusCode, str]:
+    """Reports that were received from a stream, and the code and message with which it ended."""
 
     async def run() -> tuple[list[pb.SidecarReport], grpc.StatusCode, str]:
-        heard: list[pb.SidecarReport] = []
-        fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, heard.append)
+        received: list[pb.SidecarReport] = []
+        fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, received.append)
 
         async def say() -> AsyncIterator[pb.SidecarReport]:
             for report in reports:
@@ -35,15 +35,15 @@ def told(*reports: pb.SidecarReport) -> tuple[list[pb.SidecarReport], grpc.Statu
             async with grpc.aio.insecure_channel(address) as channel:
                 stream = FleetStub(channel).Connect(say(), metadata=SECRET)
                 code = await stream.code()
-                return heard, code, await stream.details() or ""
+                return received, code, await stream.details() or ""
 
     return asyncio.run(run())
 
 
-def test_reports_are_heard_in_order() -> None:
+def test_reports_are_received_in_order() -> None:
     second = pb.SidecarReport(sidecar="orders-0", group_id="orders", member=pb.MemberReport(records_done=3))
-    heard, code, _ = told(MINE, second)
-    assert heard == [MINE, second]
+    received, code, _ = outcome_of(MINE, second)
+    assert received == [MINE, second]
     assert code is grpc.StatusCode.OK
 
 
@@ -55,9 +55,9 @@ def test_reports_are_heard_in_order() -> None:
         pb.SidecarReport(),
     ],
 )
-def test_who_reports_under_another_name_is_refused_in_a_sentence(other: pb.SidecarReport) -> None:
-    heard, code, said = told(other)
-    assert heard == []
+def test_a_report_under_another_name_is_refused_with_a_message(other: pb.SidecarReport) -> None:
+    received, code, said = outcome_of(other)
+    assert received == []
     assert code is grpc.StatusCode.PERMISSION_DENIED
     assert said.endswith("; check --client-id and --group-id")
 
@@ -88,14 +88,14 @@ class OneSidecar:
 
 
 def ordered(error: str | None, within_s: float) -> tuple[list[str], OneSidecar]:
-    """What came of two orders to it, and of one to somebody who is not there."""
+    """Results of two orders to it, and of one to a replica that is not connected."""
 
     async def run() -> tuple[list[str], OneSidecar]:
-        sidecar, heard = OneSidecar(error), asyncio.Event()
-        fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, lambda _: heard.set())
+        sidecar, received = OneSidecar(error), asyncio.Event()
+        fleet = LocalFleet({"secret": Replica("orders-0", "orders")}.get, lambda _: received.set())
         async with asyncio.timeout(WITHIN_S), serve_fleet(fleet) as address:
             speaking = asyncio.create_task(sidecar.connect(address))
-            await heard.wait()
+            await received.wait()
             said = [
                 await fleet.order("orders-0", pb.SidecarOrder(suspend=pb.Suspend()), within_s),
                 await fleet.order("orders-0", pb.SidecarOrder(resume=pb.Resume()), within_s),

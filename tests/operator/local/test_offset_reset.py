@@ -25,7 +25,7 @@ class Members:
         # What each is to refuse, once.
         self.refusals: dict[tuple[str, str], str] = {}
         self.offsets: dict[Partition, int] = {}
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     async def order(self, sidecar: str, order: pb.SidecarOrder, within_s: float) -> str:
         """As Fleet does."""
@@ -46,9 +46,9 @@ class Members:
         """There is another generation, in which the second one has all."""
         self.held = {"one": OwnedPartitions(2, frozenset()), "two": OwnedPartitions(2, frozenset({A, B}))}
 
-    def record_event(self, group_id: str, kind: object, sentence: str) -> None:
+    def record_event(self, group_id: str, kind: object, message: str) -> None:
         """As the board does."""
-        self.told.append(sentence)
+        self.events.append(message)
 
 
 def reset(members: Members, *, suspended: bool = False, group: str = "shop") -> str:
@@ -72,7 +72,7 @@ def test_they_stop_set_what_they_have_and_go_on() -> None:
     assert members.offsets == {A: 5, B: 7}
     kinds = ["suspend", "reset_offsets", "resume"]
     assert members.ordered == [(name, kind) for kind in kinds for name in ("one", "two")]
-    assert members.told == ["reset of 2 partitions: done"]
+    assert members.events == ["reset of 2 partitions: done"]
 
 
 def test_what_a_rebalance_left_undone_the_next_owner_does() -> None:

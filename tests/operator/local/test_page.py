@@ -1,4 +1,4 @@
-"""The page of a laptop shows what there is, follows it, and scales; to whoever does not sit at this machine it says nothing."""
+"""The page of a laptop shows the state, follows it, and scales; it refuses requests from other origins and machines."""
 
 import asyncio
 import json
@@ -24,8 +24,8 @@ WITHIN_S = 15
 WORKLOAD = WorkloadView("shop", "orders", "Deployment", "orders", 3, 2, 1, ())
 
 
-class Place:
-    """A page, somebody who looks at it, and how it has scaled."""
+class PageClient:
+    """A page, a browser that reads it, and the scale requests it made."""
 
     def __init__(self, browser: aiohttp.ClientSession, address: str) -> None:
         overview = Overview("rota://127.0.0.1:7070", [("orders", "shop/orders")])
@@ -61,13 +61,13 @@ class Place:
         return await self.ask("POST", "/api/scale", json=body, headers=headers)
 
 
-def play(story: Callable[[Place], Coroutine[None, None, None]]) -> None:
+def play(story: Callable[[PageClient], Coroutine[None, None, None]]) -> None:
     async def run() -> None:
         address = f"127.0.0.1:{free_port()}"
         async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession() as browser:
-            place = Place(browser, address)
-            async with serve_page(place.page, address):
-                await story(place)
+            client = PageClient(browser, address)
+            async with serve_page(client.page, address):
+                await story(client)
 
     asyncio.run(run())
 
@@ -80,8 +80,8 @@ async def next_event(stream: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 def test_state_is_all_that_there_is() -> None:
-    async def story(place: Place) -> None:
-        status, state = await place.ask("GET", "/api/state")
+    async def story(client: PageClient) -> None:
+        status, state = await client.ask("GET", "/api/state")
         assert status == 200
         assert state.keys() == {"at_ms", "coordinator", "groups", "workloads"}
         assert state["workloads"][0]["wanted"] == 3
@@ -91,11 +91,11 @@ def test_state_is_all_that_there_is() -> None:
 
 
 def test_events_follow_what_happens() -> None:
-    async def story(place: Place) -> None:
-        async with place.browser.get(f"http://{place.address}/api/events") as stream:
+    async def story(client: PageClient) -> None:
+        async with client.browser.get(f"http://{client.address}/api/events") as stream:
             assert stream.content_type == "text/event-stream"
             assert (await next_event(stream))["groups"][0]["history"] == []
-            place.dashboard.record_event("orders", EventKind.SCALE, "orders scaled")
+            client.dashboard.record_event("orders", EventKind.SCALE, "orders scaled")
             (event,) = (await next_event(stream))["groups"][0]["history"]
             assert (event["kind"], event["message"]) == ("scale", "orders scaled")
 
@@ -103,25 +103,25 @@ def test_events_follow_what_happens() -> None:
 
 
 def test_however_much_happens_events_come_a_few_times_a_second() -> None:
-    async def story(place: Place) -> None:
-        async with place.browser.get(f"http://{place.address}/api/events") as stream:
+    async def story(client: PageClient) -> None:
+        async with client.browser.get(f"http://{client.address}/api/events") as stream:
             await next_event(stream)
             began_s = asyncio.get_running_loop().time()
             for _ in range(4):
                 for number in range(50):
-                    place.dashboard.record_event("orders", EventKind.SCALE, str(number))
+                    client.dashboard.record_event("orders", EventKind.SCALE, str(number))
                 await next_event(stream)
             assert asyncio.get_running_loop().time() - began_s > 3 * pages.EVENT_EVERY_S
 
     play(story)
 
 
-def test_so_many_listen_and_no_more() -> None:
-    async def story(place: Place) -> None:
+def test_event_streams_are_limited() -> None:
+    async def story(client: PageClient) -> None:
         streams = [
-            await place.browser.get(f"http://{place.address}/api/events") for _ in range(EVENT_STREAMS_MAX)
+            await client.browser.get(f"http://{client.address}/api/events") for _ in range(EVENT_STREAMS_MAX)
         ]
-        status, said = await place.ask("GET", "/api/events")
+        status, said = await client.ask("GET", "/api/events")
         assert (status, said) == (503, {"error": "too many event streams (at most 32); close one"})
         for stream in streams:
             stream.close()
@@ -130,11 +130,11 @@ def test_so_many_listen_and_no_more() -> None:
 
 
 def test_who_may_scales() -> None:
-    async def story(place: Place) -> None:
-        assert (await place.scale({"workload": "orders", "replicas": 5}))[0] == 200
-        own = {"Origin": f"http://{place.address}"}
-        assert (await place.scale({"workload": "orders", "replicas": 0}, **own))[0] == 200
-        assert place.scaled == [("orders", 5), ("orders", 0)]
+    async def story(client: PageClient) -> None:
+        assert (await client.scale({"workload": "orders", "replicas": 5}))[0] == 200
+        own = {"Origin": f"http://{client.address}"}
+        assert (await client.scale({"workload": "orders", "replicas": 0}, **own))[0] == 200
+        assert client.scaled == [("orders", 5), ("orders", 0)]
 
     play(story)
 
@@ -151,22 +151,22 @@ def test_who_may_scales() -> None:
         ({"workload": "others", "replicas": 1}, 'unknown workload "others"; expected one of shop/orders'),
     ],
 )  # fmt: skip
-def test_a_wrong_body_is_refused_in_a_sentence(body: object, said: str) -> None:
-    async def story(place: Place) -> None:
-        assert await place.scale(body) == (400, {"error": said})
-        assert place.scaled == []
+def test_a_wrong_body_is_refused_with_a_message(body: object, said: str) -> None:
+    async def story(client: PageClient) -> None:
+        assert await client.scale(body) == (400, {"error": said})
+        assert client.scaled == []
 
     play(story)
 
 
 def test_what_is_no_json_or_too_much_is_refused() -> None:
-    async def story(place: Place) -> None:
+    async def story(client: PageClient) -> None:
         as_json = {"Content-Type": "application/json"}
-        status, said = await place.ask("POST", "/api/scale", data=b"{", headers=as_json)
+        status, said = await client.ask("POST", "/api/scale", data=b"{", headers=as_json)
         assert status == 400
         assert said["error"].startswith("invalid JSON: ")
         much = b" " * (BODY_BYTES_MAX + 1)
-        status, said = await place.ask("POST", "/api/scale", data=much, headers=as_json)
+        status, said = await client.ask("POST", "/api/scale", data=much, headers=as_json)
         assert (status, said) == (
             413,
             {"error": f"request body exceeds {BODY_BYTES_MAX} bytes"},
@@ -177,23 +177,23 @@ def test_what_is_no_json_or_too_much_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
 def test_what_a_form_of_another_page_could_send_is_refused(kind: str) -> None:
-    async def story(place: Place) -> None:
+    async def story(client: PageClient) -> None:
         body = b'{"workload": "orders", "replicas": 0}'
-        status, _ = await place.ask("POST", "/api/scale", data=body, headers={"Content-Type": kind})
+        status, _ = await client.ask("POST", "/api/scale", data=body, headers={"Content-Type": kind})
         assert status == 415
-        assert place.scaled == []
+        assert client.scaled == []
 
     play(story)
 
 
 def test_offsets_are_reset_as_they_are_given() -> None:
-    async def story(place: Place) -> None:
+    async def story(client: PageClient) -> None:
         body = {"group": "orders", "offsets": {"orders": {"0": 5, "12": 0}, "payments": {"1": 7}}}
-        assert await place.ask("POST", "/api/reset", json=body) == (200, {"message": "done"})
-        assert place.was_reset == [
+        assert await client.ask("POST", "/api/reset", json=body) == (200, {"message": "done"})
+        assert client.was_reset == [
             {Partition("orders", 0): 5, Partition("orders", 12): 0, Partition("payments", 1): 7}
         ]
-        status, said = await place.ask("POST", "/api/reset", json={**body, "group": "others"})
+        status, said = await client.ask("POST", "/api/reset", json={**body, "group": "others"})
         assert status == 409
         assert said["error"].startswith("group others has no running replica here")
 
@@ -214,9 +214,9 @@ def test_offsets_are_reset_as_they_are_given() -> None:
     ],
 )
 def test_what_is_no_reset_is_refused(body: object) -> None:
-    async def story(place: Place) -> None:
-        status, said = await place.ask("POST", "/api/reset", json=body)
-        assert (status, place.was_reset) == (400, [])
+    async def story(client: PageClient) -> None:
+        status, said = await client.ask("POST", "/api/reset", json=body)
+        assert (status, client.was_reset) == (400, [])
         assert said["error"].startswith("invalid reset; expected {")
 
     play(story)
@@ -234,31 +234,31 @@ def test_what_is_no_reset_is_refused(body: object) -> None:
     ],
 )
 def test_other_pages_see_and_do_nothing(path: str, headers: dict[str, str]) -> None:
-    async def story(place: Place) -> None:
+    async def story(client: PageClient) -> None:
         method, body = (
             ("POST", {"workload": "orders", "replicas": 0}) if path.endswith("scale") else ("GET", None)
         )
-        status, said = await place.ask(method, path, json=body, headers=headers)
+        status, said = await client.ask(method, path, json=body, headers=headers)
         assert status == 403
         assert said.keys() == {"error"}
-        assert place.scaled == []
+        assert client.scaled == []
 
     play(story)
 
 
 def test_what_is_not_there_is_said() -> None:
-    async def story(place: Place) -> None:
-        status, said = await place.ask("GET", "/nothing")
+    async def story(client: PageClient) -> None:
+        status, said = await client.ask("GET", "/nothing")
         assert status == 404
         assert said["error"].startswith("unknown endpoint GET /nothing; available: ")
-        assert (await place.ask("GET", "/api/scale"))[0] == 405
+        assert (await client.ask("GET", "/api/scale"))[0] == 405
 
     play(story)
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_lets_nothing_else_run() -> None:
-    async def story(place: Place) -> None:
-        async with place.browser.get(f"http://{place.address}/") as answer:
+    async def story(client: PageClient) -> None:
+        async with client.browser.get(f"http://{client.address}/") as answer:
             html, policy = await answer.text(), answer.headers["Content-Security-Policy"]
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert re.findall(r"(?:src|href)=(?!.data:,)", html) == []

@@ -27,7 +27,7 @@ FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
 
 
 def members(count: int, each: int) -> str:
-    """Whether so many are shown, with so many partitions each, and nobody else."""
+    """Return True if exactly these members are shown, each with so many partitions."""
     rows = [f"orders-{number} Stable {each}" for number in range(count)]
     shown = "document.querySelector('[data-group] table')"
     return f"{shown} !== null && JSON.stringify({MEMBERS}) === JSON.stringify({rows})"
@@ -48,7 +48,7 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     assert any(map(REBALANCED.match, events)), events
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await tab.evaluate(wide), "it has to be moved sideways"
-    assert tab.complaints == []
+    assert tab.errors == []
 
     await asyncio.to_thread(process.stop)
     await tab.until("document.getElementById('connection').className === 'bad'", WITHIN_S)

@@ -28,17 +28,17 @@ while True: signal.pause()
 """
 
 
-class Place:
+class ProcessesUnderTest:
     """A folder with the logs of one workload."""
 
     def __init__(self, folder: Path, rules: ReplicaPolicy) -> None:
         self.folder = folder
-        self.told: list[ReplicaEvent] = []
+        self.events: list[ReplicaEvent] = []
         self.news = asyncio.Event()
-        self.processes = Processes(ReplicaSet(rules), self.command, self._hear)
+        self.processes = Processes(ReplicaSet(rules), self.command, self._on_event)
 
-    def _hear(self, told: ReplicaEvent) -> None:
-        self.told.append(told)
+    def _on_event(self, event: ReplicaEvent) -> None:
+        self.events.append(event)
         self.news.set()
 
     def command(self, replica: int, part: ProcessRole) -> Command:
@@ -73,71 +73,73 @@ class Place:
 
 
 def play(
-    folder: Path, story: Callable[[Place], Coroutine[None, None, None]], rules: ReplicaPolicy | None = None
+    folder: Path,
+    story: Callable[[ProcessesUnderTest], Coroutine[None, None, None]],
+    rules: ReplicaPolicy | None = None,
 ) -> None:
     async def run() -> None:
-        place = Place(folder, rules or ReplicaPolicy(backoff_ms=10))
+        running = ProcessesUnderTest(folder, rules or ReplicaPolicy(backoff_ms=10))
         try:
-            await story(place)
+            await story(running)
         finally:
             async with asyncio.timeout(WITHIN_S):
-                await place.processes.stop()
-        assert not place.processes.failed.done()
+                await running.processes.stop()
+        assert not running.processes.failed.done()
 
     asyncio.run(run())
 
 
 def test_replicas_are_started_scaled_and_ended(tmp_path: Path) -> None:
-    async def story(place: Place) -> None:
-        place.processes.scale(3)
-        await place.until_up(3)
-        place.processes.scale(1)
-        await place.until(lambda: {ReplicaStopped(1), ReplicaStopped(2)} <= set(place.told))
-        assert place.lines("app-2")[-1] == place.lines("sidecar-2")[-1] == "stopped"
-        await place.processes.stop()
-        assert ReplicaStopped(0) in place.told
+    async def story(running: ProcessesUnderTest) -> None:
+        running.processes.scale(3)
+        await running.until_up(3)
+        running.processes.scale(1)
+        await running.until(lambda: {ReplicaStopped(1), ReplicaStopped(2)} <= set(running.events))
+        assert running.lines("app-2")[-1] == running.lines("sidecar-2")[-1] == "stopped"
+        await running.processes.stop()
+        assert ReplicaStopped(0) in running.events
 
     play(tmp_path, story)
 
 
 @pytest.mark.parametrize("part", ProcessRole)
 def test_a_part_that_is_killed_comes_again_alone(tmp_path: Path, part: ProcessRole) -> None:
-    async def story(place: Place) -> None:
-        place.processes.scale(1)
-        await place.until_up(1)
+    async def story(running: ProcessesUnderTest) -> None:
+        running.processes.scale(1)
+        await running.until_up(1)
         who = f"{part.value}-0"
         other = next(f"{each.value}-0" for each in ProcessRole if each is not part)
-        first = place.pid(who)
+        first = running.pid(who)
         os.kill(first, signal.SIGKILL)
-        await place.until(lambda: place.pid(who) != first)
-        (again,) = place.told
+        await running.until(lambda: running.pid(who) != first)
+        (again,) = running.events
         assert isinstance(again, Restarting)
         assert (again.part, again.code) == (part, 128 + signal.SIGKILL)
-        assert len(place.lines(other)) == 1
+        assert len(running.lines(other)) == 1
 
     play(tmp_path, story)
 
 
-def test_what_cannot_be_run_is_told_and_tried_again(tmp_path: Path) -> None:
-    async def story(place: Place) -> None:
-        place.command = lambda replica, part: Command(  # type: ignore[method-assign]
+def test_a_command_that_cannot_be_run_is_reported_and_retried(tmp_path: Path) -> None:
+    async def story(running: ProcessesUnderTest) -> None:
+        running.command = lambda replica, part: Command(  # type: ignore[method-assign]
             ["/no/such/program"], {}, tmp_path, tmp_path / "logs" / "nobody.log", 1
         )
-        place.processes = Processes(
-            ReplicaSet(ReplicaPolicy(has_sidecar=False, backoff_ms=10)), place.command, place._hear
+        running.processes = Processes(
+            ReplicaSet(ReplicaPolicy(has_sidecar=False, backoff_ms=10)), running.command, running._on_event
         )
-        place.processes.scale(1)
-        await place.until(lambda: len(place.told) == 2)
-        assert all(isinstance(told, Restarting) and told.code == 127 for told in place.told)
+        running.processes.scale(1)
+        await running.until(lambda: len(running.events) == 2)
+        assert all(isinstance(event, Restarting) and event.code == 127 for event in running.events)
         assert "cannot execute /no/such/program" in (tmp_path / "logs" / "nobody.log").read_text()
 
     play(tmp_path, story)
 
 
 def test_who_ends_before_having_begun_ends(tmp_path: Path) -> None:
-    async def story(place: Place) -> None:
-        place.processes.scale(1)
-        place.processes.scale(0)
-        await place.until(lambda: ReplicaStopped(0) in place.told)
+    async def story(running: ProcessesUnderTest) -> None:
+        running.processes.scale(1)
+        running.processes.scale(0)
+        await running.until(lambda: ReplicaStopped(0) in running.events)
 
     play(tmp_path, story)

@@ -43,7 +43,7 @@ def test_members_share_what_there_is_and_nothing_stays_behind(laptop: Laptop) ->
     process.stop()
     assert process.exit_code == 0
     assert laptop.processes() == {}
-    done = [place for _, place in laptop.done]
+    done = [record for _, record in laptop.done]
     assert len(done) == len(set(done)) == RECORDS
     # Three members are in the group before the first one has all.
     assert {who for who, _ in laptop.done} <= {"orders-0", "orders-1", "orders-2"}
@@ -226,7 +226,7 @@ def rebalances(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def has_settled(group: Mapping[str, Any]) -> bool:
-    """Whether the last rebalance is over, and shown as over, and every partition's end is known."""
+    """Return True once the last rebalance is over, and shown as over, and every partition's end offset is known."""
     return (
         group["state"] == "Stable"
         and {each["state"] for each in group["members"]} == {"Stable"}

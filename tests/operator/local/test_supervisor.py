@@ -1,4 +1,4 @@
-"""A supervised process ends when it is told to, when whoever holds it is gone, and with all that it has started."""
+"""A supervised process ends on SIGTERM and when its holder is gone, and with all processes that it started."""
 
 import os
 import signal
@@ -57,7 +57,7 @@ def is_gone(pid: int) -> Callable[[], bool]:
     return look
 
 
-def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
+def test_it_ends_on_sigterm(tmp_path: Path) -> None:
     with supervised(IDLE, tmp_path) as (held, pid):
         held.send_signal(signal.SIGTERM)
         assert held.wait(WITHIN_S) == 128 + signal.SIGTERM
@@ -78,7 +78,7 @@ def test_its_exit_code_is_its_own(tmp_path: Path) -> None:
         assert held.wait(WITHIN_S) == 7
 
 
-def test_who_does_not_listen_is_killed_when_time_is_up(tmp_path: Path) -> None:
+def test_a_command_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     with supervised(STUBBORN, tmp_path) as (held, pid):
         held.send_signal(signal.SIGTERM)
         held.send_signal(signal.SIGQUIT)
@@ -109,7 +109,7 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
         wait_for("its end", is_gone(pid), within_s=WITHIN_S)
 
 
-def test_a_command_that_is_not_there_is_said_in_a_sentence() -> None:
+def test_a_missing_command_is_reported_with_a_message() -> None:
     command = [sys.executable, "-m", "rota_operator.local.supervisor", "1", "pid", "022", "/no/such/program"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 127

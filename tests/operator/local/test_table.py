@@ -148,8 +148,8 @@ class Terminal:
     def _read(self) -> None:
         try:
             with self._log.open("ab", buffering=0) as log:
-                while piece := os.read(self._ours, 65536):
-                    log.write(piece)
+                while read := os.read(self._ours, 65536):
+                    log.write(read)
         except OSError:
             # That is how a terminal ends.
             return

@@ -104,7 +104,7 @@ def with_wrong(manifest: Manifest, path: At) -> Manifest:
 def said_of(
     path: At, manifest: Manifest, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, list[str]]:
-    """What the command says of it, and the file that it was in."""
+    """Output of the command for these manifests, and the file that was wrong."""
     file = folder / "all.yaml"
     file.write_text(yaml.safe_dump(manifest, sort_keys=False))
     monkeypatch.setattr(sys, "argv", ["local", "local", "-f", str(folder), f"--home={folder / '.rota'}"])
@@ -122,18 +122,18 @@ CASES = [(kind, path) for kind, manifest in KINDS.items() for path in fields(man
 @pytest.mark.parametrize(
     ("kind", "path"), CASES, ids=lambda each: each if isinstance(each, str) else dotted(each)
 )
-def test_each_wrong_field_is_said_with_its_place(
+def test_each_wrong_field_is_reported_with_its_path(
     kind: str, path: At, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, said = said_of(path, with_wrong(KINDS[kind], path), tmp_path, monkeypatch)
     assert len(said) == 1, said
-    (sentence,) = said
+    (diagnostic,) = said
     lines = file.read_text().splitlines()
     below = next(number for number, line in enumerate(lines, 1) if WRONG in line)
     # In a list an element begins on the line of its dash, and so does what is wrong inside of free names.
-    assert re.match(rf"{re.escape(str(file))}:({below - 1}|{below}): ", sentence), sentence
-    message = sentence.removeprefix(f"{file}:").partition(": ")[2]
-    assert re.search(r"\b(must|is required|expected|not found|remove|use)\b", message), sentence
+    assert re.match(rf"{re.escape(str(file))}:({below - 1}|{below}): ", diagnostic), diagnostic
+    text = diagnostic.removeprefix(f"{file}:").partition(": ")[2]
+    assert re.search(r"\b(must|is required|expected|not found|remove|use)\b", text), diagnostic
     if path not in (("kind",), ("metadata",)):
-        assert message.startswith(dotted(path)), sentence
+        assert text.startswith(dotted(path)), diagnostic
     assert not (tmp_path / ".rota").exists()

@@ -44,7 +44,7 @@ def test_every_document_is_a_value_with_its_lines() -> None:
     assert secret.lines["data", "a"] == 13
 
 
-def test_what_is_wrong_is_said_with_its_place() -> None:
+def test_an_error_is_reported_with_its_line() -> None:
     group, _ = read(TWO)
     assert group.wrong(("spec", "replicas"), "spec.replicas is 3").whole == "group.yaml:9: spec.replicas is 3"
 
@@ -70,7 +70,7 @@ def test_a_file_without_resources_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("a: 1\nb: [\n", "group.yaml:3: invalid YAML: "),
         ("a: 1\n\ta: 2\n", "group.yaml:2: invalid YAML: "),
@@ -85,8 +85,8 @@ def test_a_file_without_resources_is_none() -> None:
         ("a: *b\n", "group.yaml:1: invalid YAML: found undefined alias 'b'"),
     ],
 )  # fmt: skip
-def test_what_means_nothing_or_two_things_is_refused(text: str, sentence: str) -> None:
-    assert refused(text).startswith(sentence)
+def test_what_means_nothing_or_two_things_is_refused(text: str, message: str) -> None:
+    assert refused(text).startswith(message)
 
 
 def test_a_document_that_is_many_times_itself_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What a folder of manifests wants is read whole, or refused whole: all that is wrong is said, with file, line and field."""
+"""A folder of manifests is read whole, or refused whole: every error is reported with file, line and field."""
 
 import re
 
@@ -52,7 +52,7 @@ metadata: {name: settings, namespace: shop}
 data: {COLOUR: blue}
 """
 ALL = (GROUP, WORKLOAD, SECRET, SETTINGS)
-SENTENCE = re.compile(
+MESSAGE = re.compile(
     r"all\.yaml:[0-9]+: .*\b(must be|must have|must set|must not|is required|expected|not found|remove|choose|use)\b.*"
 )
 
@@ -65,7 +65,7 @@ def refused(*texts: str) -> list[str]:
     with pytest.raises(InvalidManifest) as refusal:
         read(*texts)
     said = str(refusal.value).splitlines()
-    assert all(SENTENCE.fullmatch(sentence) for sentence in said), said
+    assert all(MESSAGE.fullmatch(message) for message in said), said
     return said
 
 
@@ -154,7 +154,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ((SECRET.replace("czNjcmV0", "'%'"),), "all.yaml:4: data.token must be base64; encode it, or use stringData"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_run_is_refused_with_its_place(texts: tuple[str, ...], wrong: str) -> None:
+def test_unsupported_fields_are_refused_with_their_path(texts: tuple[str, ...], wrong: str) -> None:
     (said,) = refused(*texts)
     assert said.startswith(wrong)
 

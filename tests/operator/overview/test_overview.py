@@ -1,4 +1,4 @@
-"""What is shown is what was said lately: who has what, how far behind it is, what has happened. The rest is unknown, not zero."""
+"""The overview shows the latest reports: owners, lag, history. Everything else is unknown, not zero."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -35,13 +35,13 @@ Numbers = Sequence[int]
 
 
 def assignment(numbers: Numbers, topic: bytes = b"orders") -> bytes:
-    """As leaders write it: version 3, one topic, user data of somebody's own."""
+    """An assignment as leaders write it: version 3, one topic, user data that Rota does not know."""
     named = struct.pack(f">h{len(topic)}s", len(topic), topic)
     listed = struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
     return struct.pack(">hi", 3, 1) + named + listed + struct.pack(">i2s", 2, b"me")
 
 
-class Place:
+class OverviewUnderTest:
     """One group with its workload of two, and a clock."""
 
     def __init__(self) -> None:
@@ -119,12 +119,12 @@ def known(number: int, **changed: int | None) -> pb.PartitionReport:
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def world() -> OverviewUnderTest:
+    return OverviewUnderTest()
 
 
-def test_before_anybody_has_spoken_nothing_is_known(place: Place) -> None:
-    group = place.group
+def test_before_the_first_report_nothing_is_known(world: OverviewUnderTest) -> None:
+    group = world.group
     assert (group.state, group.generation, group.lag_records, group.lag_seconds) == (
         "Unknown",
         None,
@@ -138,30 +138,32 @@ def test_before_anybody_has_spoken_nothing_is_known(place: Place) -> None:
     assert (group.partitions, group.history) == ((), ())
 
 
-def test_members_have_what_they_were_assigned(place: Place) -> None:
-    place.describe(STABLE, 4, {"orders-0": [0, 2], "orders-1": [1]})
-    assert (place.group.state, place.group.generation) == ("Stable", 4)
-    assert place.group.strategy == "cooperative-sticky"
-    assert place.member("orders-0").partitions == ("orders-0", "orders-2")
-    assert place.partition(1) == PartitionView("orders", 1, "orders-1")
-    assert place.group.unowned == 0
-    assert place.group.lag_records is None
+def test_members_have_what_they_were_assigned(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 4, {"orders-0": [0, 2], "orders-1": [1]})
+    assert (world.group.state, world.group.generation) == ("Stable", 4)
+    assert world.group.strategy == "cooperative-sticky"
+    assert world.member("orders-0").partitions == ("orders-0", "orders-2")
+    assert world.partition(1) == PartitionView("orders", 1, "orders-1")
+    assert world.group.unowned == 0
+    assert world.group.lag_records is None
 
 
-def test_the_engine_says_how_far_behind_the_group_is_and_sidecars_what_they_do(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
-    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms - 4_500), PartitionOffsets(120, 0, 120))
+def test_the_engine_says_how_far_behind_the_group_is_and_sidecars_what_they_do(
+    world: OverviewUnderTest,
+) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    world.offsets(PartitionOffsets(90, 0, 120, world.now_ms - 4_500), PartitionOffsets(120, 0, 120))
     # Sidecars of exactly-once groups know nothing of commits; what one claims of them is not looked at.
-    place.report("orders-0", known(0, committed=3, end=2_000, in_flight=4), done=7)
-    place.report("orders-1", known(1, committed=None, position=120))
-    first = place.partition(0)
+    world.report("orders-0", known(0, committed=3, end=2_000, in_flight=4), done=7)
+    world.report("orders-1", known(1, committed=None, position=120))
+    first = world.partition(0)
     assert (first.owner, first.committed, first.start, first.end) == ("orders-0", 90, 0, 120)
     assert (first.lag_records, first.lag_seconds) == (30, 4.5)
     assert (first.position, first.in_flight, first.arrival_rate) == (100, 4, 2.5)
-    assert (place.partition(1).lag_records, place.partition(1).lag_seconds) == (0, 0.0)
-    assert (place.group.lag_records, place.group.lag_seconds) == (30, 4.5)
-    assert place.group.arrival_rate == 5.0
-    assert place.member("orders-0").records_done == 7
+    assert (world.partition(1).lag_records, world.partition(1).lag_seconds) == (0, 0.0)
+    assert (world.group.lag_records, world.group.lag_seconds) == (30, 4.5)
+    assert world.group.arrival_rate == 5.0
+    assert world.member("orders-0").records_done == 7
 
 
 @pytest.mark.parametrize(
@@ -180,228 +182,230 @@ def test_the_engine_says_how_far_behind_the_group_is_and_sidecars_what_they_do(p
     ],
 )
 def test_lag_in_records_and_in_seconds_are_about_the_same_uncommitted_records(
-    place: Place, offsets: PartitionOffsets, records: int | None, seconds: float | None
+    world: OverviewUnderTest, offsets: PartitionOffsets, records: int | None, seconds: float | None
 ) -> None:
-    assert (offsets.lag_records, offsets.lag_seconds(place.now_ms)) == (records, seconds)
+    assert (offsets.lag_records, offsets.lag_seconds(world.now_ms)) == (records, seconds)
 
 
-def test_a_part_that_is_missing_makes_the_sum_unknown(place: Place) -> None:
-    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms), PartitionOffsets(None, 0, 120))
-    assert place.partition(0).lag_records == 30
-    assert (place.group.lag_records, place.group.lag_seconds) == (None, None)
+def test_a_part_that_is_missing_makes_the_sum_unknown(world: OverviewUnderTest) -> None:
+    world.offsets(PartitionOffsets(90, 0, 120, world.now_ms), PartitionOffsets(None, 0, 120))
+    assert world.partition(0).lag_records == 30
+    assert (world.group.lag_records, world.group.lag_seconds) == (None, None)
 
 
-def test_without_members_and_during_a_rebalance_the_lag_is_known(place: Place) -> None:
-    place.describe(EMPTY, 3, {})
-    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms - 1_000))
-    assert (place.group.lag_records, place.group.lag_seconds, place.group.unowned) == (30, 1.0, 1)
-    place.describe(PREPARING, 3, {"orders-0": []})
-    assert (place.group.state, place.group.lag_records) == ("PreparingRebalance", 30)
+def test_without_members_and_during_a_rebalance_the_lag_is_known(world: OverviewUnderTest) -> None:
+    world.describe(EMPTY, 3, {})
+    world.offsets(PartitionOffsets(90, 0, 120, world.now_ms - 1_000))
+    assert (world.group.lag_records, world.group.lag_seconds, world.group.unowned) == (30, 1.0, 1)
+    world.describe(PREPARING, 3, {"orders-0": []})
+    assert (world.group.state, world.group.lag_records) == ("PreparingRebalance", 30)
 
 
-def test_offsets_that_the_engine_has_not_confirmed_lately_are_unknown(place: Place) -> None:
-    place.offsets(PartitionOffsets(90, 0, 120, place.now_ms))
-    place.now_ms += OFFSETS_VALID_MS
-    assert place.partition(0).end == 120
-    place.now_ms += 1
-    assert place.partition(0) == PartitionView("orders", 0, None)
-    assert place.group.lag_records is None
+def test_offsets_that_the_engine_has_not_confirmed_lately_are_unknown(world: OverviewUnderTest) -> None:
+    world.offsets(PartitionOffsets(90, 0, 120, world.now_ms))
+    world.now_ms += OFFSETS_VALID_MS
+    assert world.partition(0).end == 120
+    world.now_ms += 1
+    assert world.partition(0) == PartitionView("orders", 0, None)
+    assert world.group.lag_records is None
 
 
-def test_a_group_on_kafka_has_its_state_and_owners_from_the_broker(place: Place) -> None:
-    place.on_kafka("Stable", {"orders-0": [0], "console": [1]})
-    place.report("orders-0", known(0), generation=4)
-    assert (place.group.state, place.group.strategy, place.group.generation) == ("Stable", "range", 4)
-    assert [each.owner for each in place.group.partitions] == ["orders-0", "console"]
-    assert (place.member("console").state, place.member("console").partitions) == (
+def test_a_group_on_kafka_has_its_state_and_owners_from_the_broker(world: OverviewUnderTest) -> None:
+    world.on_kafka("Stable", {"orders-0": [0], "console": [1]})
+    world.report("orders-0", known(0), generation=4)
+    assert (world.group.state, world.group.strategy, world.group.generation) == ("Stable", "range", 4)
+    assert [each.owner for each in world.group.partitions] == ["orders-0", "console"]
+    assert (world.member("console").state, world.member("console").partitions) == (
         OTHER_CLIENT,
         ("orders-1",),
     )
-    assert place.member("orders-1").state == "Unknown"
-    assert place.group.unowned == 0
+    assert world.member("orders-1").state == "Unknown"
+    assert world.group.unowned == 0
 
 
-def test_without_a_generation_a_rebalance_is_a_round_or_other_owners(place: Place) -> None:
+def test_without_a_generation_a_rebalance_is_a_round_or_other_owners(world: OverviewUnderTest) -> None:
     for _ in range(2):
-        place.on_kafka("Stable", {"orders-0": [0, 1]})
-    assert place.group.rebalances == 1
-    place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
-    assert (place.group.rebalances, place.group.history[0].message) == (2, "orders-1 joined")
-    place.on_kafka("PreparingRebalance", {"orders-0": [], "orders-1": []})
-    place.now_ms += 400
-    place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
-    assert (place.group.rebalances, place.group.history[0].pause_ms) == (3, 400)
-    place.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
-    assert place.group.rebalances == 3
+        world.on_kafka("Stable", {"orders-0": [0, 1]})
+    assert world.group.rebalances == 1
+    world.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
+    assert (world.group.rebalances, world.group.history[0].message) == (2, "orders-1 joined")
+    world.on_kafka("PreparingRebalance", {"orders-0": [], "orders-1": []})
+    world.now_ms += 400
+    world.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
+    assert (world.group.rebalances, world.group.history[0].pause_ms) == (3, 400)
+    world.on_kafka("Stable", {"orders-0": [0], "orders-1": [1]})
+    assert world.group.rebalances == 3
 
 
-def test_what_a_sidecar_claims_gives_way_to_what_the_coordinator_says(place: Place) -> None:
-    place.report("orders-0", known(0), generation=1)
-    place.describe(STABLE, 2, {"orders-1": [0]})
-    assert (place.partition(0).owner, place.partition(0).in_flight) == ("orders-1", None)
-    assert place.member("orders-0").partitions == ()
+def test_what_a_sidecar_claims_gives_way_to_what_the_coordinator_says(world: OverviewUnderTest) -> None:
+    world.report("orders-0", known(0), generation=1)
+    world.describe(STABLE, 2, {"orders-1": [0]})
+    assert (world.partition(0).owner, world.partition(0).in_flight) == ("orders-1", None)
+    assert world.member("orders-0").partitions == ()
 
 
-def test_who_is_silent_is_unknown_and_so_is_what_it_has(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
-    place.report("orders-0", known(0))
-    place.report("orders-1", known(1))
-    place.now_ms += REPORT_VALID_MS
-    place.report("orders-1", known(1))
-    assert place.member("orders-0").state == "Stable"
-    place.now_ms += 1
-    silent = place.member("orders-0")
+def test_who_is_silent_is_unknown_and_so_is_what_it_has(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    world.report("orders-0", known(0))
+    world.report("orders-1", known(1))
+    world.now_ms += REPORT_VALID_MS
+    world.report("orders-1", known(1))
+    assert world.member("orders-0").state == "Stable"
+    world.now_ms += 1
+    silent = world.member("orders-0")
     assert (silent.state, silent.records_done, silent.done_rate) == ("Unknown", None, None)
-    assert place.partition(0) == PartitionView("orders", 0, "orders-0")
-    assert place.group.lag_records is None
+    assert world.partition(0) == PartitionView("orders", 0, "orders-0")
+    assert world.group.lag_records is None
 
 
-def test_a_partition_of_somebody_who_has_left_is_unowned(place: Place) -> None:
-    place.report("orders-0", known(0), known(1))
-    place.overview.remove_replica(GROUP, "orders-0")
-    assert [(each.owner, each.lag_records) for each in place.group.partitions] == [(None, None), (None, None)]
-    assert place.group.unowned == 2
+def test_a_partition_of_somebody_who_has_left_is_unowned(world: OverviewUnderTest) -> None:
+    world.report("orders-0", known(0), known(1))
+    world.overview.remove_replica(GROUP, "orders-0")
+    assert [(each.owner, each.lag_records) for each in world.group.partitions] == [(None, None), (None, None)]
+    assert world.group.unowned == 2
 
 
-def test_the_later_generation_has_a_partition(place: Place) -> None:
-    place.report("orders-1", known(0), generation=2)
-    place.report("orders-0", known(0), generation=1)
-    assert place.partition(0).owner == "orders-1"
+def test_the_later_generation_has_a_partition(world: OverviewUnderTest) -> None:
+    world.report("orders-1", known(0), generation=2)
+    world.report("orders-0", known(0), generation=1)
+    assert world.partition(0).owner == "orders-1"
 
 
-def test_rates_are_taken_over_some_seconds_and_begin_anew_with_the_sidecar(place: Place) -> None:
+def test_rates_are_taken_over_some_seconds_and_begin_anew_with_the_sidecar(world: OverviewUnderTest) -> None:
     for done in (100, 150, 200):
-        place.report("orders-0", known(0), done=done)
-        place.now_ms += 1_000
-    assert place.member("orders-0").done_rate == 50.0
-    assert place.group.done_rate == 50.0
-    place.report("orders-0", known(0), done=3)
-    assert place.member("orders-0").done_rate is None
+        world.report("orders-0", known(0), done=done)
+        world.now_ms += 1_000
+    assert world.member("orders-0").done_rate == 50.0
+    assert world.group.done_rate == 50.0
+    world.report("orders-0", known(0), done=3)
+    assert world.member("orders-0").done_rate is None
 
 
-def test_a_rebalance_says_why_how_long_and_how_much(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0, 1, 2, 3]})
-    place.now_ms += 1_000
-    place.describe(PREPARING, 1, {"orders-0": []})
-    place.now_ms += 200
-    place.describe(PREPARING, 1, {"orders-0": [], "orders-1": []})
-    place.now_ms += 300
-    place.describe(STABLE, 2, {"orders-0": [0, 1], "orders-1": [2, 3]})
-    rebalance, joined, *_ = place.group.history
+def test_a_rebalance_says_why_how_long_and_how_much(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0, 1, 2, 3]})
+    world.now_ms += 1_000
+    world.describe(PREPARING, 1, {"orders-0": []})
+    world.now_ms += 200
+    world.describe(PREPARING, 1, {"orders-0": [], "orders-1": []})
+    world.now_ms += 300
+    world.describe(STABLE, 2, {"orders-0": [0, 1], "orders-1": [2, 3]})
+    rebalance, joined, *_ = world.group.history
     assert (rebalance.kind, rebalance.message) == (EventKind.REBALANCE, "orders-1 joined")
     assert (rebalance.generation, rebalance.pause_ms, rebalance.moved) == (2, 500, 2)
     assert (joined.kind, joined.message, joined.at_ms) == (
         EventKind.JOINED,
         "orders-1 joined",
-        place.now_ms - 300,
+        world.now_ms - 300,
     )
-    assert place.group.rebalances == 2
+    assert world.group.rebalances == 2
 
 
-def test_while_a_group_rebalances_its_owners_stay_shown(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0, 1]})
-    place.describe(PREPARING, 1, {"orders-0": []})
-    assert place.group.state == "PreparingRebalance"
-    assert place.partition(1).owner == "orders-0"
+def test_while_a_group_rebalances_its_owners_stay_shown(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0, 1]})
+    world.describe(PREPARING, 1, {"orders-0": []})
+    assert world.group.state == "PreparingRebalance"
+    assert world.partition(1).owner == "orders-0"
 
 
-def test_a_reason_that_the_coordinator_gives_is_said(place: Place) -> None:
-    place.describe(PREPARING, 0, {"orders-0": []}, "the topics have changed")
-    place.describe(STABLE, 1, {"orders-0": [0]})
-    assert place.group.history[0].message == "the topics have changed"
-    assert place.group.history[1].message == "orders-0 joined"
+def test_a_reason_that_the_coordinator_gives_is_said(world: OverviewUnderTest) -> None:
+    world.describe(PREPARING, 0, {"orders-0": []}, "the topics have changed")
+    world.describe(STABLE, 1, {"orders-0": [0]})
+    assert world.group.history[0].message == "the topics have changed"
+    assert world.group.history[1].message == "orders-0 joined"
 
 
-def test_members_are_called_by_their_names_in_a_reason_also_those_that_are_gone(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
-    place.describe(
+def test_members_are_called_by_their_names_in_a_reason_also_those_that_are_gone(
+    world: OverviewUnderTest,
+) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    world.describe(
         PREPARING, 1, {"orders-0": []}, "member orders-1-id sent no heartbeat within its session timeout"
     )
-    place.describe(
+    world.describe(
         COMPLETING, 2, {"orders-0": []}, "member orders-1-id sent no heartbeat within its session timeout"
     )
-    place.describe(
+    world.describe(
         STABLE, 2, {"orders-0": [0, 1]}, "member orders-1-id sent no heartbeat within its session timeout"
     )
-    assert place.group.history[0].message == "member orders-1 sent no heartbeat within its session timeout"
+    assert world.group.history[0].message == "member orders-1 sent no heartbeat within its session timeout"
 
 
-def test_a_round_that_was_over_before_anybody_looked_has_its_reason(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0]}, "member orders-0-id joined")
-    place.describe(STABLE, 2, {"orders-0": [0]}, "member orders-0-id joined again: it leads")
-    assert [each.message for each in place.group.history] == [
+def test_a_round_that_was_over_before_anybody_looked_has_its_reason(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0]}, "member orders-0-id joined")
+    world.describe(STABLE, 2, {"orders-0": [0]}, "member orders-0-id joined again: it leads")
+    assert [each.message for each in world.group.history] == [
         "member orders-0 joined again: it leads",
         "member orders-0 joined",
         "orders-0 joined",
     ]
 
 
-def test_a_group_that_was_empty_begins_anew(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0]})
-    place.describe(EMPTY, 2, {})
-    place.describe(STABLE, 3, {"orders-1": [0]})
-    assert place.group.history[0].message == "orders-1 joined"
+def test_a_group_that_was_empty_begins_anew(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0]})
+    world.describe(EMPTY, 2, {})
+    world.describe(STABLE, 3, {"orders-1": [0]})
+    assert world.group.history[0].message == "orders-1 joined"
 
 
-def test_a_generation_that_nobody_saw_coming_has_no_pause(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0]})
-    place.describe(STABLE, 2, {"orders-0": [0]})
-    assert [(each.message, each.pause_ms) for each in place.group.history[:1]] == [("members rejoined", None)]
+def test_a_generation_that_nobody_saw_coming_has_no_pause(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0]})
+    world.describe(STABLE, 2, {"orders-0": [0]})
+    assert [(each.message, each.pause_ms) for each in world.group.history[:1]] == [("members rejoined", None)]
 
 
-def test_the_same_generation_again_is_no_rebalance(place: Place) -> None:
+def test_the_same_generation_again_is_no_rebalance(world: OverviewUnderTest) -> None:
     for _ in range(3):
-        place.describe(STABLE, 1, {"orders-0": [0]})
-    assert place.group.rebalances == 1
+        world.describe(STABLE, 1, {"orders-0": [0]})
+    assert world.group.rebalances == 1
 
 
-def test_who_leaves_is_said_and_an_empty_group_has_no_owners(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0]})
-    place.describe(EMPTY, 2, {})
-    assert place.group.history[0].message == "orders-0 left"
-    assert place.partition(0).owner is None
+def test_who_leaves_is_said_and_an_empty_group_has_no_owners(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0]})
+    world.describe(EMPTY, 2, {})
+    assert world.group.history[0].message == "orders-0 left"
+    assert world.partition(0).owner is None
 
 
-def test_without_its_coordinator_a_group_is_unknown_and_its_history_stays(place: Place) -> None:
-    place.describe(STABLE, 1, {"orders-0": [0]})
-    place.overview.coordinator_lost(GROUP)
-    assert (place.group.state, place.partition(0).owner) == ("Unknown", None)
-    place.describe(STABLE, 1, {"orders-0": [0]})
-    assert place.group.rebalances == 1
+def test_without_its_coordinator_a_group_is_unknown_and_its_history_stays(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"orders-0": [0]})
+    world.overview.coordinator_lost(GROUP)
+    assert (world.group.state, world.partition(0).owner) == ("Unknown", None)
+    world.describe(STABLE, 1, {"orders-0": [0]})
+    assert world.group.rebalances == 1
 
 
-def test_two_members_of_one_name_are_told_apart(place: Place) -> None:
+def test_two_members_of_one_name_are_distinguished(world: OverviewUnderTest) -> None:
     twice = [
         admin.DescribedMember(member_id=member_id, client_id="orders-0", assignment=assignment([number]))
         for number, member_id in enumerate(["first", "second"])
     ]
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=twice)
-    place.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
-    assert [each.owner for each in place.group.partitions] == ["orders-0", "orders-0 (second)"]
+    world.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), world.now_ms)
+    assert [each.owner for each in world.group.partitions] == ["orders-0", "orders-0 (second)"]
 
 
-def test_a_member_that_is_no_replica_is_shown_too(place: Place) -> None:
-    place.describe(STABLE, 1, {"somebody": [0]})
-    assert [each.name for each in place.group.members] == ["orders-0", "orders-1", "somebody"]
+def test_a_member_that_is_no_replica_is_shown_too(world: OverviewUnderTest) -> None:
+    world.describe(STABLE, 1, {"somebody": [0]})
+    assert [each.name for each in world.group.members] == ["orders-0", "orders-1", "somebody"]
 
 
-def test_history_and_partitions_have_an_end(place: Place) -> None:
+def test_history_and_partitions_have_an_end(world: OverviewUnderTest) -> None:
     for number in range(EVENTS_MAX + 5):
-        place.overview.record_event(GROUP, EventKind.PROCESS, str(number), place.now_ms)
-    assert len(place.group.history) == EVENTS_MAX
-    assert place.group.history[0].message == str(EVENTS_MAX + 4)
-    place.offsets(*(PartitionOffsets(90, 0, 120, place.now_ms) for _ in range(PARTITIONS_SHOWN + 3)))
-    assert len(place.group.partitions) == PARTITIONS_SHOWN
-    assert place.group.partitions_left_out == 3
-    assert place.group.lag_records == 30 * (PARTITIONS_SHOWN + 3)
+        world.overview.record_event(GROUP, EventKind.PROCESS, str(number), world.now_ms)
+    assert len(world.group.history) == EVENTS_MAX
+    assert world.group.history[0].message == str(EVENTS_MAX + 4)
+    world.offsets(*(PartitionOffsets(90, 0, 120, world.now_ms) for _ in range(PARTITIONS_SHOWN + 3)))
+    assert len(world.group.partitions) == PARTITIONS_SHOWN
+    assert world.group.partitions_left_out == 3
+    assert world.group.lag_records == 30 * (PARTITIONS_SHOWN + 3)
 
 
-def test_groups_that_nobody_looks_after_are_not_heard(place: Place) -> None:
-    place.overview.add_report(pb.SidecarReport(group_id="other", sidecar="x"), place.now_ms)
-    place.overview.record_event("other", EventKind.SCALE, "x", place.now_ms)
-    place.overview.record_event(None, EventKind.SCALE, "x", place.now_ms)
-    place.overview.remove_replica("other", "x")
-    assert place.group.history == ()
+def test_reports_of_unwatched_groups_are_ignored(world: OverviewUnderTest) -> None:
+    world.overview.add_report(pb.SidecarReport(group_id="other", sidecar="x"), world.now_ms)
+    world.overview.record_event("other", EventKind.SCALE, "x", world.now_ms)
+    world.overview.record_event(None, EventKind.SCALE, "x", world.now_ms)
+    world.overview.remove_replica("other", "x")
+    assert world.group.history == ()
 
 
 def test_an_assignment_is_read_whole_or_not_at_all() -> None:
@@ -415,11 +419,11 @@ def test_an_assignment_is_read_whole_or_not_at_all() -> None:
         partitions_of(assignment([1], b"\xff"))
 
 
-def test_an_assignment_that_cannot_be_read_hides_no_other(place: Place) -> None:
+def test_an_assignment_that_cannot_be_read_hides_no_other(world: OverviewUnderTest) -> None:
     members = [
         admin.DescribedMember(member_id="a", client_id="foreign", assignment=b"\0"),
         admin.DescribedMember(member_id="b", client_id="orders-0", assignment=assignment([0])),
     ]
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=members)
-    place.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), place.now_ms)
-    assert place.partition(0).owner == "orders-0"
+    world.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), world.now_ms)
+    assert world.partition(0).owner == "orders-0"

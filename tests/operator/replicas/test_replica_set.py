@@ -48,11 +48,11 @@ class Machine:
         self.set = ReplicaSet(policy)
         self.now_ms = 0
         self.running: dict[int, tuple[int, ProcessRole]] = {}
-        self.told: list[Action] = []
+        self.actions_taken: list[Action] = []
 
-    def hear(self, event: on.Event) -> Sequence[Action]:
+    def on_actions(self, event: on.Event) -> Sequence[Action]:
         actions = list(self.set.step(event, self.now_ms))
-        self.told += actions
+        self.actions_taken += actions
         for action in actions:
             if isinstance(action, Start):
                 assert (action.replica, action.part) not in self.running.values(), "two of one"
@@ -61,31 +61,31 @@ class Machine:
 
     def want(self, replicas: int) -> None:
         """And all that is started runs at once."""
-        self._settle(self.hear(on.DesiredReplicas(replicas)))
+        self._settle(self.on_actions(on.DesiredReplicas(replicas)))
 
     def _settle(self, actions: Sequence[Action]) -> None:
         for action in actions:
             if isinstance(action, Start):
-                self._settle(self.hear(on.Started(action.run)))
+                self._settle(self.on_actions(on.Started(action.run)))
 
     def end(self, replica: int, part: ProcessRole, code: int = 0) -> Sequence[Action]:
         run = self.run(replica, part)
         del self.running[run]
-        return self.hear(on.Exited(run, code))
+        return self.on_actions(on.Exited(run, code))
 
     def drained(self, replica: int, reason: str = "") -> Sequence[Action]:
         """Its sidecar answers."""
-        return self.hear(on.Drained(self.run(replica, ProcessRole.SIDECAR), reason))
+        return self.on_actions(on.Drained(self.run(replica, ProcessRole.SIDECAR), reason))
 
     def run(self, replica: int, part: ProcessRole) -> int:
-        return next(run for run, place in self.running.items() if place == (replica, part))
+        return next(run for run, started in self.running.items() if started == (replica, part))
 
     def wait(self) -> Sequence[Action]:
         """Until the alarm."""
         next_tick_ms = self.set.next_tick_ms
         assert next_tick_ms is not None
         self.now_ms = max(self.now_ms, next_tick_ms)
-        actions = self.hear(on.Tick())
+        actions = self.on_actions(on.Tick())
         self._settle(actions)
         return actions
 
@@ -96,7 +96,7 @@ class Machine:
 def test_each_replica_has_its_sidecar_first_and_then_its_application() -> None:
     machine = Machine()
     machine.want(2)
-    parts = [(action.replica, action.part) for action in machine.told if isinstance(action, Start)]
+    parts = [(action.replica, action.part) for action in machine.actions_taken if isinstance(action, Start)]
     assert parts == [
         (0, ProcessRole.SIDECAR),
         (1, ProcessRole.SIDECAR),
@@ -111,8 +111,8 @@ def test_each_replica_has_its_sidecar_first_and_then_its_application() -> None:
 def test_a_workload_that_was_not_adopted_has_no_sidecar() -> None:
     machine = Machine(ReplicaPolicy(has_sidecar=False))
     machine.want(1)
-    assert [action.part for action in machine.told if isinstance(action, Start)] == [ProcessRole.APP]
-    assert machine.hear(on.DesiredReplicas(0)) == [Terminate(machine.run(0, ProcessRole.APP))]
+    assert [action.part for action in machine.actions_taken if isinstance(action, Start)] == [ProcessRole.APP]
+    assert machine.on_actions(on.DesiredReplicas(0)) == [Terminate(machine.run(0, ProcessRole.APP))]
     assert machine.end(0, ProcessRole.APP) == [ReplicaStopped(0)]
 
 
@@ -120,20 +120,20 @@ def test_who_goes_finishes_first_and_ends_its_application_before_its_sidecar() -
     machine = Machine()
     machine.want(2)
     app, sidecar = machine.run(1, ProcessRole.APP), machine.run(1, ProcessRole.SIDECAR)
-    assert machine.hear(on.DesiredReplicas(1)) == [Drain(sidecar)]
+    assert machine.on_actions(on.DesiredReplicas(1)) == [Drain(sidecar)]
     assert machine.drained(1) == [Terminate(app)]
     assert machine.end(1, ProcessRole.APP) == [Terminate(sidecar)]
     assert machine.end(1, ProcessRole.SIDECAR) == [ReplicaStopped(1)]
     assert list(machine.set.replicas) == [0]
 
 
-def test_who_does_not_finish_in_time_ends_all_the_same_and_that_is_told() -> None:
+def test_a_replica_that_does_not_drain_in_time_is_terminated_and_reported() -> None:
     machine = Machine()
     machine.want(1)
-    machine.hear(on.DesiredReplicas(0))
-    told, ended = machine.wait()
+    machine.on_actions(on.DesiredReplicas(0))
+    failed_drain, ended = machine.wait()
     assert machine.now_ms == RULES.drain_ms
-    assert told == DrainFailed(0, "records still in flight after 700 ms")
+    assert failed_drain == DrainFailed(0, "records still in flight after 700 ms")
     assert ended == Terminate(machine.run(0, ProcessRole.APP))
     assert machine.drained(0) == []
 
@@ -141,7 +141,7 @@ def test_who_does_not_finish_in_time_ends_all_the_same_and_that_is_told() -> Non
 def test_a_sidecar_that_says_what_is_left_is_not_waited_for() -> None:
     machine = Machine()
     machine.want(1)
-    machine.hear(on.DesiredReplicas(0))
+    machine.on_actions(on.DesiredReplicas(0))
     assert machine.drained(0, "3 records are left") == [
         DrainFailed(0, "3 records are left"),
         Terminate(machine.run(0, ProcessRole.APP)),
@@ -151,9 +151,9 @@ def test_a_sidecar_that_says_what_is_left_is_not_waited_for() -> None:
 def test_whoever_hurries_waits_for_no_drain_and_for_a_moment_only() -> None:
     machine = Machine()
     machine.want(2)
-    machine.hear(on.DesiredReplicas(1))
+    machine.on_actions(on.DesiredReplicas(1))
     app, sidecar = machine.run(1, ProcessRole.APP), machine.run(1, ProcessRole.SIDECAR)
-    assert machine.hear(on.ForceStop()) == [
+    assert machine.on_actions(on.ForceStop()) == [
         DrainFailed(1, "shutdown was forced"),
         Terminate(app),
     ]
@@ -167,20 +167,20 @@ def test_whoever_hurries_waits_for_no_drain_and_for_a_moment_only() -> None:
 def test_who_was_asked_to_end_is_hurried_too_and_never_given_longer() -> None:
     machine = Machine()
     machine.want(1)
-    machine.hear(on.DesiredReplicas(0))
+    machine.on_actions(on.DesiredReplicas(0))
     machine.drained(0)
     machine.now_ms = RULES.grace_ms - 50
-    assert machine.hear(on.ForceStop()) == []
+    assert machine.on_actions(on.ForceStop()) == []
     assert machine.set.next_tick_ms == RULES.grace_ms
     machine.wait()
-    assert machine.hear(on.ForceStop()) == []
+    assert machine.on_actions(on.ForceStop()) == []
 
 
 @pytest.mark.parametrize("part", ProcessRole)
 def test_where_one_of_the_two_ends_nothing_is_waited_for(part: ProcessRole) -> None:
     machine = Machine()
     machine.want(1)
-    machine.hear(on.DesiredReplicas(0))
+    machine.on_actions(on.DesiredReplicas(0))
     other = next(machine.run(0, each) for each in ProcessRole if each is not part)
     assert machine.end(0, part, 1) == [DrainFailed(0, f"{part.value} exited with code 1"), Terminate(other)]
 
@@ -188,7 +188,7 @@ def test_where_one_of_the_two_ends_nothing_is_waited_for(part: ProcessRole) -> N
 def test_who_does_not_end_in_time_is_killed_and_so_is_its_sidecar() -> None:
     machine = Machine()
     machine.want(1)
-    machine.hear(on.DesiredReplicas(0))
+    machine.on_actions(on.DesiredReplicas(0))
     machine.drained(0)
     app, sidecar = machine.run(0, ProcessRole.APP), machine.run(0, ProcessRole.SIDECAR)
     assert machine.wait() == [Kill(app)]
@@ -229,18 +229,18 @@ def test_who_was_well_for_long_waits_the_shortest_time_again() -> None:
 
 def test_what_cannot_be_started_is_tried_again() -> None:
     machine = Machine()
-    (start,) = machine.hear(on.DesiredReplicas(1))
+    (start,) = machine.on_actions(on.DesiredReplicas(1))
     assert isinstance(start, Start)
     del machine.running[start.run]
-    (again,) = machine.hear(on.Exited(start.run, 127))
+    (again,) = machine.on_actions(on.Exited(start.run, 127))
     assert again == Restarting(0, ProcessRole.SIDECAR, 127, RULES.backoff_ms)
 
 
 def test_a_number_that_is_wanted_again_waits_until_who_had_it_is_gone() -> None:
     machine = Machine()
     machine.want(1)
-    machine.hear(on.DesiredReplicas(0))
-    assert machine.hear(on.DesiredReplicas(1)) == []
+    machine.on_actions(on.DesiredReplicas(0))
+    assert machine.on_actions(on.DesiredReplicas(1)) == []
     machine.drained(0)
     machine.end(0, ProcessRole.APP)
     actions = machine.end(0, ProcessRole.SIDECAR)
@@ -252,7 +252,7 @@ def test_who_waits_to_be_started_again_goes_at_once() -> None:
     machine = Machine()
     machine.want(1)
     machine.end(0, ProcessRole.APP)
-    assert machine.hear(on.DesiredReplicas(0)) == [Terminate(machine.run(0, ProcessRole.SIDECAR))]
+    assert machine.on_actions(on.DesiredReplicas(0)) == [Terminate(machine.run(0, ProcessRole.SIDECAR))]
 
 
 LIVES: tuple[ProcessState, ...] = (
@@ -302,33 +302,35 @@ def chaos(machine: Machine, chance: random.Random) -> int:
         match chance.randrange(6):
             case 0:
                 wanted = chance.randrange(4)
-                machine.hear(on.DesiredReplicas(wanted))
+                machine.on_actions(on.DesiredReplicas(wanted))
             case 1 if machine.running:
-                machine.hear(on.Started(chance.choice(list(machine.running))))
+                machine.on_actions(on.Started(chance.choice(list(machine.running))))
             case 2 if machine.running:
                 run = chance.choice(list(machine.running))
                 del machine.running[run]
-                machine.hear(on.Exited(run, chance.choice([0, 1, -9])))
+                machine.on_actions(on.Exited(run, chance.choice([0, 1, -9])))
             case 3 if machine.running:
-                machine.hear(on.Drained(chance.choice(list(machine.running)), chance.choice(["", "3 left"])))
+                machine.on_actions(
+                    on.Drained(chance.choice(list(machine.running)), chance.choice(["", "3 left"]))
+                )
             case 4:
-                machine.hear(on.ForceStop())
+                machine.on_actions(on.ForceStop())
             case _:
-                machine.hear(on.Tick())
+                machine.on_actions(on.Tick())
     return wanted
 
 
 def calm(machine: Machine) -> None:
-    """Everybody does what is asked, and time passes."""
+    """Perform all that is asked, and let time pass."""
     for run in list(machine.running):
-        machine.hear(on.Drained(run))
+        machine.on_actions(on.Drained(run))
     for run, (number, part) in list(machine.running.items()):
         state = machine.state(number, part)
         if isinstance(state, Terminating):
             del machine.running[run]
-            machine.hear(on.Exited(run, 0))
+            machine.on_actions(on.Exited(run, 0))
         elif isinstance(state, Starting):
-            machine.hear(on.Started(run))
+            machine.on_actions(on.Started(run))
     if machine.set.next_tick_ms is not None:
         machine.wait()
 

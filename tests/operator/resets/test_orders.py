@@ -1,4 +1,4 @@
-"""Each partition is set by who has it in the newest generation, and by nobody else."""
+"""Each partition is reset by its owner in the newest generation, and by no other member."""
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import OwnedPartitions

@@ -12,7 +12,7 @@ WHOLE = Path(__file__).parent / "whole.yaml"
 
 
 def small() -> Spec:
-    """What must be said at least."""
+    """Minimal valid spec."""
     return {
         "bootstrapServers": ["kafka:9092"],
         "topics": ["orders"],
@@ -37,7 +37,7 @@ class Broken(NamedTuple):
 
 
 def without(spec: Spec, *names: str) -> Spec:
-    """These fields are absent."""
+    """Spec without these fields."""
     return {name: value for name, value in spec.items() if name not in names}
 
 

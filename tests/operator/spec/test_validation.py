@@ -14,7 +14,7 @@ from rota_operator.spec.validation import InvalidSpec, Path, check_update, dotte
 from tests.operator.spec.manifests import BROKEN, Broken, Spec, small, whole
 
 # A sentence has what is wrong, and what to do.
-SENTENCE = re.compile(r"spec[\w.\[\]]* (must (be|have|set|match|not) .+|is required|is an unknown field; .+)")
+MESSAGE = re.compile(r"spec[\w.\[\]]* (must (be|have|set|match|not) .+|is required|is an unknown field; .+)")
 # Whatever is in them is somebody else's.
 FREE = ("config", "requests", "limits", "priorities", "spec")
 
@@ -29,7 +29,7 @@ def leaves(held: object, path: Path = ()) -> Iterator[Path]:
 
 
 def at(held: Any, path: Path) -> Any:  # noqa: ANN401  whatever is there
-    """What is at the end of a path."""
+    """Value at the end of a path."""
     for name in path:
         held = held[name]
     return held
@@ -54,7 +54,7 @@ def refused(spec: Spec) -> list[str]:
     with pytest.raises(InvalidSpec) as refusal:
         parse_spec(spec)
     sentences = [field_error.full_message for field_error in refusal.value.errors]
-    assert all(SENTENCE.fullmatch(sentence) for sentence in sentences), sentences
+    assert all(MESSAGE.fullmatch(message) for message in sentences), sentences
     return sentences
 
 
@@ -87,7 +87,7 @@ def test_a_value_of_another_kind_is_refused_by_its_path(path: Path) -> None:
         wrongs.append({"not": [{"this": None}]})
     for message in wrongs:
         sentences = refused(put(whole(), path, message))
-        assert any(sentence.startswith(f"spec.{dotted(path)}") for sentence in sentences), sentences
+        assert any(message.startswith(f"spec.{dotted(path)}") for message in sentences), sentences
 
 
 @pytest.mark.parametrize("path", list(parts(whole())), ids=lambda path: dotted(path) or "spec")
@@ -100,8 +100,8 @@ def test_a_name_that_is_no_field_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
 def test_a_broken_rule_is_said_of_its_part(broken: Broken) -> None:
-    (sentence,) = refused(broken.spec)
-    assert sentence.startswith(f"{broken.path} {broken.message}")
+    (message,) = refused(broken.spec)
+    assert message.startswith(f"{broken.path} {broken.message}")
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

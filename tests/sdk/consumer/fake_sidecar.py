@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Wire(ApplicationStream):
-    """What the sidecar says, on its way to the two streams of one application."""
+    """Responses of the sidecar, queued for the two streams of one application."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class FakeSidecar:
         wire = self.wire = Wire()
         attached = self.memory.attach(first.hello, wire)
         wire.session = attached.session
-        listening = asyncio.create_task(self._listen(requests, wire))
+        listening = asyncio.create_task(self._serve(requests, wire))
         try:
             yield pb.AttachResponse(attached=attached)
             self.memory.begin()
@@ -122,7 +122,7 @@ class FakeSidecar:
             listening.cancel()
             wire.records.put_nowait(None)
 
-    async def _listen(self, requests: AsyncIterator[pb.AttachRequest], wire: Wire) -> None:
+    async def _serve(self, requests: AsyncIterator[pb.AttachRequest], wire: Wire) -> None:
         async for request in requests:
             kind = request.WhichOneof("request")
             self._expect(kind == "goodbye", f"an application with a Deliver stream says {kind} there")
@@ -136,7 +136,7 @@ class FakeSidecar:
         wire = self.wire
         assert wire is not None
         self._expect(first.hello.session == wire.session, "Deliver names its session")
-        listening = asyncio.create_task(self._hear(requests, wire))
+        listening = asyncio.create_task(self._receive(requests, wire))
         try:
             while (response := await wire.records.get()) is not None:
                 self._expect(not response.refusals, f"a verdict was refused: {response.refusals}")
@@ -144,7 +144,7 @@ class FakeSidecar:
         finally:
             listening.cancel()
 
-    async def _hear(self, requests: AsyncIterator[pb.DeliverRequest], wire: Wire) -> None:
+    async def _receive(self, requests: AsyncIterator[pb.DeliverRequest], wire: Wire) -> None:
         async for request in requests:
             self._expect(request.WhichOneof("request") != "hello", "Deliver has one hello")
             self.memory.on_request(request)

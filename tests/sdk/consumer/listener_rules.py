@@ -1,4 +1,4 @@
-"""What listeners may be told, and when, over all that the consumers of a group have told."""
+"""Rules of listener callbacks, checked over all that the consumers of a group have logged."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,15 +37,18 @@ def faults(lives: Sequence[Life], *, eager: bool) -> list[str]:
     """All that was wrong; `eager`: each rebalance takes everything and gives it anew."""
     found: list[str] = []
     for life in lives:
-        found += [*_told_out_of_order(life, eager=eager), *_wrongly_lost(life), *_not_rewound(life)]
+        found += [*_calls_out_of_order(life, eager=eager), *_wrongly_lost(life), *_not_rewound(life)]
     numbers = {number for life in lives for call in life.calls for number in call["partitions"]}
     for number in sorted(numbers):
         found += _had_by_two(number, sorted(tenure for life in lives for tenure in _tenures(life, number)))
     return found
 
 
-def _told_out_of_order(life: Life, *, eager: bool) -> Iterator[str]:
-    """What is given was not there before; what is taken was. An eager rebalance takes all before it gives any."""
+def _calls_out_of_order(life: Life, *, eager: bool) -> Iterator[str]:
+    """
+    Faults of assigned partitions that were owned already and revoked ones that were not. An eager rebalance revokes
+    all first.
+    """
     held: set[int] = set()
     for call in life.calls:
         name, numbers = call["event"], set(call["partitions"])
@@ -62,14 +65,14 @@ def _told_out_of_order(life: Life, *, eager: bool) -> Iterator[str]:
 
 
 def _wrongly_lost(life: Life) -> Iterator[str]:
-    """Who stood still beyond its session has lost what it had then; nobody else has lost anything."""
+    """Faults of losses: a consumer that paused beyond its session loses what it had then; the others lose nothing."""
     lost = {number for call in life.calls if call["event"] == "lost" for number in call["partitions"]}
     if lost != life.frozen_with:
         yield f"{life.name} was told that it lost {lost}, and had lost {set(life.frozen_with)}"
 
 
 def _not_rewound(life: Life) -> Iterator[str]:
-    """What comes first of a partition is what its listener has sought."""
+    """Faults of positions: the first record of a partition is the one that its listener sought."""
     for event in life.events:
         if event["event"] == "polled" and event["offset"] != event["sought"]:
             yield (

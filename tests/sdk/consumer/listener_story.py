@@ -38,10 +38,10 @@ class Listening:
         """All that it told so far."""
         with self._out.open("rb") as file:
             file.seek(self._read_to)
-            told, _, _ = file.read().rpartition(b"\n")
-        if told:
-            self._read_to += len(told) + 1
-            self._seen += map(json.loads, told.splitlines())
+            complete, _, _ = file.read().rpartition(b"\n")
+        if complete:
+            self._read_to += len(complete) + 1
+            self._seen += map(json.loads, complete.splitlines())
         return self._seen
 
     @property
@@ -51,7 +51,7 @@ class Listening:
 
     @property
     def held(self) -> frozenset[int]:
-        """What its listener was told to have."""
+        """Partitions that its listener was notified of."""
         held: set[int] = set()
         for event in self.events:
             if event["event"] == "assigned":
@@ -62,7 +62,7 @@ class Listening:
 
     @property
     def has_polled_all(self) -> bool:
-        """Whether something came of each partition since it was given."""
+        """Return True if records of each partition were read since its assignment."""
         waits: set[int] = set()
         for event in self.events:
             if event["event"] == "assigned":
@@ -75,7 +75,7 @@ class Listening:
 
     @property
     def is_there(self) -> bool:
-        """Whether the group has it. Raises when it has ended by itself."""
+        """Return True if the member is in the group. Raises when its process has exited."""
         if self._is_to_run:
             self._process.check_running()
         return self._is_to_run and not self.is_frozen
@@ -140,7 +140,7 @@ class Group:
 
     @property
     def is_settled(self) -> bool:
-        """Whether those that are there have everything, each a part of it, and read it."""
+        """Return True if the running members own all partitions, each some of them, and read them."""
         there = [member for member in self.members if member.is_there]
         shares = [member.held for member in there]
         return (

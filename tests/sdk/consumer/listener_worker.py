@@ -25,10 +25,10 @@ POLL_MS = 50
 # What an application does in a listener takes a while.
 WORK_S = 0.1
 # Where records are, in each partition.
-PLACES = 40
+RECORDS_PER_PARTITION = 40
 
 
-class Telling(rota.RebalanceListener):
+class EmittingListener(rota.RebalanceListener):
     """Of each call a line, when it returns."""
 
     def __init__(self, consumer: rota.Consumer, out: TextIO) -> None:
@@ -39,7 +39,7 @@ class Telling(rota.RebalanceListener):
         self._turns = count(1)
         self._never = threading.Event()
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         """One line."""
         self._out.write(json.dumps({"event": event, **fields}) + "\n")
         self._out.flush()
@@ -49,7 +49,7 @@ class Telling(rota.RebalanceListener):
         begun_ms = steady_ms()
         turn = next(self._turns)
         for partition in partitions:
-            sought = (7 * turn + partition.partition) % PLACES
+            sought = (7 * turn + partition.partition) % RECORDS_PER_PARTITION
             self._consumer.seek(partition, sought)
             self.sought[partition.partition] = sought
         self._called("assigned", partitions, begun_ms)
@@ -70,7 +70,7 @@ class Telling(rota.RebalanceListener):
         if name != "assigned":
             for number in numbers:
                 self.sought.pop(number, None)
-        self.tell(name, partitions=numbers, begun_ms=begun_ms, ended_ms=steady_ms())
+        self.emit(name, partitions=numbers, begun_ms=begun_ms, ended_ms=steady_ms())
 
 
 def firsts(polled: Polled, sought: dict[int, int]) -> Iterator[dict[str, int]]:
@@ -100,14 +100,14 @@ def main() -> None:
         "partition_assignment_strategy": options.strategy,
     }
     with options.out.open("w") as out, rota.Consumer(**settings) as consumer:
-        listener = Telling(consumer, out)
+        listener = EmittingListener(consumer, out)
         consumer.subscribe(options.topic, listener=listener)
         while not ends.is_set():
             polled = consumer.poll(timeout_ms=POLL_MS)
             for first in firsts(polled, listener.sought):
-                listener.tell("polled", **first)
+                listener.emit("polled", **first)
         consumer.close()
-        listener.tell("closed")
+        listener.emit("closed")
 
 
 if __name__ == "__main__":

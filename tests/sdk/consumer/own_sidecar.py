@@ -1,4 +1,4 @@
-"""What tests look at of a consumer with a sidecar of its own: what it reads, what the application is told, who sees what."""
+"""Checks of a consumer with a sidecar of its own: records, messages to the application, and what other users can read."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ def values(consumer: rota.Consumer, count: int) -> list[int]:
     return sorted(found)
 
 
-def told(topic: str, settings: Settings) -> str:
+def failure_message(topic: str, settings: Settings) -> str:
     """The one sentence that the application is told in time when its sidecar is refused."""
     consumer = rota.Consumer(topic, **settings)
     try:
@@ -35,14 +35,14 @@ def told(topic: str, settings: Settings) -> str:
             values(consumer, 1)
     finally:
         consumer.close()
-    sentence = str(raised.value)
-    assert "\n" not in sentence
-    assert re.match("the consumer's own sidecar exited with code 1: [^{]", sentence), sentence
-    return sentence
+    message = str(raised.value)
+    assert "\n" not in message
+    assert re.match("the consumer's own sidecar exited with code 1: [^{]", message), message
+    return message
 
 
 def shown_to_all(consumer: rota.Consumer) -> str:
-    """What everybody on the machine can read of the sidecar that runs."""
+    """All that other users of the machine can read of the running sidecar."""
     return Path(f"/proc/{process_of(consumer).pid}/cmdline").read_text()
 
 

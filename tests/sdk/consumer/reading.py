@@ -1,4 +1,4 @@
-"""What the tests of consumers share: records to read, readers, a listener that remembers."""
+"""Shared by the tests of consumers: records to read, readers, a listener that remembers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ P0, P1 = rota.TopicPartition("orders", 0), rota.TopicPartition("orders", 1)
 WAIT_MS = 10_000
 # Long enough for whatever is on its way in this process.
 SOON_MS = 50
-Told = list[tuple[str, tuple[rota.TopicPartition, ...]]]
+Calls = list[tuple[str, tuple[rota.TopicPartition, ...]]]
 
 
 def fill(group: Group, count: int = 10, partition: int = 0) -> None:
@@ -39,16 +39,16 @@ class Listener(rota.RebalanceListener):
     """Remembers what it was told."""
 
     def __init__(self) -> None:
-        self.told: Told = []
+        self.calls: Calls = []
 
     @override
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        self.told.append(("assigned", tuple(sorted(partitions))))
+        self.calls.append(("assigned", tuple(sorted(partitions))))
 
     @override
     def on_partitions_revoked(self, partitions: Partitions) -> None:
-        self.told.append(("revoked", tuple(sorted(partitions))))
+        self.calls.append(("revoked", tuple(sorted(partitions))))
 
     @override
     def on_partitions_lost(self, partitions: Partitions) -> None:
-        self.told.append(("lost", tuple(sorted(partitions))))
+        self.calls.append(("lost", tuple(sorted(partitions))))

@@ -45,21 +45,21 @@ class Poller:
         return {partition for error in self.raised for partition in error.partitions}
 
 
-def has(caplog: pytest.LogCaptureFixture, words: str) -> bool:
-    """Whether a warning says so."""
-    return any(each.levelno == logging.WARNING and words in each.getMessage() for each in caplog.records)
+def has(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    """Return True if a warning has this text."""
+    return any(each.levelno == logging.WARNING and text in each.getMessage() for each in caplog.records)
 
 
 def each_is_said(topic: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
     """All records of the partition EXPIRED were deleted."""
-    missing, letters = f"{topic}-missing", f"{topic}-letters"
+    missing, dead_letter_topic = f"{topic}-missing", f"{topic}-letters"
     expired, unknown, fine = (rota.TopicPartition(topic, number) for number in (EXPIRED, UNKNOWN, FINE))
     settings: Any = {
         "group_id": topic,
         "bootstrap_servers": servers,
         "auto_offset_reset": "none",
         "enable_auto_commit": False,
-        "sidecar_flags": [f"--dead-letter-topic={letters}"],
+        "sidecar_flags": [f"--dead-letter-topic={dead_letter_topic}"],
     }
     with rota.Consumer(topic, missing, **settings) as consumer:
         poller = Poller(consumer)
@@ -73,17 +73,17 @@ def each_is_said(topic: str, servers: str, caplog: pytest.LogCaptureFixture) -> 
         (error,) = poller.raised
         assert isinstance(error, errors.OffsetOutOfRange)
         assert error.partitions == (expired,)
-        poller.until(lambda: has(caplog, missing) and has(caplog, letters))
+        poller.until(lambda: has(caplog, missing) and has(caplog, dead_letter_topic))
         assert poller.raised == [error], "it is raised once"
     lost = f"group {topic} does not know where to read on"
     assert has(caplog, f"{topic}-{EXPIRED}: {lost}: offset 1 is not in the log")
     assert has(caplog, f"{topic}-{FINE}: {lost}: nothing is committed; seek")
-    assert has(caplog, f"dead-letter topic {letters} does not exist: create it")
+    assert has(caplog, f"dead-letter topic {dead_letter_topic} does not exist: create it")
     assert has(caplog, f"subscribes to topics that do not exist: {missing}; create them")
 
 
 def a_server_that_is_away_is_said(servers: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody listens at the address."""
+    """A server that is away is reported with its address."""
     address = servers.removeprefix("rota://")
     with rota.Consumer("orders", group_id="orders", bootstrap_servers=servers) as consumer:
         Poller(consumer).until(lambda: has(caplog, address))

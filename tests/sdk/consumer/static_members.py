@@ -1,4 +1,4 @@
-"""What happens to a static member whose application is restarted, each time once on Rota and once on Kafka."""
+"""Restart of a static member's application, once on Rota and once on Kafka."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ POLLS_MAX = 400
 HEARTBEAT_MS = 300
 
 
-class Told(rota.RebalanceListener):
+class Calls(rota.RebalanceListener):
     """All that it is told, in order."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class Pair:
     def __init__(self, topic: str, servers: str) -> None:
         self._topic = topic
         self._servers = servers
-        self.told = Told()
+        self.calls = Calls()
         self.values: list[bytes] = []
         self.staying, self.going = self._made("staying"), self._made("going")
-        self.staying.subscribe(topic, listener=self.told)
+        self.staying.subscribe(topic, listener=self.calls)
         self.going.subscribe(topic)
 
     def _made(self, name: str) -> rota.Consumer:
@@ -64,7 +64,7 @@ class Pair:
         raise AssertionError(f"they share nothing: {self.staying.assignment()}, {self.going.assignment()}")
 
     def poll_until(self, values: Sequence[bytes]) -> None:
-        """These have come, once each, and nothing else since."""
+        """Assert that these records have come, once each, and nothing else since."""
         for _ in range(POLLS_MAX):
             self._poll()
             if len(self.values) >= len(values):
@@ -97,7 +97,7 @@ class Pair:
 
 
 def restart_moves_nothing(topic: str, servers: str, *, killed: bool) -> None:
-    """Records go on coming, each once, to who had its partition before; nobody hears of a round."""
+    """Assert that records keep coming, each once, to the previous owner, and that no rebalance is reported."""
     with rota.Producer(servers, linger_ms=0) as producer:
 
         def send(values: Sequence[bytes]) -> None:
@@ -112,7 +112,7 @@ def restart_moves_nothing(topic: str, servers: str, *, killed: bool) -> None:
             pair.poll_until(before)
             for each in (pair.staying, pair.going):
                 each.commit()
-            told, generations = list(pair.told.events), pair.generations
+            calls, generations = list(pair.calls.events), pair.generations
             shares = pair.staying.assignment(), pair.going.assignment()
             pair.restart(killed=killed)
             send(after)
@@ -120,6 +120,6 @@ def restart_moves_nothing(topic: str, servers: str, *, killed: bool) -> None:
             pair.poll_until(after)
             assert (pair.staying.assignment(), pair.going.assignment()) == shares
             assert pair.generations == generations
-            assert pair.told.events == told
+            assert pair.calls.events == calls
         finally:
             pair.close()

@@ -61,12 +61,12 @@ def test_positions_seeks_and_lookups() -> None:
 
 def test_commits_of_both_kinds() -> None:
     async def use(consumer: rota.AsyncConsumer, group: Group) -> None:
-        heard: list[int] = []
+        completed: list[int] = []
         await consumer.subscribe("orders")
         await read(consumer, 10)
-        consumer.commit_async({P0: 3}, lambda offsets, error: heard.append(offsets[P0].offset))
+        consumer.commit_async({P0: 3}, lambda offsets, error: completed.append(offsets[P0].offset))
         await consumer.commit({P0: rota.OffsetAndMetadata(4, "so far")})
-        assert heard == [3]
+        assert completed == [3]
         assert await consumer.committed(P0, metadata=True) == rota.OffsetAndMetadata(4, "so far")
         await consumer.commit()
         assert await consumer.committed(P0) == 10
@@ -123,16 +123,16 @@ def test_two_tasks_may_not_poll_together() -> None:
 
 
 def test_a_plain_listener_does_as_well() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Listener(rota.RebalanceListener):
         @override
         def on_partitions_assigned(self, partitions: Partitions) -> None:
-            told.append("assigned")
+            calls.append("assigned")
 
         @override
         def on_partitions_revoked(self, partitions: Partitions) -> None:
-            told.append("revoked")
+            calls.append("revoked")
 
     async def use(consumer: rota.AsyncConsumer, group: Group) -> None:
         await consumer.subscribe("orders", listener=Listener())
@@ -142,20 +142,20 @@ def test_a_plain_listener_does_as_well() -> None:
 
     using(use)
     # What is lost is told as revoked where nobody says otherwise; the last one is that of the end.
-    assert told == ["assigned", "revoked", "revoked"]
+    assert calls == ["assigned", "revoked", "revoked"]
 
 
-def test_what_was_lost_before_the_end_is_told_apart() -> None:
-    told: list[tuple[str, Partitions]] = []
+def test_partitions_lost_before_close_are_reported_as_lost() -> None:
+    calls: list[tuple[str, Partitions]] = []
 
     class Listener(rota.RebalanceListener):
         @override
         def on_partitions_revoked(self, partitions: Partitions) -> None:
-            told.append(("revoked", partitions))
+            calls.append(("revoked", partitions))
 
         @override
         def on_partitions_lost(self, partitions: Partitions) -> None:
-            told.append(("lost", partitions))
+            calls.append(("lost", partitions))
 
     async def use(consumer: rota.AsyncConsumer, group: Group) -> None:
         await consumer.subscribe("orders", listener=Listener())
@@ -167,7 +167,7 @@ def test_what_was_lost_before_the_end_is_told_apart() -> None:
         await consumer.close()
 
     using(use)
-    assert told == [("lost", [P1]), ("revoked", [P0])]
+    assert calls == [("lost", [P1]), ("revoked", [P0])]
 
 
 def test_a_record_that_cannot_be_read_is_passed_by_a_seek() -> None:

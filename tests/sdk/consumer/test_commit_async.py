@@ -1,4 +1,4 @@
-"""What a consumer tells its sidecar when commits fail, in which order callbacks come, and what is not sent again."""
+"""Asynchronous commits: requests to the sidecar after failures, order of callbacks, and commits that are not sent again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,16 +68,18 @@ def test_callbacks_come_in_order_around_a_failure_and_nothing_is_sent_again(
 ) -> None:
     sidecar = Refusing(memory, monkeypatch)
     sidecar.refused = {(0, 2)}
-    heard: list[tuple[int, errors.RotaError | None]] = []
+    completed: list[tuple[int, errors.RotaError | None]] = []
     with rota.Consumer("orders", sidecar=address, enable_auto_commit=False) as consumer:
         read_all(consumer)
         for offset in (1, 2, 3):
-            consumer.commit_async({P0: offset}, lambda done, error: heard.append((done[P0].offset, error)))
-        while len(heard) < 3:
+            consumer.commit_async(
+                {P0: offset}, lambda done, error: completed.append((done[P0].offset, error))
+            )
+        while len(completed) < 3:
             consumer.poll(timeout_ms=POLL_MS)
         assert memory.committed()[P0] == 3
-    assert [offset for offset, _ in heard] == [1, 2, 3]
-    assert [type(error) for _, error in heard] == [type(None), errors.OffsetMetadataTooLarge, type(None)]
+    assert [offset for offset, _ in completed] == [1, 2, 3]
+    assert [type(error) for _, error in completed] == [type(None), errors.OffsetMetadataTooLarge, type(None)]
     assert sidecar.sent == [{0: 1}, {0: 2}, {0: 3}]
 
 

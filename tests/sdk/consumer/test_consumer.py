@@ -1,4 +1,4 @@
-"""What a consumer reads and returns, over a group in memory: what Kafka's users rely on."""
+"""A consumer over a group in memory: the reads and results that Kafka's users rely on."""
 
 import threading
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def test_unsubscribing_commits_revokes_and_stops(group: Group) -> None:
     consumer.subscribe("orders", listener=listener)
     read(consumer, 3)
     consumer.unsubscribe()
-    assert listener.told[-1] == ("revoked", (P0, P1))
+    assert listener.calls[-1] == ("revoked", (P0, P1))
     assert consumer.assignment() == set()
     assert consumer.subscription() == set()
     assert group.committed[P0] == 3
@@ -166,8 +166,8 @@ class Watcher(rota.ConsumerInterceptor):
     @override
     def on_consume(self, records: Polled) -> Polled:
         return {
-            place: [each for each in some if each.offset % 2 == 0]  # the others stay away
-            for place, some in records.items()
+            partition: [each for each in some if each.offset % 2 == 0]  # the others stay away
+            for partition, some in records.items()
         }
 
     @override
@@ -230,7 +230,7 @@ def test_another_thread_may_not_use_the_consumer_meanwhile(group: Group) -> None
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "message"),
     [
         ({}, "no sidecar is configured"),
         ({"sidecar": "x", "bootstrap_servers": "rota://y"}, "sidecar and bootstrap_servers are both set"),
@@ -241,8 +241,8 @@ def test_another_thread_may_not_use_the_consumer_meanwhile(group: Group) -> None
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(
-    settings: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ROTA_SIDECAR", raising=False)
-    with pytest.raises(errors.InvalidArgument, match=sentence):
+    with pytest.raises(errors.InvalidArgument, match=message):
         rota.Consumer("orders", **settings)

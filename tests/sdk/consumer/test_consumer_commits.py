@@ -58,13 +58,13 @@ def test_async_commits_call_back_in_their_order(group: Group) -> None:
     fill(group, 4)
     consumer = group.consumer("orders", enable_auto_commit=False)
     read(consumer, 4)
-    heard: list[tuple[int, errors.RotaError | None]] = []
+    completed: list[tuple[int, errors.RotaError | None]] = []
     for offset in (1, 2, 3):
         consumer.commit_async(
-            {P0: offset}, lambda committed, error: heard.append((committed[P0].offset, error))
+            {P0: offset}, lambda committed, error: completed.append((committed[P0].offset, error))
         )
     consumer.commit({P0: 4})
-    assert heard == [(1, None), (2, None), (3, None)]
+    assert completed == [(1, None), (2, None), (3, None)]
     assert group.committed == {P0: 4}
 
 
@@ -73,10 +73,10 @@ def test_an_async_commit_that_is_refused_tells_its_callback_and_nobody_else(grou
     consumer = group.consumer("orders", enable_auto_commit=False)
     read(consumer, 4)
     group.lose(P0)
-    heard: list[errors.RotaError | None] = []
-    consumer.commit_async({P0: 4}, lambda committed, error: heard.append(error))
+    completed: list[errors.RotaError | None] = []
+    consumer.commit_async({P0: 4}, lambda committed, error: completed.append(error))
     consumer.close()
-    assert [type(error) for error in heard] == [errors.IllegalGeneration]
+    assert [type(error) for error in completed] == [errors.IllegalGeneration]
 
 
 def test_closing_commits_what_was_returned(group: Group) -> None:

@@ -65,12 +65,12 @@ def test_every_test_that_the_table_names_is_there() -> None:
 
 def test_the_guide_names_every_setting_with_its_default() -> None:
     section = GUIDE.split("\n## Settings\n", 1)[1]
-    told = {row[0].strip("`"): row[1].strip("`") for row in rows(section) if row[0] != "setting"}
-    assert set(told) == {each.name for each in fields(Options)}
+    documented = {row[0].strip("`"): row[1].strip("`") for row in rows(section) if row[0] != "setting"}
+    assert set(documented) == {each.name for each in fields(Options)}
     for each in fields(Options):
         if each.name not in SIDECAR_SETTINGS:
             default = () if each.default is MISSING else each.default
-            assert told[each.name] == SAID.get(each.name, "" if default in ("", None) else str(default))
+            assert documented[each.name] == SAID.get(each.name, "" if default in ("", None) else str(default))
 
 
 def samples() -> list[str]:

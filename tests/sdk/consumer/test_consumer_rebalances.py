@@ -1,4 +1,4 @@
-"""What a consumer's listener is told, and when, over a group in memory."""
+"""Callbacks of a consumer's listener and their order, over a group in memory."""
 
 import pytest
 from typing_extensions import override
@@ -10,7 +10,7 @@ from tests.sdk.consumer.reading import P0, P1, SOON_MS, WAIT_MS, Listener, fill,
 from tests.support.processes import wait_for
 
 
-def test_all_that_is_revoked_is_told_before_anything_that_is_assigned(group: Group) -> None:
+def test_revoked_partitions_are_reported_before_assigned_ones(group: Group) -> None:
     fill(group, 2)
     listener = Listener()
     consumer = group.consumer()
@@ -20,7 +20,7 @@ def test_all_that_is_revoked_is_told_before_anything_that_is_assigned(group: Gro
     group.give_back(P0)
     consumer.poll(timeout_ms=SOON_MS)
     consumer.poll(timeout_ms=SOON_MS)
-    assert listener.told == [("assigned", (P0, P1)), ("revoked", (P0,)), ("assigned", (P0,))]
+    assert listener.calls == [("assigned", (P0, P1)), ("revoked", (P0,)), ("assigned", (P0,))]
 
 
 def test_a_listener_commits_what_is_revoked(group: Group) -> None:
@@ -70,7 +70,7 @@ def test_a_group_is_rewound_in_the_listener(group: Group) -> None:
     assert sorted(offsets(read(consumer, 8))) == sorted([*range(4), *range(4)])
 
 
-def test_lost_partitions_are_told_apart(group: Group) -> None:
+def test_lost_partitions_are_reported_as_lost(group: Group) -> None:
     fill(group, 2)
     listener = Listener()
     consumer = group.consumer()
@@ -78,7 +78,7 @@ def test_lost_partitions_are_told_apart(group: Group) -> None:
     read(consumer, 2)
     group.lose(P0)
     consumer.poll(timeout_ms=SOON_MS)
-    assert listener.told[-1] == ("lost", (P0,))
+    assert listener.calls[-1] == ("lost", (P0,))
 
 
 def test_who_does_not_poll_before_the_deadline_has_lost_its_partitions(group: Group) -> None:
@@ -90,7 +90,7 @@ def test_who_does_not_poll_before_the_deadline_has_lost_its_partitions(group: Gr
     group.take_away(P0)
     group.expire()
     consumer.poll(timeout_ms=SOON_MS)
-    assert listener.told[-1] == ("lost", (P0,))
+    assert listener.calls[-1] == ("lost", (P0,))
 
 
 def test_a_listener_that_fails_is_called_again_and_nothing_is_returned_before(group: Group) -> None:
@@ -113,7 +113,7 @@ def test_a_listener_that_fails_is_called_again_and_nothing_is_returned_before(gr
 
 
 class Committing(rota.RebalanceListener):
-    """What most listeners are: it commits what goes, and says nothing of what is lost."""
+    """A typical listener: it commits revoked partitions, and ignores lost ones."""
 
     def __init__(self, consumer: rota.Consumer) -> None:
         self._consumer = consumer
@@ -134,7 +134,7 @@ def test_a_listener_that_commits_what_goes_commits_nothing_of_what_is_lost(group
     assert group.committed == {P1: 2}
 
 
-def test_what_is_lost_is_told_once_whatever_the_listener_makes_of_it(group: Group) -> None:
+def test_a_lost_partition_is_reported_once_even_if_the_listener_fails(group: Group) -> None:
     class Failing(rota.RebalanceListener):
         @override
         def on_partitions_lost(self, partitions: Partitions) -> None:
@@ -152,9 +152,7 @@ def test_what_is_lost_is_told_once_whatever_the_listener_makes_of_it(group: Grou
 
 
 @pytest.mark.parametrize("ends", ["close", "unsubscribe"])
-def test_what_was_lost_before_a_consumer_ends_is_told_apart_from_what_it_gives_back(
-    group: Group, ends: str
-) -> None:
+def test_partitions_lost_before_close_are_distinguished_from_revoked_ones(group: Group, ends: str) -> None:
     class Both(Listener):
         @override
         def on_partitions_revoked(self, partitions: Partitions) -> None:
@@ -174,12 +172,14 @@ def test_what_was_lost_before_a_consumer_ends_is_told_apart_from_what_it_gives_b
         within_s=WAIT_MS / 1000,
     )
     getattr(consumer, ends)()
-    assert listener.told[1:] == [("lost", (P0,)), ("revoked", (P1,))]
+    assert listener.calls[1:] == [("lost", (P0,)), ("revoked", (P1,))]
     assert group.committed == {P1: 2}
 
 
 @pytest.mark.parametrize("goes", ["take_away", "lose"])
-def test_what_goes_while_it_is_told_may_be_rewound_and_paused_all_the_same(group: Group, goes: str) -> None:
+def test_a_partition_that_goes_during_its_callback_may_still_be_sought_and_paused(
+    group: Group, goes: str
+) -> None:
     fill(group, 6)
     consumer = group.consumer(enable_auto_commit=False)
 
@@ -203,5 +203,5 @@ def test_what_goes_while_it_is_told_may_be_rewound_and_paused_all_the_same(group
     consumer.subscribe("orders", listener=listener)
     consumer.poll(timeout_ms=SOON_MS)
     consumer.poll(timeout_ms=SOON_MS)
-    assert listener.told == [("assigned", (P0, P1)), ("revoked" if goes == "take_away" else "lost", (P0,))]
+    assert listener.calls == [("assigned", (P0, P1)), ("revoked" if goes == "take_away" else "lost", (P0,))]
     assert group.committed == ({P0: 3} if goes == "take_away" else {})

@@ -23,8 +23,10 @@ class Column:
         self.headers: Sequence[Headers] = [()] * count
 
 
-def batch_slice(place: TopicPartition, first: int, count: int, delivery_epoch: int = 1) -> BatchSlice:
-    return BatchSlice(place, delivery_epoch, Column(first, count), range(first, first + count), size=count)
+def batch_slice(partition: TopicPartition, first: int, count: int, delivery_epoch: int = 1) -> BatchSlice:
+    return BatchSlice(
+        partition, delivery_epoch, Column(first, count), range(first, first + count), size=count
+    )
 
 
 def tenure(number: int) -> Tenure:
@@ -39,11 +41,11 @@ def assigned(*partitions: TopicPartition) -> Core:
     """A core that was told to have these, in tenure 1."""
     core = Core(ROOM)
     core.on_rebalance(event(1, RebalanceKind.ASSIGNED, *partitions))
-    tell(core)
+    deliver_rebalance(core)
     return core
 
 
-def tell(core: Core) -> Rebalance:
+def deliver_rebalance(core: Core) -> Rebalance:
     due = core.next_rebalance()
     assert due is not None
     core.begin_rebalance(due, {})
@@ -61,12 +63,12 @@ def test_nothing_is_kept_of_a_partition_before_it_was_assigned() -> None:
     assert core.take(10) == []
 
 
-def test_records_of_a_revoked_partition_are_not_returned_once_that_was_told() -> None:
+def test_records_of_a_revoked_partition_are_not_returned_after_the_callback() -> None:
     core = assigned(P0, P1)
     core.on_records(batch_slice(P0, 0, 3), 1)
     core.on_records(batch_slice(P1, 0, 3), 1)
     core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
-    assert tell(core).kind is RebalanceKind.REVOKING
+    assert deliver_rebalance(core).kind is RebalanceKind.REVOKING
     assert {each.topic_partition for each in core.take(10)} == {P1}
     assert not core.on_records(batch_slice(P0, 3, 3), 1)
 
@@ -84,7 +86,7 @@ def test_a_tenure_in_which_something_is_gone_is_taken_when_the_application_knows
         core.on_rebalance(event(2, gone, P1))
         core.on_rebalance(event(3, RebalanceKind.ASSIGNED, P1, generation=2))
         assert core.tenure == tenure(1)
-        assert tell(core).kind is RebalanceKind.LOST
+        assert deliver_rebalance(core).kind is RebalanceKind.LOST
         assert core.tenure == tenure(2)
 
 
@@ -105,21 +107,21 @@ def test_a_sidecar_that_comes_back_gives_no_tenure_to_what_was_returned_before()
     core.on_disconnect("the sidecar was away")
     core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0, generation=2))
     assert core.tenure == tenure(1)
-    tell(core)
+    deliver_rebalance(core)
     assert core.tenure == tenure(2)
 
 
 def test_records_of_an_earlier_tenure_are_dropped() -> None:
     core = assigned(P0)
     core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
-    tell(core)
+    deliver_rebalance(core)
     core.on_rebalance(event(3, RebalanceKind.ASSIGNED, P0, generation=2))
-    tell(core)
+    deliver_rebalance(core)
     assert not core.on_records(batch_slice(P0, 0, 3, delivery_epoch=1), 1)
     assert core.on_records(batch_slice(P0, 0, 3, delivery_epoch=2), 2)
 
 
-def test_what_is_lost_before_it_was_told_is_never_told() -> None:
+def test_a_partition_lost_before_its_assignment_was_reported_is_never_reported() -> None:
     core = Core(ROOM)
     core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
     core.on_rebalance(event(2, RebalanceKind.LOST, P0))
@@ -131,7 +133,7 @@ def test_what_was_not_let_go_before_the_deadline_is_lost() -> None:
     core = assigned(P0)
     core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
     core.on_rebalance(event(3, RebalanceKind.REVOKED, P0))
-    assert tell(core).kind is RebalanceKind.LOST
+    assert deliver_rebalance(core).kind is RebalanceKind.LOST
     assert core.next_rebalance() is None
     assert core.assigned == {}
 
@@ -139,12 +141,12 @@ def test_what_was_not_let_go_before_the_deadline_is_lost() -> None:
 def test_what_was_let_go_in_time_is_not_lost_afterwards() -> None:
     core = assigned(P0)
     core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
-    tell(core)
+    deliver_rebalance(core)
     core.on_rebalance(event(3, RebalanceKind.REVOKED, P0))
     assert core.next_rebalance() is None
 
 
-def test_a_partition_that_goes_while_its_listener_runs_is_told_once() -> None:
+def test_a_partition_that_goes_while_its_listener_runs_is_reported_once() -> None:
     core = assigned(P0)
     core.on_rebalance(event(2, RebalanceKind.REVOKING, P0))
     due = core.next_rebalance()
@@ -155,7 +157,7 @@ def test_a_partition_that_goes_while_its_listener_runs_is_told_once() -> None:
     assert core.next_rebalance() is None
 
 
-def test_an_event_whose_listener_failed_is_told_again() -> None:
+def test_an_event_whose_listener_failed_is_reported_again() -> None:
     core = Core(ROOM)
     core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
     due = core.next_rebalance()
@@ -180,8 +182,8 @@ def test_all_is_lost_with_the_sidecar() -> None:
     core = assigned(P0, P1)
     core.on_records(batch_slice(P0, 0, 3), 1)
     core.on_disconnect("it is away")
-    told = tell(core)
-    assert (told.kind, told.partitions, told.reason) == (RebalanceKind.LOST, (P0, P1), "it is away")
+    calls = deliver_rebalance(core)
+    assert (calls.kind, calls.partitions, calls.reason) == (RebalanceKind.LOST, (P0, P1), "it is away")
     assert core.take(10) == []
     assert core.assigned == {}
 
@@ -276,7 +278,7 @@ def test_partitions_take_turns() -> None:
     assert [each.topic_partition for turn in range(4) for each in core.take(3)] == [P0, P1, P0, P1]
 
 
-def test_what_was_assigned_by_hand_is_told_to_nobody() -> None:
+def test_manually_assigned_partitions_are_reported_to_no_listener() -> None:
     core = Core(ROOM)
     core.assign([P0])
     core.on_rebalance(event(1, RebalanceKind.ASSIGNED, P0))
@@ -303,7 +305,7 @@ DEEDS = st.lists(
         st.tuples(st.just("revoke"), st.sampled_from([P0, P1]), st.just(0)),
         st.tuples(st.just("assign"), st.sampled_from([P0, P1]), st.just(0)),
         st.tuples(st.just("lose"), st.sampled_from([P0, P1]), st.just(0)),
-        st.tuples(st.just("tell"), st.just(P0), st.just(0)),
+        st.tuples(st.just("deliver_rebalance"), st.just(P0), st.just(0)),
     ),
     max_size=60,
 )
@@ -324,61 +326,61 @@ class World:
         self.expected: dict[TopicPartition, int] = {}
         self.unfinished: list[tuple[TopicPartition, int]] = []
 
-    def hear(self, kind: RebalanceKind, place: TopicPartition) -> None:
+    def on_rebalance(self, kind: RebalanceKind, partition: TopicPartition) -> None:
         self.events += 1
-        self.core.on_rebalance(event(self.events, kind, place, generation=self.tenures))
+        self.core.on_rebalance(event(self.events, kind, partition, generation=self.tenures))
 
-    def assign(self, place: TopicPartition, _: int) -> None:
-        if place not in self.owned:
+    def assign(self, partition: TopicPartition, _: int) -> None:
+        if partition not in self.owned:
             self.tenures += 1
             self.ledgers += 1
-            self.owned[place] = [self.tenures, self.ledgers, 0]
-            self.hear(RebalanceKind.ASSIGNED, place)
+            self.owned[partition] = [self.tenures, self.ledgers, 0]
+            self.on_rebalance(RebalanceKind.ASSIGNED, partition)
 
-    def revoke(self, place: TopicPartition, _: int) -> None:
-        if self.owned.pop(place, None) is not None:
-            self.acknowledged.discard(place)
-            self.hear(RebalanceKind.REVOKING, place)
+    def revoke(self, partition: TopicPartition, _: int) -> None:
+        if self.owned.pop(partition, None) is not None:
+            self.acknowledged.discard(partition)
+            self.on_rebalance(RebalanceKind.REVOKING, partition)
 
-    def lose(self, place: TopicPartition, _: int) -> None:
-        if self.owned.pop(place, None) is not None:
-            self.acknowledged.discard(place)
-            self.hear(RebalanceKind.LOST, place)
-            self.forget(place)
+    def lose(self, partition: TopicPartition, _: int) -> None:
+        if self.owned.pop(partition, None) is not None:
+            self.acknowledged.discard(partition)
+            self.on_rebalance(RebalanceKind.LOST, partition)
+            self.forget(partition)
 
-    def send(self, place: TopicPartition, count: int) -> None:
+    def send(self, partition: TopicPartition, count: int) -> None:
         self.credit += self.core.credit()
         assert self.credit + self.core.buffer.records <= ROOM
-        if place in self.acknowledged and count <= self.credit:
+        if partition in self.acknowledged and count <= self.credit:
             self.credit -= count
-            number, delivery_epoch, offset = self.owned[place]
-            self.core.on_records(batch_slice(place, offset, count, delivery_epoch), number)
-            self.owned[place][2] += count
+            number, delivery_epoch, offset = self.owned[partition]
+            self.core.on_records(batch_slice(partition, offset, count, delivery_epoch), number)
+            self.owned[partition][2] += count
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        if place in self.acknowledged:
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        if partition in self.acknowledged:
             void = self.ledgers
             self.ledgers += 1
-            self.owned[place][1:] = [self.ledgers, offset]
-            self.core.on_seek(place, offset, void)
-            self.expected[place] = offset
-            self.unfinished = [each for each in self.unfinished if each[0] != place]
+            self.owned[partition][1:] = [self.ledgers, offset]
+            self.core.on_seek(partition, offset, void)
+            self.expected[partition] = offset
+            self.unfinished = [each for each in self.unfinished if each[0] != partition]
 
-    def tell(self, place: TopicPartition, _: int) -> None:
+    def deliver_rebalance(self, partition: TopicPartition, _: int) -> None:
         if self.core.next_rebalance() is None:
             return
-        told = tell(self.core)
-        for each in told.partitions:
-            if told.kind is RebalanceKind.ASSIGNED:
+        calls = deliver_rebalance(self.core)
+        for each in calls.partitions:
+            if calls.kind is RebalanceKind.ASSIGNED:
                 self.expected[each] = 0
                 if each in self.owned and self.owned[each][0] == self.core.assigned[each].tenure:
                     self.acknowledged.add(each)
             else:
                 self.forget(each)
 
-    def forget(self, place: TopicPartition) -> None:
-        self.expected.pop(place, None)
-        self.unfinished = [each for each in self.unfinished if each[0] != place]
+    def forget(self, partition: TopicPartition) -> None:
+        self.expected.pop(partition, None)
+        self.unfinished = [each for each in self.unfinished if each[0] != partition]
 
     def poll(self, _: TopicPartition, count: int) -> None:
         finished = [
@@ -399,5 +401,5 @@ def test_every_record_is_returned_once_in_order_and_finished_once_whatever_happe
     deeds: list[tuple[str, TopicPartition, int]],
 ) -> None:
     world = World()
-    for deed, place, number in deeds:
-        getattr(world, deed)(place, number)
+    for deed, partition, number in deeds:
+        getattr(world, deed)(partition, number)

@@ -1,4 +1,4 @@
-"""What is logged of a handler that raises."""
+"""Log lines about a handler that raises."""
 
 import re
 

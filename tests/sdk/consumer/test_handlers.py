@@ -86,8 +86,12 @@ def test_an_exception_is_a_retry_with_its_text_until_the_record_is_a_dead_letter
     with Group(partitions=1, retries=2) as group:
         group.send("orders", b"a")
         group.run(fail)
-        (letter,) = group.dead_letters
-    assert (letter.record.value, letter.reason, letter.deliveries) == (b"a", "KeyError: 'price'", 3)
+        (dead_letter,) = group.dead_letters
+    assert (dead_letter.record.value, dead_letter.reason, dead_letter.deliveries) == (
+        b"a",
+        "KeyError: 'price'",
+        3,
+    )
 
 
 def test_a_dead_letter_is_put_aside_at_once_and_a_skip_is_not() -> None:
@@ -182,7 +186,7 @@ def made(**more: Any) -> rota.Handler:  # noqa: ANN401  what a handler takes
 
 
 @pytest.mark.parametrize(
-    ("handlers", "sentence"),
+    ("handlers", "message"),
     [
         ([], "no handler to run"),
         ([made(), made()], "orders has two handlers"),
@@ -193,20 +197,20 @@ def made(**more: Any) -> rota.Handler:  # noqa: ANN401  what a handler takes
         ([lambda record: None], "is not a handler"),
     ],
 )
-def test_handlers_that_do_not_go_together_are_refused(handlers: list[Any], sentence: str) -> None:
-    with pytest.raises(errors.InvalidArgument, match=sentence):
+def test_handlers_that_do_not_go_together_are_refused(handlers: list[Any], message: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=message):
         rota.run(*handlers, sidecar="x")
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "message"),
     [
         ({"sidecar": "x", "max_poll_records": 1}, "max_poll_records is a setting of polling consumers"),
         ({"sidecar": "x", "dead_letter_topic": "d"}, "dead_letter_topic is a setting of the sidecar"),
     ],
 )
-def test_settings_that_handlers_have_no_use_for_are_refused(settings: Settings, sentence: str) -> None:
-    with pytest.raises(errors.InvalidArgument, match=sentence):
+def test_settings_that_handlers_have_no_use_for_are_refused(settings: Settings, message: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=message):
         rota.run(made(), **settings)
 
 
@@ -231,7 +235,7 @@ def running_until(begun: threading.Event, runner: Runner) -> threading.Thread:
     return thread
 
 
-def test_a_sidecar_that_is_set_otherwise_is_refused_in_a_sentence() -> None:
+def test_a_sidecar_with_other_settings_is_refused_with_a_message() -> None:
     with Group() as group:
         group.create_topic("orders", 1)
         runner = runner_of(group, made(ordering="key", concurrency=5))
@@ -324,12 +328,12 @@ def test_a_lost_partition_is_acknowledged_when_nothing_of_it_runs_any_more() -> 
 class Watched(Runner):
     """Says when it was handed something."""
 
-    heard = threading.Event()
+    retried = threading.Event()
 
     @override
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
         await super().on_records(delivery)
-        self.heard.set()
+        self.retried.set()
 
 
 def test_what_comes_to_who_stops_is_not_begun() -> None:
@@ -350,9 +354,9 @@ def test_what_comes_to_who_stops_is_not_begun() -> None:
         runner = background().run(build())
         running = running_until(begun, runner)
         background().loop.call_soon_threadsafe(runner.stop)
-        runner.heard.clear()
+        runner.retried.clear()
         group.send("orders", b"b", partition=1)
-        assert runner.heard.wait(WITHIN_S)
+        assert runner.retried.wait(WITHIN_S)
         go_on.set()
         running.join(WITHIN_S)
         assert seen == [b"a"]

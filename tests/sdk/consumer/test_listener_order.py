@@ -7,19 +7,19 @@ import pytest
 import rota
 from tests.sdk.consumer.listener_rules import faults
 from tests.sdk.consumer.listener_story import PARTITIONS, several_rebalances
-from tests.sdk.consumer.listener_worker import PLACES
+from tests.sdk.consumer.listener_worker import RECORDS_PER_PARTITION
 from tests.support.coordinator import serving
 
 pytestmark = pytest.mark.process
 STRATEGIES = ("range", "cooperative-sticky")
 
 
-def test_what_goes_is_told_before_what_comes_in_every_process(tmp_path: Path) -> None:
+def test_revoked_partitions_are_reported_before_assigned_ones_in_every_process(tmp_path: Path) -> None:
     with serving(tmp_path) as coordinator:
         servers = f"rota://{coordinator.address}"
         rota.create_topics(servers, {"events": PARTITIONS})
         with rota.Producer(servers) as producer:
-            for number in range(PARTITIONS * PLACES):
+            for number in range(PARTITIONS * RECORDS_PER_PARTITION):
                 producer.send("events", b"%d" % number, partition=number % PARTITIONS)
         groups = several_rebalances(tmp_path, servers, "events", STRATEGIES)
     for group in groups:

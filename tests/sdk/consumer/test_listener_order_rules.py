@@ -61,7 +61,7 @@ def test_who_is_killed_or_stands_still_has_nothing_from_then_on() -> None:
     ]
 
 
-def test_what_is_lost_is_found_where_nobody_stood_still_and_missed_where_somebody_did() -> None:
+def test_a_lost_partition_is_a_fault_without_a_pause_and_missing_after_one() -> None:
     calls = [call("assigned", {0}, 0), call("lost", {0}, 1)]
     assert faults([Life("one", calls)], eager=False) == ["one was told that it lost {0}, and had lost set()"]
     revoked = [call("assigned", {0}, 0), call("revoked", {0}, 99)]
@@ -69,7 +69,7 @@ def test_what_is_lost_is_found_where_nobody_stood_still_and_missed_where_somebod
     assert faults([life], eager=False) == ["one was told that it lost set(), and had lost {0}"]
 
 
-def test_who_ends_in_good_order_without_letting_go_is_found() -> None:
+def test_a_clean_close_without_revocation_is_a_fault() -> None:
     assert faults([Life("one", [call("assigned", {0}, 0), CLOSED])], eager=False) == [
         "one ended in good order, and was not told that {0} went"
     ]

@@ -51,7 +51,7 @@ def test_records_come_once_and_offsets_in_a_transaction_are_where_the_next_consu
             producer.init_transactions()
             with producer.transaction():
                 producer.send_offsets_to_transaction(ends, consumer.group_metadata())
-        assert {place: consumer.committed(place) for place in ends} == ends
+        assert {partition: consumer.committed(partition) for partition in ends} == ends
     with rota.Producer(kafka.bootstrap) as producer:
         producer.send(topic, b"999").result(30)
     with rota.Consumer(topic, **settings) as consumer:
@@ -81,20 +81,20 @@ def test_where_rota_coordinates_records_come_once_and_no_transaction_takes_the_o
             assert sorted(int(record.value) for record in records) == list(range(RECORDS))
             ends = {rota.TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
             # Nor does it happen unseen, where the producer was not told who coordinates.
-            for told, refused in (
+            for settings, refused in (
                 ({"coordination": "Rota"}, errors.NotSupported),
                 ({}, errors.IllegalGeneration),
             ):
-                producer_settings: Any = {"transactional_id": topic, **told}
+                producer_settings: Any = {"transactional_id": topic, **settings}
                 with rota.Producer(kafka.bootstrap, **producer_settings) as producer:
                     producer.init_transactions()
                     producer.begin_transaction()
                     with pytest.raises(refused):
                         producer.send_offsets_to_transaction(ends, consumer.group_metadata())
                     producer.abort_transaction()
-            assert {consumer.committed(place) for place in ends} == {None}
+            assert {consumer.committed(partition) for partition in ends} == {None}
             consumer.commit()
-            assert {place: consumer.committed(place) for place in ends} == ends
+            assert {partition: consumer.committed(partition) for partition in ends} == ends
         with rota.Producer(kafka.bootstrap) as producer:
             producer.send(topic, b"999").result(30)
         with rota.Consumer(topic, **settings) as consumer:

@@ -173,9 +173,9 @@ def test_every_setting_of_the_sidecar_has_a_value_that_is_refused() -> None:
     assert BAD.keys() <= {each.name for each in fields(Options)}
 
 
-@pytest.mark.parametrize(("more", "sentence"), [case for cases in BAD.values() for case in cases])
+@pytest.mark.parametrize(("more", "message"), [case for cases in BAD.values() for case in cases])
 def test_a_value_that_the_sidecar_would_refuse_is_refused_by_every_constructor(
-    more: dict[str, Any], sentence: str
+    more: dict[str, Any], message: str
 ) -> None:
     @rota.handler("orders")
     def work(record: rota.Record[Any, Any]) -> None:
@@ -186,7 +186,7 @@ def test_a_value_that_the_sidecar_would_refuse_is_refused_by_every_constructor(
         lambda: rota.AsyncConsumer("orders", **settings(more)),
         lambda: rota.run(work, **settings(more)),
     ):
-        with pytest.raises(errors.InvalidArgument, match=sentence) as raised:
+        with pytest.raises(errors.InvalidArgument, match=message) as raised:
             make()
         assert "\n" not in str(raised.value)
         assert "hush" not in str(raised.value)
@@ -213,7 +213,7 @@ def test_the_strategies_are_those_of_the_sidecar() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topics", "pattern", "sentence"),
+    ("topics", "pattern", "message"),
     [
         (["a/b"], "", "'a/b' is not a valid topic name"),
         ([".."], "", "'..' is not a valid topic name"),
@@ -221,10 +221,10 @@ def test_the_strategies_are_those_of_the_sidecar() -> None:
     ],
 )
 def test_topics_that_cannot_be_are_refused_before_a_sidecar_starts(
-    topics: list[str], pattern: str, sentence: str
+    topics: list[str], pattern: str, message: str
 ) -> None:
     with (
         rota.Consumer(**settings({})) as consumer,
-        pytest.raises(errors.InvalidArgument, match=sentence),
+        pytest.raises(errors.InvalidArgument, match=message),
     ):
         consumer.subscribe(topics, pattern)

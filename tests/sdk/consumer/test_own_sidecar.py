@@ -79,23 +79,23 @@ def test_records_come_once_and_the_next_consumer_goes_on_behind_them(server: str
 def test_commits_seeks_and_lookups_reach_the_coordinator(server: str, topic: str) -> None:
     with rota.Consumer(topic, group_id=topic, bootstrap_servers=server, enable_auto_commit=False) as consumer:
         read(consumer, RECORDS)
-        places = sorted(consumer.assignment())
+        partitions = sorted(consumer.assignment())
         consumer.commit()
-        ends = consumer.end_offsets(places)
-        assert {place: consumer.committed(place) for place in places} == ends
+        ends = consumer.end_offsets(partitions)
+        assert {partition: consumer.committed(partition) for partition in partitions} == ends
         assert sum(ends.values()) == RECORDS
-        assert set(consumer.beginning_offsets(places).values()) == {0}
-        consumer.seek_to_beginning(places[0])
-        assert consumer.position(places[0]) == 0
-        assert len(read(consumer, ends[places[0]])) == ends[places[0]]
-        consumer.seek(places[0], ends[places[0]] - 1)
-        assert next(consumer).offset == ends[places[0]] - 1
-        first = consumer.offsets_for_times({places[0]: 0})[places[0]]
+        assert set(consumer.beginning_offsets(partitions).values()) == {0}
+        consumer.seek_to_beginning(partitions[0])
+        assert consumer.position(partitions[0]) == 0
+        assert len(read(consumer, ends[partitions[0]])) == ends[partitions[0]]
+        consumer.seek(partitions[0], ends[partitions[0]] - 1)
+        assert next(consumer).offset == ends[partitions[0]] - 1
+        first = consumer.offsets_for_times({partitions[0]: 0})[partitions[0]]
         assert first is not None
         assert first.offset == 0
         assert consumer.partitions_for_topic(topic) == set(range(PARTITIONS))
-        consumer.commit({places[0]: rota.OffsetAndMetadata(1, "so far")})
-        assert consumer.committed(places[0], metadata=True) == rota.OffsetAndMetadata(1, "so far")
+        consumer.commit({partitions[0]: rota.OffsetAndMetadata(1, "so far")})
+        assert consumer.committed(partitions[0], metadata=True) == rota.OffsetAndMetadata(1, "so far")
 
 
 def test_what_waits_of_a_paused_partition_goes_back_and_comes_once(server: str, topic: str) -> None:
@@ -223,7 +223,7 @@ def test_offsets_in_a_transaction_count_with_its_records_or_not_at_all(server: s
             late = consumer.group_metadata()
         with rota.Consumer(topic, **settings) as consumer:
             consumer.poll(timeout_ms=WAIT_MS / 10)
-            assert {place: consumer.committed(place) for place in ends} == ends
+            assert {partition: consumer.committed(partition) for partition in ends} == ends
             producer.begin_transaction()
             producer.send(copies, b"late")
             with pytest.raises(errors.RotaError):
@@ -307,7 +307,7 @@ def test_a_clean_stop_repeats_nothing_though_one_key_lies_behind(
 
 
 def work_until(program: str, enough: int, log: Path) -> list[int]:
-    """What it does until it has done so many, and until it has ended in good order."""
+    """Run the program until it has processed so many records, and until it has shut down cleanly."""
     process = Process.start("handler", [sys.executable, "-c", program], log=log)
     try:
         process.wait_until(lambda: len(done_in(log)) >= enough, within_s=WITHIN_S)

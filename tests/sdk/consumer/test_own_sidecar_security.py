@@ -10,7 +10,7 @@ import pytest
 import rota
 from rota import errors
 from rota.consumer.options import Settings
-from tests.sdk.consumer.own_sidecar import shown_to_all, told, values
+from tests.sdk.consumer.own_sidecar import failure_message, shown_to_all, values
 from tests.support.certificates import Authority
 from tests.support.coordinator import QUICK, serving
 
@@ -77,25 +77,25 @@ def test_a_token_that_the_server_does_not_know_is_said_and_not_shown(
     caplog.set_level("DEBUG")
     wrong = tmp_path / "token"
     wrong.write_text("wrong-token-nobody-sees")
-    said = told("orders", secured.settings(rota.Credentials(ca_file=secured.ca_file, token_file=wrong)))
+    said = failure_message(
+        "orders", secured.settings(rota.Credentials(ca_file=secured.ca_file, token_file=wrong))
+    )
     assert "does not know us" in said
     assert "give it a token or a client certificate that it knows" in said
     assert "wrong-token" not in said + caplog.text
 
 
 def test_a_token_file_that_is_not_there_is_named(secured: Secured, tmp_path: Path) -> None:
-    said = told(
+    said = failure_message(
         "orders", secured.settings(rota.Credentials(ca_file=secured.ca_file, token_file=tmp_path / "token"))
     )
     assert f"{tmp_path}/token" in said
     assert "cannot be read (No such file or directory)" in said
 
 
-def test_a_server_of_an_authority_that_is_not_trusted_is_not_spoken_to(
-    secured: Secured, tmp_path: Path
-) -> None:
+def test_a_server_of_an_untrusted_authority_is_refused(secured: Secured, tmp_path: Path) -> None:
     foreign = Authority(tmp_path / "foreign")
-    said = told(
+    said = failure_message(
         "orders",
         secured.settings(rota.Credentials(ca_file=foreign.certificate, token_file=secured.token_file)),
     )
@@ -104,14 +104,14 @@ def test_a_server_of_an_authority_that_is_not_trusted_is_not_spoken_to(
 
 def test_a_ca_that_is_no_certificate_is_named(secured: Secured, tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("nothing")
-    said = told(
+    said = failure_message(
         "orders",
         secured.settings(rota.Credentials(ca_file=tmp_path / "ca.crt", token_file=secured.token_file)),
     )
     assert f"{tmp_path}/ca.crt" in said
 
 
-def test_handlers_and_async_consumers_are_told_the_same(secured: Secured, tmp_path: Path) -> None:
+def test_handlers_and_async_consumers_get_the_same_message(secured: Secured, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("wrong-token")
     settings = secured.settings(rota.Credentials(ca_file=secured.ca_file, token_file=tmp_path / "token"))
 

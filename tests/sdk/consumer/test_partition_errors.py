@@ -91,7 +91,7 @@ def test_a_commit_of_an_offset_settles_it(group: Group) -> None:
     assert offsets(read(consumer, 1)) == [2]
 
 
-def test_a_listener_that_seeks_is_never_told(group: Group) -> None:
+def test_a_partition_that_the_listener_seeks_raises_no_error(group: Group) -> None:
     class Rewind(rota.RebalanceListener):
         @override
         def on_partitions_assigned(self, partitions: Partitions) -> None:
@@ -181,7 +181,7 @@ def test_every_kind_has_its_exception() -> None:
     assert str(unknown) == "orders[0]: seek"
 
 
-def test_a_sentence_names_no_more_than_twenty_partitions() -> None:
+def test_a_message_names_no_more_than_twenty_partitions() -> None:
     many = [rota.TopicPartition("orders", number) for number in range(25)]
     said = str(messages.failure_of(failing(*many, delivery_epoch=1)).error)
     assert said.endswith("orders[19] and 5 more: seek")

@@ -80,16 +80,16 @@ def test_workers_finish_a_partition_before_it_goes(group: Group) -> None:
         begun.set()
         assert go_on.wait(WAIT_S)
 
-    place = rota.TopicPartition("orders", 0)
+    partition = rota.TopicPartition("orders", 0)
     consumer = group.consumer(enable_auto_commit=False, max_poll_records=5)
     crew = example["Crew"](consumer, work, workers=3)
     consumer.subscribe("orders", listener=crew)
-    while not begun.is_set() or place not in consumer.paused():
+    while not begun.is_set() or partition not in consumer.paused():
         crew.poll(timeout_ms=100)
-    group.take_away(place)
+    group.take_away(partition)
     threading.Timer(0.05, go_on.set).start()
-    while place in consumer.assignment():
+    while partition in consumer.assignment():
         crew.poll(timeout_ms=10)
-    assert group.committed[place] == 5
+    assert group.committed[partition] == 5
     crew.close()
     consumer.close()

@@ -16,31 +16,31 @@ LONG_S = 60.0
 
 
 class Sidecar:
-    """What it is told."""
+    """Requests that the sidecar receives."""
 
     def __init__(self, linger_s: float) -> None:
         self.linger_s = linger_s
-        self.heard: list[str] = []
-        self.heard_something = asyncio.Event()
+        self.received: list[str] = []
+        self.received_something = asyncio.Event()
 
     async def send(self, request: pb.DeliverRequest) -> None:
         if request.HasField("judgements"):
             judged = [(each.offset, each.last_offset) for each in request.judgements.judgements]
-            self.heard.append(f"done {judged}")
+            self.received.append(f"done {judged}")
         else:
-            self.heard.append(str(request.WhichOneof("request")))
-        self.heard_something.set()
+            self.received.append(str(request.WhichOneof("request")))
+        self.received_something.set()
 
 
 def said(linger_s: float, story: Callable[[VerdictBatcher, Sidecar], Awaitable[None]]) -> list[str]:
-    """What the sidecar hears of it."""
+    """Run the story; return the requests that the sidecar received."""
 
-    async def tell() -> list[str]:
+    async def batch_calls() -> list[str]:
         sidecar = Sidecar(linger_s)
         await story(VerdictBatcher(sidecar), sidecar)  # type: ignore[arg-type]
-        return sidecar.heard
+        return sidecar.received
 
-    return asyncio.run(tell())
+    return asyncio.run(batch_calls())
 
 
 def done(
@@ -63,9 +63,9 @@ def test_verdicts_that_follow_on_each_other_are_one() -> None:
 def test_they_are_said_when_their_time_is_up() -> None:
     async def story(outgoing: VerdictBatcher, sidecar: Sidecar) -> None:
         await outgoing.finish(done(0, 0))
-        assert sidecar.heard == []
+        assert sidecar.received == []
         async with asyncio.timeout(5):
-            await sidecar.heard_something.wait()
+            await sidecar.received_something.wait()
 
     assert said(0.001, story) == ["done [(0, 0)]"]
 
@@ -95,7 +95,7 @@ def test_nothing_is_said_of_nothing(linger_s: float) -> None:
     assert said(linger_s, story) == []
 
 
-def test_what_a_sidecar_that_is_gone_was_to_hear_is_not_said_to_the_next() -> None:
+def test_verdicts_for_a_sidecar_that_is_gone_are_not_sent_to_the_next() -> None:
     async def story(outgoing: VerdictBatcher, _: Sidecar) -> None:
         await outgoing.finish(done(0, 0))
         outgoing.forget()

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 
 P0 = rota.TopicPartition("orders", 0)
 WAIT_MS = 10_000
-Place = tuple[str, FakeSidecar]
+Served = tuple[str, FakeSidecar]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def memory() -> MemorySidecar:
 
 
 @pytest.fixture
-def place(tmp_path: Path, memory: MemorySidecar) -> Iterator[Place]:
+def served(tmp_path: Path, memory: MemorySidecar) -> Iterator[Served]:
     with serving(tmp_path, memory) as found:
         yield found
 
@@ -71,19 +71,21 @@ def poll_on(consumer: rota.Consumer) -> None:
 
 class Listener(rota.RebalanceListener):
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     @override
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        self.told.append("assigned")
+        self.calls.append("assigned")
 
     @override
     def on_partitions_lost(self, partitions: Partitions) -> None:
-        self.told.append("lost")
+        self.calls.append("lost")
 
 
-def test_records_come_and_are_committed_and_the_goodbye_is_clean(place: Place, memory: MemorySidecar) -> None:
-    address, sidecar = place
+def test_records_come_and_are_committed_and_the_goodbye_is_clean(
+    served: Served, memory: MemorySidecar
+) -> None:
+    address, sidecar = served
     fill(memory, 1_000)
     with rota.Consumer("orders", sidecar=address) as consumer:
         assert read(consumer, 1_000) == list(range(1_000))
@@ -92,9 +94,9 @@ def test_records_come_and_are_committed_and_the_goodbye_is_clean(place: Place, m
 
 
 def test_what_a_commit_without_an_answer_has_said_is_not_said_again(
-    place: Place, memory: MemorySidecar
+    served: Served, memory: MemorySidecar
 ) -> None:
-    address, sidecar = place
+    address, sidecar = served
     fill(memory, 4)
     withheld = sidecar.withheld["Commit"] = Withheld()
     settings: Any = {"sidecar": address, "enable_auto_commit": False, "max_poll_records": 2}
@@ -107,9 +109,9 @@ def test_what_a_commit_without_an_answer_has_said_is_not_said_again(
 
 
 def test_what_a_commit_that_failed_was_to_say_is_said_all_the_same(
-    place: Place, memory: MemorySidecar, monkeypatch: pytest.MonkeyPatch
+    served: Served, memory: MemorySidecar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, _ = place
+    address, _ = served
     fill(memory, 2)
     ask = unary_calls.answer
 
@@ -126,16 +128,16 @@ def test_what_a_commit_that_failed_was_to_say_is_said_all_the_same(
             consumer.poll(timeout_ms=100)
 
 
-def test_the_sidecar_is_found_by_its_variable(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROTA_SIDECAR", place[0])
+def test_the_sidecar_is_found_by_its_variable(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SIDECAR", served[0])
     with rota.Consumer("orders") as consumer:
         assert consumer.partitions_for_topic("orders") == {0}
 
 
 def test_a_consumer_comes_back_to_a_sidecar_that_was_away(
-    tmp_path: Path, place: Place, memory: MemorySidecar
+    tmp_path: Path, served: Served, memory: MemorySidecar
 ) -> None:
-    address, sidecar = place
+    address, sidecar = served
     fill(memory, 4)
     listener = Listener()
     with rota.Consumer(sidecar=address, max_poll_records=2) as consumer:
@@ -144,15 +146,15 @@ def test_a_consumer_comes_back_to_a_sidecar_that_was_away(
         consumer.commit()
         background().run(sidecar.stop())
         # It may have had the others already, and gives them out until it hears that the sidecar is away.
-        poll_until(consumer, lambda: "lost" in listener.told)
+        poll_until(consumer, lambda: "lost" in listener.calls)
         background().run(sidecar.start(address))
         assert read(consumer, 2) == [2, 3]
-        assert listener.told == ["assigned", "lost", "assigned"]
+        assert listener.calls == ["assigned", "lost", "assigned"]
     assert sidecar.clean == [False, True]
 
 
-def test_a_second_application_is_told_that_there_is_one(place: Place) -> None:
-    address, _ = place
+def test_a_second_application_is_refused_because_of_the_first(served: Served) -> None:
+    address, _ = served
     with rota.Consumer("orders", sidecar=address) as first:
         first.poll(timeout_ms=100)
         second = rota.Consumer("orders", sidecar=address, default_api_timeout_ms=300)
@@ -168,50 +170,52 @@ def test_no_sidecar_is_an_error_once_there_was_time_to_come(tmp_path: Path) -> N
     consumer.close()
 
 
-def test_the_sidecar_of_another_group_is_refused(place: Place) -> None:
-    sentence = "member of group 'billing', but group_id is 'other'"
-    consumer = rota.Consumer("orders", sidecar=place[0], group_id="other")
-    with pytest.raises(errors.SidecarFailed, match=sentence):
+def test_the_sidecar_of_another_group_is_refused(served: Served) -> None:
+    message = "member of group 'billing', but group_id is 'other'"
+    consumer = rota.Consumer("orders", sidecar=served[0], group_id="other")
+    with pytest.raises(errors.SidecarFailed, match=message):
         consumer.poll(timeout_ms=WAIT_MS)
     consumer.close()
 
 
-def test_a_consumer_refuses_a_sidecar_that_delivers_in_no_order(place: Place, memory: MemorySidecar) -> None:
+def test_a_consumer_refuses_a_sidecar_that_delivers_in_no_order(
+    served: Served, memory: MemorySidecar
+) -> None:
     memory.ordering = pb.ORDERING_UNORDERED
-    consumer = rota.Consumer("orders", sidecar=place[0])
+    consumer = rota.Consumer("orders", sidecar=served[0])
     with pytest.raises(errors.SidecarFailed, match="needs partition order"):
         consumer.poll(timeout_ms=WAIT_MS)
     consumer.close()
 
 
-def test_large_records_wait_at_the_sidecar_until_there_is_room(place: Place, memory: MemorySidecar) -> None:
+def test_large_records_wait_at_the_sidecar_until_there_is_room(served: Served, memory: MemorySidecar) -> None:
     fill(memory, 50, size=100_000)
-    with rota.Consumer("orders", sidecar=place[0], buffer_memory=300_000, max_poll_records=1) as consumer:
+    with rota.Consumer("orders", sidecar=served[0], buffer_memory=300_000, max_poll_records=1) as consumer:
         assert read(consumer, 1) == [0]
         # One message may go beyond the limit, and nothing after it.
         assert consumer._engine.core.buffer.size <= 300_000 + (1 << 20) + 100_100
         assert read(consumer, 49) == list(range(1, 50))
 
 
-def test_an_asynchronous_consumer_does_the_same(place: Place, memory: MemorySidecar) -> None:
+def test_an_asynchronous_consumer_does_the_same(served: Served, memory: MemorySidecar) -> None:
     fill(memory, 5)
-    told: list[str] = []
+    calls: list[str] = []
 
     class AsyncListener:
         async def on_partitions_assigned(self, partitions: Partitions) -> None:
             await asyncio.sleep(0)
-            told.append("assigned")
+            calls.append("assigned")
 
         def on_partitions_revoked(self, partitions: Partitions) -> None:
-            told.append("revoked")
+            calls.append("revoked")
 
         def on_partitions_lost(self, partitions: Partitions) -> None:
-            told.append("lost")
+            calls.append("lost")
 
     async def use() -> list[int]:
         seen: list[int] = []
         async with rota.AsyncConsumer(
-            "orders", listener=AsyncListener(), sidecar=place[0], consumer_timeout_ms=500
+            "orders", listener=AsyncListener(), sidecar=served[0], consumer_timeout_ms=500
         ) as consumer:
             async for record in consumer:
                 seen.append(record.offset)
@@ -226,12 +230,12 @@ def test_an_asynchronous_consumer_does_the_same(place: Place, memory: MemorySide
         return seen
 
     assert asyncio.run(use()) == [0, 1, 2, 3, 4, 3, 4]
-    assert told == ["assigned", "revoked"]
+    assert calls == ["assigned", "revoked"]
 
 
-def test_a_poll_that_is_cancelled_loses_no_record(place: Place, memory: MemorySidecar) -> None:
+def test_a_poll_that_is_cancelled_loses_no_record(served: Served, memory: MemorySidecar) -> None:
     async def use() -> list[int]:
-        async with rota.AsyncConsumer("orders", sidecar=place[0]) as consumer:
+        async with rota.AsyncConsumer("orders", sidecar=served[0]) as consumer:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(consumer.poll(timeout_ms=WAIT_MS), 0.2)
             fill(memory, 3)
@@ -265,11 +269,11 @@ def test_consumers_of_several_threads_do_not_meet(tmp_path: Path) -> None:
 
 
 class Deaf(SidecarListener):
-    """Minds nothing that it is told."""
+    """A listener that ignores all events."""
 
     @override
     async def on_event(self, event: pb.AttachResponse.Event) -> None:
-        """Nobody does anything."""
+        """Ignore the event."""
 
     @override
     async def on_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
@@ -280,8 +284,8 @@ class Deaf(SidecarListener):
         """The same."""
 
 
-def test_whoever_gives_up_sending_does_not_end_the_attachment(place: Place) -> None:
-    address, sidecar = place
+def test_whoever_gives_up_sending_does_not_end_the_attachment(served: Served) -> None:
+    address, sidecar = served
 
     async def story() -> None:
         link = GrpcTransport(address)
@@ -300,14 +304,16 @@ def test_whoever_gives_up_sending_does_not_end_the_attachment(place: Place) -> N
     assert sidecar.clean == [True]
 
 
-def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(place: Place, memory: MemorySidecar) -> None:
-    address, sidecar = place
+def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(
+    served: Served, memory: MemorySidecar
+) -> None:
+    address, sidecar = served
     fill(memory, 4)
     with rota.Consumer("orders", sidecar=address, enable_auto_commit=False) as consumer:
         assert read(consumer, 4) == [0, 1, 2, 3]
         wire, events = sidecar.wire, list[pb.AttachResponse.Event]()
         assert wire is not None
-        ask, tell, answered = unary_calls.answer, wire.send_event, threading.Event()
+        ask, send_event, answered = unary_calls.answer, wire.send_event, threading.Event()
 
         def answer(sidecar: MemorySidecar, call: str, request: Any) -> Any:  # noqa: ANN401  one of many calls
             reply = ask(sidecar, call, request)
@@ -324,7 +330,7 @@ def test_a_seek_of_what_is_lost_waits_for_the_event_that_says_so(place: Place, m
             seeking.start()
             assert answered.wait(WAIT_MS / 1000)
         for event in events:
-            tell(event)
+            send_event(event)
         seeking.join(WAIT_MS / 1000)
         assert not seeking.is_alive()
         assert consumer.position(P0) == 1

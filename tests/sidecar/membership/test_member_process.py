@@ -126,12 +126,12 @@ def test_with_manual_acknowledgement_partitions_go_when_they_are_let_go(
             going = flat(revoking["partitions"])
             assert first.partitions >= going
             assert first.commit(dict.fromkeys(going, 7)) == {}, "what was finished is committed first"
-            first.tell("revoked", revocation=revoking["revocation"])
+            first.send("revoked", revocation=revoking["revocation"])
             assert second.wait_until_it_has(len(going)) == going
             assert second.fetch() == dict.fromkeys(going, 7)
-            first.tell("stop")
+            first.send("stop")
             last = first.wait("revoking")
-            first.tell("revoked", revocation=last["revocation"])
+            first.send("revoked", revocation=last["revocation"])
             assert first.wait("stopped")["reason"] == "told to stop"
             assert first.wait_for_exit() == 0
             second.wait_until_it_has(PARTITIONS)
@@ -143,21 +143,21 @@ def test_it_leaves_and_joins_again_with_other_topics_and_strategies(
     sidecar = Sidecar(tmp_path, servers, group, ["--topic-pattern=never.*"])
     with running(sidecar):
         assert sidecar.wait("assigned")["partitions"] == {}
-        sidecar.tell("subscribe", pattern=f"{group}.*")
+        sidecar.send("subscribe", pattern=f"{group}.*")
         coordinator.make_topic(f"{group}-a", 2)
         sidecar.wait_until_it_has(2)
         # In two steps: what the members have in common must not change at once.
-        sidecar.tell("assignors", names=["range", "cooperative-sticky"])
+        sidecar.send("assignors", names=["range", "cooperative-sticky"])
         sidecar.wait("joined", lambda event: event["assignor"] == "range")
-        sidecar.tell("assignors", names=["range"])
+        sidecar.send("assignors", names=["range"])
         sidecar.wait("joined", lambda event: event["assignor"] == "range")
-        sidecar.tell("rates", rates=[{"topic": f"{group}-a", "partition": 0, "rate": 12.5}])
-        sidecar.tell("leave")
+        sidecar.send("rates", rates=[{"topic": f"{group}-a", "partition": 0, "rate": 12.5}])
+        sidecar.send("leave")
         sidecar.wait("state", lambda event: event["state"] == "Down")
         assert sidecar.partitions == set()
         assert sidecar.commit({("events", 0): 1}) == {("events", 0): "UNKNOWN_MEMBER_ID"}
-        sidecar.tell("subscribe", topics=["events"])
-        sidecar.tell("join")
+        sidecar.send("subscribe", topics=["events"])
+        sidecar.send("join")
         sidecar.wait_until_it_has(PARTITIONS)
 
 
@@ -214,7 +214,7 @@ def test_a_static_member_that_restarts_within_its_session_moves_nothing(
         for other, before in zip(others, seen, strict=True):
             assert other.commit(dict.fromkeys(other.partitions, 1)) == {}, "still in the generation"
             assert [event["event"] for event in other.events[before:]] == ["committed"]
-        static.tell("stop", static=True)
+        static.send("stop", static=True)
         assert static.wait_for_exit() == 0
         for other in others:
             other.wait_until_it_has(3)

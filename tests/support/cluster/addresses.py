@@ -18,7 +18,7 @@ DOMAIN = "cluster.local"
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where a node is, and the range its pods get their addresses from."""
+    """Address of a node, and the range of its pods' addresses."""
 
     name: str
     address: str

@@ -33,7 +33,7 @@ class BuildFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What an image is built from."""
+    """Inputs of an image build."""
 
     dockerfile: Path
     context: Path

@@ -1,7 +1,7 @@
 """
 Control groups of the nodes: the one thing of a cluster that does not go away with its processes.
 
-Called by nodes when they start and by whoever removes a cluster. Tried with separate hierarchies (version 1,
+Called by nodes when they start and by the process that removes a cluster. Tried with separate hierarchies (version 1,
 with an empty version 2 beside them); the branch for a single version 2 hierarchy follows the kernel's
 documentation and was not run.
 """
@@ -23,9 +23,9 @@ class StillBusy(Exception):
 
 
 def hierarchies(mounts: Path = MOUNTS) -> list[Path]:
-    """Where the kernel's hierarchies are mounted: one per controller, or one for all."""
+    """Mount points of the kernel's hierarchies: one per controller, or one for all."""
     fields = (line.split() for line in mounts.read_text().splitlines())
-    return [Path(place) for _, place, kind, *_ in fields if kind in TYPES]
+    return [Path(mount_point) for _, mount_point, kind, *_ in fields if kind in TYPES]
 
 
 def create(name: str) -> None:

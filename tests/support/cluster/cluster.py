@@ -24,7 +24,7 @@ from tests.support.cluster.pki import ADMIN, Pki
 from tests.support.cluster.prepared import Prepared
 from tests.support.cluster.process_identity import Identity
 from tests.support.cluster.runtime import finish
-from tests.support.place import Place
+from tests.support.network import NetworkNamespace
 from tests.support.processes import Process
 
 READY_WITHIN_S = 60
@@ -57,7 +57,7 @@ class Cluster:
     # --- using it ---
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """What kubectl prints; raises KubectlFailed with what it complains about."""
+        """Run kubectl and return its output; raises KubectlFailed with its error."""
         return self._kubectl.run(*arguments, input=input)
 
     def start_kubectl(self, *arguments: str) -> Process:
@@ -90,9 +90,9 @@ class Cluster:
             self._images.append(image)
             self._import_images([node for node in self._nodes.values() if node.machine.running])
 
-    def place(self) -> Place:
-        """Where to start a server that pods shall reach: at an address of the control plane's machine."""
-        return Place(addresses.CONTROL_PLANE, self._control_plane.machine.enter_network())
+    def namespace(self) -> NetworkNamespace:
+        """Network namespace for a server that pods reach, at an address of the control plane's machine."""
+        return NetworkNamespace(addresses.CONTROL_PLANE, self._control_plane.machine.enter_network())
 
     def forward(self, host: str, port: int, *, listen: int = 0) -> AbstractContextManager[int]:
         """While open, 127.0.0.1:`listen` out here leads to `host`:`port` in there; gives the port out here."""

@@ -139,7 +139,7 @@ def corefile_text(kubeconfig: Path) -> str:
 
 
 def roles() -> list[dict[str, object]]:
-    """What Kubernetes has no role or no binding of its own for."""
+    """Roles and bindings that Kubernetes does not bring itself."""
     readers = [
         {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},

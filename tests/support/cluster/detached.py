@@ -26,7 +26,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 class Refused(Exception):
-    """What was asked for makes no sense now; the message says what does."""
+    """The command does not fit the cluster's state; the message names the one that does."""
 
 
 class Detached:
@@ -39,7 +39,7 @@ class Detached:
         self.folder = cache.root() / "run-detached" / f"cluster-{name}"
 
     def running(self) -> bool:
-        """Whether it is there to be used."""
+        """Return True if the cluster is ready for use."""
         keeper = self._keeper()
         return keeper is not None and keeper.alive() and (self.folder / READY).exists()
 
@@ -114,5 +114,5 @@ class Detached:
             yield
 
     def option(self) -> str:
-        """What a command line needs to mean this cluster."""
+        """Environment with which a command line uses this cluster."""
         return "" if self.name == DEFAULT else f" --name {self.name}"

@@ -12,7 +12,7 @@ from tests.support.workdir import workdir
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A Kubernetes cluster with two nodes. Whoever breaks it repairs it: `Cluster.repair`."""
+    """A Kubernetes cluster with two nodes. A test that breaks it repairs it: `Cluster.repair`."""
     prepared = prepare()
     with workdir("cluster", abandoned=remove_leftovers) as folder, running(folder, prepared) as started:
         yield started

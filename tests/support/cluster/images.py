@@ -36,7 +36,7 @@ class Image:
 
 
 def base() -> Image:
-    """What our Dockerfiles start from in tests: a minimal Debian with Python, pip and venv."""
+    """Base image of our Dockerfiles in tests: a minimal Debian with Python, pip and venv."""
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     dockerfile = DOCKERFILES / "base.Dockerfile"
 
@@ -58,7 +58,7 @@ def base() -> Image:
 
 
 def pause(reaper: Path) -> Image:
-    """What holds a pod's namespaces."""
+    """The image of the container that holds a pod's namespaces."""
     dockerfile = DOCKERFILES / "pause.Dockerfile"
 
     def build(name: str, folder: Path, archive: Path) -> None:

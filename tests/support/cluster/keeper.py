@@ -46,7 +46,7 @@ def _outlive_parent() -> None:
 
 
 def _let_go_of_terminal(log: Path) -> None:
-    """Else whoever reads the output of `up` would wait for its end until the cluster is taken down."""
+    """Redirect output to the log: else a reader of the output of `up` would wait until the cluster is taken down."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())

@@ -32,7 +32,7 @@ class Kubectl:
         return [str(self._program), "kubectl", *arguments]
 
     def run(self, *arguments: str, input: str | None = None) -> str:
-        """What it prints on stdout."""
+        """Run it and return its standard output."""
         done = subprocess.run(
             self.command(*arguments),
             input=input,

@@ -104,8 +104,10 @@ class Machine:
             inside, capture_output=True, text=True, env={**os.environ, **self._environment()}
         )
         if done.returncode != 0:
-            words = " ".join(map(str, command))
-            raise ProcessFailed(f"'{words}' on {self.name} ended with code {done.returncode}: {done.stderr}")
+            command_line = " ".join(map(str, command))
+            raise ProcessFailed(
+                f"'{command_line}' on {self.name} ended with code {done.returncode}: {done.stderr}"
+            )
         return done.stdout
 
     def _booted(self, holder: int) -> Identity | None:

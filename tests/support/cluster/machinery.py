@@ -65,14 +65,14 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _kubernetes_version() -> str:
-    """What `kubectl version` and a node's status show: Kubernetes' own build writes it into the binary, too."""
+    """Version that `kubectl version` and a node's status show: Kubernetes' own build writes it into the binary, too."""
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
     package = "k8s.io/component-base/version"
     return f"-X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
 
 
 def _go() -> str:
-    """What the Go compiler here calls itself; builds of different compilers are kept apart."""
+    """Version string of the Go compiler; builds of different compilers are kept apart."""
     wanted = ".".join(map(str, GO_NEEDED))
     if shutil.which("go") is None:
         raise Unavailable(f"no Go here to build Kubernetes with: install Go {wanted} or newer from go.dev/dl")

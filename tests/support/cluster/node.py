@@ -52,14 +52,14 @@ class Node:
         self.machine.start("proxy", [kube, "proxy", "--config", proxy])
 
     def stop(self) -> None:
-        """As a power cut does it: first nobody hears of it any more, then it is gone."""
+        """Fail as in a power cut: the network goes silent first, then the processes are killed."""
         # Deleted, not only set down: the kernel would delete it with the machine's network, but some time later,
         # and the name has to be free when the node is started again.
         self._switch.run(["ip", "link", "delete", self.at.name])
         self.machine.power_off()
 
     def cut_link(self) -> None:
-        """What is sent to it and what it sends is lost, in silence."""
+        """Drop all packets to and from the node."""
         self._switch.run(["ip", "link", "set", self.at.name, "down"])
 
     def mend_link(self) -> None:

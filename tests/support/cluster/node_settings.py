@@ -86,7 +86,7 @@ def kubelet(node: NodeAddress, pki: Pki, cgroup: str) -> dict[str, object]:
 
 
 def proxy(node: NodeAddress, pki: Pki) -> dict[str, object]:
-    """What leads Services to pods."""
+    """Settings of kube-proxy, which routes Services to pods."""
     untouched = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",

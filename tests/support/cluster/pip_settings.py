@@ -1,5 +1,5 @@
 """
-How pip reaches its index on this machine, for the pip inside an image build.
+Pip's settings on this machine, for the pip inside an image build.
 
 Called by `images`. A build starts with an empty environment; without this it would work only where the public
 index can be reached without any setting. The settings are mounted, never written into an image.
@@ -46,13 +46,13 @@ class Settings:
         return text.getvalue()
 
     def files(self) -> list[Path]:
-        """What the options point to on this machine."""
+        """Files on this machine that the options name."""
         named = [Path(word) for option in PATHS for word in self.options.get(option, "").split()]
         return [path for path in named if path.is_absolute() and path.exists()]
 
 
 def of_this_machine() -> Settings:
-    """What a pip started here would use."""
+    """Options of a pip that is started here."""
     return read([path.expanduser() for path in CONFIGURATION], os.environ)
 
 

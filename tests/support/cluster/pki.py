@@ -1,5 +1,5 @@
 """
-Who is who in a cluster: certificates, and the kubeconfigs that point to them.
+Identities of a cluster: certificates, and the kubeconfigs that name them.
 
 Called when a cluster is made. The names and groups are those that Kubernetes' own roles are bound to; the
 certificates are made by `kube pki`.
@@ -81,7 +81,7 @@ class Pki:
         return self.folder / f"{client}.kubeconfig"
 
     def write_kubeconfig(self, file: Path, server: str, client: str) -> None:
-        """How `client` reaches the API server at `server`."""
+        """Kubeconfig with which `client` connects to the API server at `server`."""
         cluster = {"server": server, "certificate-authority": str(self.authority)}
         user = {"client-certificate": str(self.certificate(client)), "client-key": str(self.key(client))}
         config = {

@@ -1,7 +1,7 @@
 """
 Everything that a cluster needs and that is made once per machine.
 
-Called by the tier runner before the tests, so that the time it takes is shown apart, and by whoever starts a
+Called by the tier runner before the tests, so that the time it takes is shown apart, and by each process that starts a
 cluster; costs nothing when all of it is there.
 """
 
@@ -19,7 +19,7 @@ from tests.support.unavailable import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a cluster is started from."""
+    """Files that a cluster is started from."""
 
     machinery: Machinery
     pause: Image

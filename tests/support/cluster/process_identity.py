@@ -1,7 +1,7 @@
 """
-Which process was meant: its id alone does not say, because the kernel gives ids again.
+Identity of a process: the kernel reuses process ids, so an id alone does not identify one.
 
-Written by whoever owns a process that somebody else may have to wait for, or to end, after the owner died.
+Written by the owner of a process for others that may have to wait for it, or to end it, after the owner died.
 """
 
 import os

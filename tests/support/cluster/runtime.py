@@ -1,5 +1,5 @@
 """
-What runs containers on a machine: containerd, and the images in its store.
+Container runtime of a machine: containerd, and the images in its store.
 
 Started by every `Node`. `prepare` unpacks the images that all nodes have into a store once and for all; a new
 node then begins with links to the files in it instead of unpacking 200 MB while the API server starts.

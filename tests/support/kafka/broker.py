@@ -49,19 +49,19 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """What it wrote, over all its starts."""
+        """Its log, over all its starts."""
         return self._layout.logs / f"node-{self.number}.log"
 
     @property
     def data(self) -> Path:
-        """What it keeps: a folder for each partition."""
+        """Its data: a folder for each partition."""
         return self._layout.data(self.number)
 
     def begin_start(self) -> None:
         """Start it on the data it has; returns at once, for a cluster's nodes become ready together or not at all."""
         options = (*OPTIONS, self._java_option, "-cp", f"{fetched()}/*")
         command: list[str | Path]
-        command = [*self._layout.place.enter, java().program, *options, "kafka.Kafka", self._properties]
+        command = [*self._layout.namespace.enter, java().program, *options, "kafka.Kafka", self._properties]
         self._server = Process.start(self._name, command, log=self.log, owner=self._owner)
 
     def end_start(self, beside: Sequence["Broker"] = ()) -> None:

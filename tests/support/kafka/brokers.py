@@ -20,7 +20,7 @@ from tests.support.kafka.broker import Broker
 from tests.support.kafka.jars import fetched
 from tests.support.kafka.layout import Layout, Ports
 from tests.support.kafka.security import Security, SecurityName, make_security
-from tests.support.place import HERE, LOOPBACK, Network
+from tests.support.network import HERE, LOOPBACK, Network
 from tests.support.processes import ProcessFailed
 from tests.support.workdir import logs, workdir
 
@@ -51,7 +51,7 @@ class Kafka:
         return self.brokers[number - 1]
 
     def client_config(self) -> dict[str, str | int | float | bool]:
-        """What a librdkafka client needs to connect; add to it what the client is to do."""
+        """Connection settings of a librdkafka client."""
         return {"bootstrap.servers": self.bootstrap, **self.security.client_config()}
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
@@ -104,16 +104,16 @@ def running(
     """
     A new, empty cluster of that many nodes; it ends with the block, and with this process.
 
-    `settings` are broker properties of this cluster alone, `java_option` is in place of the archive of classes.
+    `settings` are broker properties of this cluster alone, `java_option` is instead of the archive of classes.
     """
     # Before anything else: the first time it takes a while and may say that it cannot be had.
     option = java_option or f"-XX:SharedArchiveFile={prepare()}"
-    place = network.place()
+    namespace = network.namespace()
     with workdir("kafka") as folder, ExitStack() as stack:
         layout = Layout(
             ports=tuple(Ports() for _ in range(nodes)),
-            security=make_security(security, folder, [HERE.address, place.address]),
-            place=place,
+            security=make_security(security, folder, [HERE.address, namespace.address]),
+            namespace=namespace,
             folder=folder,
             logs=logs(folder),
             settings=settings or {},

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.kafka.brokers import Kafka, running
 from tests.support.kafka.security import SecurityName
-from tests.support.place import LOOPBACK, Network
+from tests.support.network import LOOPBACK, Network
 
 
 class StartKafka(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.kafka.security import Security
-from tests.support.place import HERE, Place
+from tests.support.network import HERE, NetworkNamespace
 from tests.support.processes import free_port
 
 # What is the same in every cluster. Times are short, so that tests of failures do not wait for defaults made
@@ -37,7 +37,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where one node listens: for pods on the address of its place, for all others on 127.0.0.1."""
+    """Ports of one node: for pods on the address of its namespace, for all others on 127.0.0.1."""
 
     clients: int = field(default_factory=free_port)
     brokers: int = field(default_factory=free_port)
@@ -51,7 +51,7 @@ class Layout:
 
     ports: tuple[Ports, ...]
     security: Security
-    place: Place
+    namespace: NetworkNamespace
     folder: Path
     logs: Path
     # Properties of this cluster alone; they come after those of every cluster.
@@ -59,18 +59,18 @@ class Layout:
 
     @property
     def reaches_pods(self) -> bool:
-        return self.place != HERE
+        return self.namespace != HERE
 
     def address(self, number: int) -> str:
-        """Where clients on this machine reach the node."""
+        """Address of the node for clients on this machine."""
         return f"127.0.0.1:{self.ports[number - 1].clients}"
 
     def address_for_pods(self, number: int) -> str:
-        """Where pods reach it."""
-        return f"{self.place.address}:{self.ports[number - 1].pods}"
+        """Address of the node for pods."""
+        return f"{self.namespace.address}:{self.ports[number - 1].pods}"
 
     def data(self, number: int) -> Path:
-        """What the node keeps."""
+        """Data folder of the node."""
         return self.folder / f"node-{number}"
 
     def properties(self, number: int) -> str:

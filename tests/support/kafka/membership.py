@@ -1,4 +1,4 @@
-"""What a consumer of confluent-kafka is to its group: it says so in librdkafka's own bytes, which are read here."""
+"""Read the membership of a confluent-kafka consumer from librdkafka's own bytes."""
 
 import struct
 
@@ -9,7 +9,7 @@ from rota.producer.kafka_engine import GROUP_METADATA_MAGIC
 
 
 def metadata_of(consumer: Consumer) -> GroupMetadata:
-    """What it is to its group now."""
+    """Membership of the consumer now."""
     data: bytes = consumer.consumer_group_metadata()
     assert data.startswith(GROUP_METADATA_MAGIC)
     (generation,) = struct.unpack_from("=i", data, len(GROUP_METADATA_MAGIC))

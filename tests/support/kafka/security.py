@@ -1,6 +1,6 @@
 """
-Who may speak to a broker, and how: anybody in plain text, a user who proves a password (SCRAM) over TLS, or users with
-client certificates and passwords who may do what they were allowed to.
+Logins of a broker: anonymous in plain text, a user with a password (SCRAM) over TLS, or users with client certificates
+and passwords under access control.
 
 The second kind presents a certificate that is its own authority: one file to hand to clients, made by the JDK's
 `keytool`, valid for the addresses that tests dial. The third one has an authority, made by OpenSSL. The secrets here
@@ -29,7 +29,7 @@ VALID_DAYS = "3650"
 
 
 class Plaintext:
-    """Everybody may connect."""
+    """Anonymous connections in plain text."""
 
     protocol = "PLAINTEXT"
 
@@ -38,7 +38,7 @@ class Plaintext:
         return {}
 
     def format_arguments(self) -> list[str]:
-        """What is written into the first metadata record when a broker's folder is formatted."""
+        """Users that are written into the first metadata record when a broker's folder is formatted."""
         return []
 
     def client_config(self) -> dict[str, str]:
@@ -46,7 +46,7 @@ class Plaintext:
         return {"security.protocol": self.protocol}
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to open a socket to the broker: as it is."""
+        """Open a plain socket to the broker."""
         return None
 
     def describe(self) -> str:

@@ -14,7 +14,7 @@ from tests.support.java import java
 from tests.support.kafka.jars import POM, fetched
 from tests.support.kafka.layout import Layout, Ports
 from tests.support.kafka.security import Security
-from tests.support.place import HERE
+from tests.support.network import HERE
 from tests.support.processes import Process, ProcessFailed
 
 # Part of every broker's metadata; any 16 bytes in URL-safe base 64 will do.

@@ -23,7 +23,7 @@ Row = dict[str, str]
 
 
 def describe_group(kafka: Kafka, group: str, *what: str) -> list[Row]:
-    """What `kafka-consumer-groups --describe` prints, by the names of its columns."""
+    """Rows of `kafka-consumer-groups --describe`, by column name."""
     command = _command(GROUPS, "--bootstrap-server", kafka.bootstrap, "--describe", "--group", group, *what)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S)
     if done.returncode != 0:
@@ -53,7 +53,7 @@ def rows(table: str) -> list[Row]:
 
 
 def console_consumer(kafka: Kafka, topic: str, group: str, properties: Sequence[str], log: Path) -> Process:
-    """The console's consumer, as it runs until somebody ends it; what it reads is in the log."""
+    """The console consumer, running until it is terminated; the records that it reads are in its log."""
     more = [word for each in properties for word in ("--command-property", each)]
     where = ("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--group", group)
     return Process.start("the console's consumer", _command(CONSOLE_CONSUMER, *where, *more), log=log)

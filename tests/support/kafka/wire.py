@@ -16,7 +16,7 @@ TIMEOUT_S = 2.0
 
 
 def answers(host: str, port: int, tls: ssl.SSLContext | None = None) -> bool:
-    """Whether a broker there answers an ApiVersions request (version 0); it does so before authentication."""
+    """Return True if a broker answers an ApiVersions request (version 0), which needs no authentication."""
     # Wrapped before it is connected: wrapping a connection that was reset meanwhile loses the socket unclosed.
     plain = socket.socket()
     try:
@@ -45,8 +45,8 @@ def _asks(connection: socket.socket) -> bool:
 def _read(connection: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
+        received = connection.recv(size - len(data))
+        if not received:
             raise ConnectionResetError(f"the peer closed the connection after {len(data)} of {size} bytes")
-        data += piece
+        data += received
     return data

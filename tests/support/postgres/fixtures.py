@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.support.place import LOOPBACK, Network
+from tests.support.network import LOOPBACK, Network
 from tests.support.postgres.server import Postgres, running
 
 
@@ -31,7 +31,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def database(postgres: Postgres) -> str:
-    """How to connect to an empty database that this test has for itself."""
+    """DSN of an empty database that this test has for itself."""
     return postgres.new_database(f"test_{uuid.uuid4().hex[:12]}")
 
 

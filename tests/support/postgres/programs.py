@@ -21,7 +21,7 @@ NOT_ROOT = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Where the programs are, and what to put around them."""
+    """Paths of the programs, and the prefix of their command lines."""
 
     folder: Path
     environment: dict[str, str]

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from tests.support.certificates import Issued
-from tests.support.place import HERE, LOOPBACK, Network, Place
+from tests.support.network import HERE, LOOPBACK, Network, NetworkNamespace
 from tests.support.postgres.programs import Programs, prepare
 from tests.support.processes import Process, ProcessFailed, current_owner, free_port
 from tests.support.workdir import logs, workdir
@@ -31,11 +31,17 @@ class Postgres:
     """One server; it can be started again after `kill` and `stop`, with its data."""
 
     def __init__(
-        self, data: Path, *, place: Place, port: int, log: Path, settings: Mapping[str, str | Path]
+        self,
+        data: Path,
+        *,
+        namespace: NetworkNamespace,
+        port: int,
+        log: Path,
+        settings: Mapping[str, str | Path],
     ) -> None:
         self.log = log
         self._data = data
-        self._place = place
+        self._namespace = namespace
         self._port = port
         self._settings = settings
         self._process: Process | None = None
@@ -43,13 +49,13 @@ class Postgres:
 
     @property
     def dsn(self) -> str:
-        """How clients on this machine connect."""
+        """DSN for clients on this machine."""
         return _dsn(HERE.address, self._port)
 
     @property
     def dsn_for_pods(self) -> str:
-        """How pods of the cluster whose network it runs in connect."""
-        return _dsn(self._place.address, self._port)
+        """DSN for pods of the cluster in whose network it runs."""
+        return _dsn(self._namespace.address, self._port)
 
     @property
     def pid(self) -> int:
@@ -65,13 +71,13 @@ class Postgres:
         """Start it; returns when it answers."""
         programs = prepare()
         command: list[str | Path] = [
-            *self._place.enter,
+            *self._namespace.enter,
             *programs.as_ordinary_user,
             # Entering a user namespace drops the wish of `Process` to be killed with its parent. SIGQUIT is better
             # anyhow: the server ends at once, and takes its shared memory with it.
             *("setpriv", "--pdeathsig", "QUIT", "--"),
             programs.path("postgres"),
-            *("-D", self._data, "-h", self._place.address, "-p", str(self._port)),
+            *("-D", self._data, "-h", self._namespace.address, "-p", str(self._port)),
             *("-c", "unix_socket_directories="),
             *(f"--{name}={value}" for name, value in self._settings.items()),
         ]
@@ -144,8 +150,8 @@ def running(
     server, though not of the machine. With `tls` it shows that certificate, and refuses plain text.
     """
     programs = prepare()
-    place, port = network.place(), free_port()
-    with workdir("postgres") as folder, network.forward(place.address, port, listen=port):
+    namespace, port = network.namespace(), free_port()
+    with workdir("postgres") as folder, network.forward(namespace.address, port, listen=port):
         data = folder / "data"
         _initialize(programs, data, folder / "password", "hostssl" if tls else "host")
         settings: dict[str, str | Path] = {"fsync": "on" if durable else "off"}
@@ -153,7 +159,7 @@ def running(
             tls.key.chmod(0o600)
             settings |= {"ssl": "on", "ssl_cert_file": tls.certificate, "ssl_key_file": tls.key}
         log = logs(folder) / "postgres.log"
-        server = Postgres(data, place=place, port=port, log=log, settings=settings)
+        server = Postgres(data, namespace=namespace, port=port, log=log, settings=settings)
         try:
             server.start()
             yield server
@@ -179,7 +185,7 @@ def standby_of(primary: Postgres) -> Iterator[Postgres]:
             "--no-sync",
         )
         log = logs(folder) / "standby.log"
-        standby = Postgres(data, place=HERE, port=port, log=log, settings={"fsync": "off"})
+        standby = Postgres(data, namespace=HERE, port=port, log=log, settings={"fsync": "off"})
         try:
             standby.start()
             primary.wait_for_standby()

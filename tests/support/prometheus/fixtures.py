@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.support.place import LOOPBACK, Network
+from tests.support.network import LOOPBACK, Network
 from tests.support.prometheus.server import Prometheus, running
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.place import HERE, LOOPBACK, Network, Place
+from tests.support.network import HERE, LOOPBACK, Network, NetworkNamespace
 from tests.support.processes import Process, free_port
 from tests.support.prometheus.programs import prepare
 from tests.support.workdir import logs, workdir
@@ -43,9 +43,9 @@ class Sample:
 class Prometheus:
     """A running server."""
 
-    def __init__(self, process: Process, targets: Path, *, place: Place, port: int) -> None:
+    def __init__(self, process: Process, targets: Path, *, namespace: NetworkNamespace, port: int) -> None:
         self.url = f"http://{HERE.address}:{port}"
-        self.url_for_pods = f"http://{place.address}:{port}"
+        self.url_for_pods = f"http://{namespace.address}:{port}"
         self._process = process
         self._targets = targets
 
@@ -91,23 +91,23 @@ class Prometheus:
 def running(*, rules: Sequence[Path] = (), network: Network = LOOPBACK) -> Iterator[Prometheus]:
     """A server with no targets and these files of rules; it ends with the block, and with this process."""
     programs = prepare()
-    place, port = network.place(), free_port()
-    with workdir("prometheus") as folder, network.forward(place.address, port, listen=port):
+    namespace, port = network.namespace(), free_port()
+    with workdir("prometheus") as folder, network.forward(namespace.address, port, listen=port):
         targets, config = folder / "targets.json", folder / "prometheus.json"
         _write_targets(targets, {})
         config.write_text(json.dumps(_config(targets, rules)))
         command: list[str | Path] = [
-            *place.enter,
+            *namespace.enter,
             programs.program("prometheus"),
             f"--config.file={config}",
             f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address={place.address}:{port}",
+            f"--web.listen-address={namespace.address}:{port}",
             f"--scrape.discovery-reload-interval={SCRAPE_INTERVAL}",
         ]
         log = logs(folder) / "prometheus.log"
         process = Process.start("Prometheus", command, log=log, env=programs.environment())
         try:
-            prometheus = Prometheus(process, targets, place=place, port=port)
+            prometheus = Prometheus(process, targets, namespace=namespace, port=port)
             prometheus.wait_ready()
             yield prometheus
         finally:

@@ -29,7 +29,7 @@ WARM_UP_WITHIN_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where Spark lies, and what its processes find in their environment."""
+    """Folder of Spark, and the environment of its processes."""
 
     home: Path
     environment: dict[str, str]

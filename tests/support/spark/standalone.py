@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.place import HERE
+from tests.support.network import HERE
 from tests.support.processes import Process, ProcessFailed, free_port
 from tests.support.spark.installation import Installation, prepare
 from tests.support.workdir import logs, workdir
@@ -130,7 +130,7 @@ class Spark:
         return process
 
     def _registered(self) -> int | None:
-        """How many workers the master counts; None while it does not answer or does not lead."""
+        """Number of workers that the master reports; None while it does not answer or does not lead."""
         try:
             with _direct.open(f"{self.page}/json/", timeout=REQUEST_S) as answer:
                 if answer.headers.get_content_subtype() != "json":

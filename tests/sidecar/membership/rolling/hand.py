@@ -127,7 +127,7 @@ class Hand:
         asked = f"read-{order}"
         self._reads[asked] = order
         parts = [{"topic": topic, "partition": number} for topic, number in sorted(partitions)]
-        self.sidecar.tell("fetch", id=asked, partitions=parts)
+        self.sidecar.send("fetch", id=asked, partitions=parts)
         return asked
 
     @property
@@ -178,7 +178,7 @@ class Hand:
             self._commit_own(unfinished)
         elif letting.revocation != self._let_go_of:
             self._let_go_of = letting.revocation
-            self.sidecar.tell("revoked", revocation=letting.revocation)
+            self.sidecar.send("revoked", revocation=letting.revocation)
 
     def _commit_own(self, partitions: Iterable[Partition]) -> None:
         offsets = {partition: self.positions[partition] for partition in partitions}
@@ -198,7 +198,7 @@ class Hand:
             {"topic": topic, "partition": number, "offset": offset, "tenure": tenures[topic, number]}
             for (topic, number), offset in offsets.items()
         ]
-        self.sidecar.tell("commit", id=asked, offsets=parts)
+        self.sidecar.send("commit", id=asked, offsets=parts)
         return asked
 
     # What it hears

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota_operator.overview.assignment import MalformedAssignment, Partition, partitions_of
+from rota_operator.overview.assignment import Partition, partitions_of
 from rota_operator.overview.description import DescribedMember, Description, description_of
 from rota_operator.overview.group import OTHER_CLIENT, PARTITIONS_SHOWN
 from rota_operator.overview.history import EVENTS_MAX
@@ -21,6 +21,7 @@ from rota_operator.overview.view import (
     ReplicaView,
     WorkloadView,
 )
+from rota_proto.consumer_protocol import Malformed
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
@@ -413,9 +414,9 @@ def test_an_assignment_is_read_whole_or_not_at_all() -> None:
     assert partitions_of(whole) == {Partition("orders", 1), Partition("orders", 3)}
     assert partitions_of(b"") == frozenset()
     for end in range(1, len(whole) - 6):
-        with pytest.raises(MalformedAssignment):
+        with pytest.raises(Malformed):
             partitions_of(whole[:end])
-    with pytest.raises(MalformedAssignment):
+    with pytest.raises(Malformed):
         partitions_of(assignment([1], b"\xff"))
 
 

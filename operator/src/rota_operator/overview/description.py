@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rota_operator.overview.assignment import MalformedAssignment, Partition, partitions_of
+from rota_operator.overview.assignment import Partition, partitions_of
+from rota_proto.consumer_protocol import Malformed
 from rota_proto.coordinator.v1 import admin_pb2
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 
@@ -60,7 +61,7 @@ def description_of(response: WatchGroupResponse) -> Description:
 def _readable(assignment: bytes) -> frozenset[Partition]:
     try:
         return partitions_of(assignment)
-    except MalformedAssignment:
+    except Malformed:
         # Another kind of client, with a format of its own.
         return frozenset()
 

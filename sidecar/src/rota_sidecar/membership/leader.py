@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rota_proto.consumer_protocol import Malformed
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.assignors.built_in import NAMES
 from rota_sidecar.core.assignors.flat_assignment import FlatAssignment
@@ -25,7 +26,7 @@ from rota_sidecar.core.consumer_protocol.user_data import (
     fingerprint_of_plan,
     fingerprint_of_topics,
 )
-from rota_sidecar.core.consumer_protocol.wire import Malformed, TopicHeaders
+from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 from rota_sidecar.core.member.actions import ComputeAssignment
 from rota_sidecar.core.member.events import AssignmentComputed
 from rota_sidecar.engines.port import Coordination, Refused, Topics

@@ -7,10 +7,11 @@ from rota_coordinator.core.group.consumer_protocol import NO_CLAIM, TopicPartiti
 from rota_coordinator.core.group.effects import Call, Effects
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.instants import MonotonicMs
+from rota_proto.consumer_protocol import Subscription
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, HandoverSnapshot, Record
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
-from rota_sidecar.core.consumer_protocol.subscription import Subscription, encode_subscription
+from rota_sidecar.core.consumer_protocol.subscription import encode_subscription
 
 OLD, NEW = "old", "new"
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
+from rota_proto.consumer_protocol import Subscription
 from rota_sidecar.core.consumer_protocol.assignment import Assignment
-from rota_sidecar.core.consumer_protocol.subscription import Subscription
 
 Lists = Mapping[str, Sequence[int]]
 

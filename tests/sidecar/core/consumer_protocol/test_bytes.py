@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
+from rota_proto.consumer_protocol import Malformed, Subscription
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, decode_assignment, encode_assignment
 from rota_sidecar.core.consumer_protocol.subscription import (
-    Subscription,
     decode_subscription,
     encode_subscription,
 )
 from rota_sidecar.core.consumer_protocol.user_data import decode_sticky_data, encode_sticky_data
-from rota_sidecar.core.consumer_protocol.wire import Malformed
 from tests.sidecar.core.consumer_protocol.messages import ASSIGNMENT, OWNED, SUBSCRIPTION, Lists, lists
 
 FULL = Subscription(["a", "b"], b"x", {"a": [0, 7]}, 4, "r1")
@@ -118,25 +117,25 @@ def test_a_topic_in_two_places_is_put_together() -> None:
 
 def test_no_bytes_are_no_assignment_and_no_subscription() -> None:
     assert decode_assignment(b"") == Assignment({})
-    with pytest.raises(Malformed, match="a subscription of 0 bytes"):
+    with pytest.raises(Malformed, match="malformed subscription of 0 bytes"):
         decode_subscription(b"")
 
 
 @pytest.mark.parametrize("length", sorted(set(range(len(encode_subscription(FULL)))) - FIELD_ENDS))
 def test_a_subscription_that_was_cut_is_refused(length: int) -> None:
-    with pytest.raises(Malformed, match="is no Kafka consumer protocol"):
+    with pytest.raises(Malformed, match="malformed subscription of"):
         decode_subscription(encode_subscription(FULL)[:length])
 
 
 @pytest.mark.parametrize(
     ("garbage", "sentence"),
     [
-        (b"\xff\xff\0\0\0\0", "there is no version -1"),
-        (b"\0\0\x7f\xff\xff\xff\0\0\0\0", "a list of 2147483647 elements"),
-        (b"\0\0\0\0\0\x01\xff\xff\0\0\0\0", "a text is missing"),
-        (b"\0\0\0\0\0\x01\0\x01\xff\0\0\0\0", "a text that is not UTF-8"),
-        (b"\0\0\0\0\0\0\xff\xff\xff\xfe", "-2 bytes are to follow"),
-        (encode_subscription(FULL) + b"!", "version 3 ends before"),
+        (b"\xff\xff\0\0\0\0", "invalid version -1"),
+        (b"\0\0\x7f\xff\xff\xff\0\0\0\0", "an array of 2147483647 elements"),
+        (b"\0\0\0\0\0\x01\xff\xff\0\0\0\0", "a string of -1 bytes with 4 bytes left"),
+        (b"\0\0\0\0\0\x01\0\x01\xff\0\0\0\0", "invalid UTF-8"),
+        (b"\0\0\0\0\0\0\xff\xff\xff\xfe", "-2 bytes expected"),
+        (encode_subscription(FULL) + b"!", "1 unexpected bytes after version 3"),
     ],
 )
 def test_garbage_is_refused_in_a_sentence(garbage: bytes, sentence: str) -> None:

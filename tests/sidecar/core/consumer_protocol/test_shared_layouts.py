@@ -6,16 +6,16 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota_proto.consumer_protocol import Malformed, Subscription
 from rota_sidecar.core.consumer_protocol.assignment import Assignment, encode_assignment
 from rota_sidecar.core.consumer_protocol.offers import subscriber_of
 from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.subscription import (
-    Subscription,
     decode_subscription,
     encode_subscription,
 )
 from rota_sidecar.core.consumer_protocol.user_data import encode_sticky_data
-from rota_sidecar.core.consumer_protocol.wire import Malformed, TopicHeaders
+from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 from tests.sidecar.core.consumer_protocol.messages import lists
 
 EXAMPLES = settings(max_examples=80, derandomize=True, deadline=None)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota_proto.consumer_protocol import Subscription
 from rota_sidecar.core.consumer_protocol.offers import JoinOffer, member_data_of, metadata_for, subscriber_of
 from rota_sidecar.core.consumer_protocol.subscription import (
-    Subscription,
     decode_subscription,
     encode_subscription,
 )

@@ -7,11 +7,12 @@ Each request here is about one group; the service splits and joins those about m
 from collections.abc import Callable
 
 from rota_coordinator.core.group.commit import is_longer, room_error
-from rota_coordinator.core.group.consumer_protocol import PROTOCOL_TYPE, TopicPartition
+from rota_coordinator.core.group.consumer_protocol import TopicPartition
 from rota_coordinator.core.group.effects import Effects
 from rota_coordinator.core.group.offsets import Offsets, removed
 from rota_coordinator.core.group.state import Group, State
 from rota_coordinator.core.instants import WallMs
+from rota_proto.consumer_protocol import PROTOCOL_TYPE
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupRemoved, OffsetCommitted, Record

@@ -2,11 +2,12 @@
 
 from rota_coordinator.core.group import barrier
 from rota_coordinator.core.group.config import PARTITIONS_MAX
-from rota_coordinator.core.group.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from rota_coordinator.core.group.consumer_protocol import assigned_partitions
 from rota_coordinator.core.group.effects import Call, Cause, Effects
 from rota_coordinator.core.group.members import Member, instance_of
 from rota_coordinator.core.group.state import Group, State, answer
 from rota_coordinator.core.instants import MonotonicMs
+from rota_proto.consumer_protocol import PROTOCOL_TYPE
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from rota_coordinator.core.group import consumer_protocol
 from rota_coordinator.core.group.config import GroupConfig
-from rota_coordinator.core.group.consumer_protocol import TopicPartition
+from rota_coordinator.core.group.consumer_protocol import (
+    TopicPartition,
+    assigned_partitions,
+    claimed_partitions,
+    subscribed_topics,
+)
 from rota_coordinator.core.group.effects import Call, Effects
 from rota_coordinator.core.group.members import Member, Members, instance_of
 from rota_coordinator.core.instants import MonotonicMs, WallClock, WallMs
+from rota_proto.consumer_protocol import PROTOCOL_TYPE
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupMember, GroupRecord, Record
 
 # Before any record.
@@ -194,22 +199,22 @@ class Group:
 
 def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
     """The owner of each partition, as far as the assignments can be read."""
-    if protocol_type != consumer_protocol.PROTOCOL_TYPE:
+    if protocol_type != PROTOCOL_TYPE:
         return {}
     return {
         partition: member.member_id
         for member in members
-        for partition in consumer_protocol.assigned_partitions(member.assignment) or ()
+        for partition in assigned_partitions(member.assignment) or ()
     }
 
 
 def claimants_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
     """Who claimed each partition with the newest generation; nobody where two did."""
-    if protocol_type != consumer_protocol.PROTOCOL_TYPE:
+    if protocol_type != PROTOCOL_TYPE:
         return {}
     newest: dict[TopicPartition, tuple[int, set[str]]] = {}
     for member in members:
-        claim = consumer_protocol.claimed_partitions(member.metadata)
+        claim = claimed_partitions(member.metadata)
         for partition in claim.partitions:
             generation, claimants = newest.get(partition, (claim.generation, set()))
             if claim.generation > generation:
@@ -223,8 +228,8 @@ def subscribed_by(protocol_type: str, metadata: Iterable[bytes]) -> frozenset[st
     """The topics that these members read, if all of them say so in Kafka's words."""
     topics: frozenset[str] = frozenset()
     for each in metadata:
-        found = consumer_protocol.subscribed_topics(each)
-        if found is None or protocol_type != consumer_protocol.PROTOCOL_TYPE:
+        found = subscribed_topics(each)
+        if found is None or protocol_type != PROTOCOL_TYPE:
             return None
         topics |= found
     return topics

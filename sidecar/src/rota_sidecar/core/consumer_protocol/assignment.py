@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rota_proto.consumer_protocol import VERSION, Reader
 from rota_sidecar.core.consumer_protocol import wire
-
-VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,11 @@ def decode_assignment(data: bytes) -> Assignment:
     """Decode any version. Empty bytes, for a member that the leader did not know, are an empty assignment. Raises Malformed."""
     if not data:
         return Assignment({})
-    reader = wire.Reader(data, "an assignment")
+    reader = Reader(data, "assignment")
     version = reader.int16()
     if version < 0:
-        raise reader.malformed(f"there is no version {version}")
-    found = Assignment(reader.partitions(), reader.blob())
+        raise reader.malformed(f"invalid version {version}")
+    found = Assignment(reader.partitions(), reader.nullable_bytes())
     if version <= VERSION and reader.left:
-        raise reader.malformed(f"version {version} ends before byte {len(data)}, namely")
+        raise reader.malformed(f"{reader.left} unexpected bytes after version {version}")
     return found

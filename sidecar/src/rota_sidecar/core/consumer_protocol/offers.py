@@ -9,10 +9,10 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rota_proto.consumer_protocol import Malformed, Subscription
 from rota_sidecar.core.assignors.model import NO_GENERATION, Subscriber
 from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.subscription import (
-    Subscription,
     decode_subscription,
     encode_subscription,
 )
@@ -25,7 +25,6 @@ from rota_sidecar.core.consumer_protocol.user_data import (
     encode_member_data,
     encode_sticky_data,
 )
-from rota_sidecar.core.consumer_protocol.wire import Malformed
 
 STICKY = "sticky"
 WITHOUT_CLAIMS = frozenset({"range", "roundrobin"})

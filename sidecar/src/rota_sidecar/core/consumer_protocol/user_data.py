@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from rota_proto.consumer_protocol import NO_GENERATION, Malformed
 from rota_sidecar.core.consumer_protocol import wire
 from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
-from rota_sidecar.core.consumer_protocol.subscription import NO_GENERATION
 
 USER_DATA_BYTES_MAX = 256
 NO_INCARNATION = -1
@@ -150,11 +150,11 @@ def decode_sticky_data(
     data: bytes, shared: SharedLayouts | None = None
 ) -> tuple[Mapping[str, Sequence[int]], int]:
     """Claims and their generation, of version 1 or 0; nothing is claimed by bytes that are neither."""
-    reader = wire.Reader(data, "user data", shared)
+    reader = wire.reader_of(data, "user data", shared)
     try:
         owned = reader.partitions()
         generation = reader.int32() if reader.left else NO_GENERATION
-    except wire.Malformed:
+    except Malformed:
         return {}, NO_GENERATION
     return (owned, generation) if not reader.left else ({}, NO_GENERATION)
 

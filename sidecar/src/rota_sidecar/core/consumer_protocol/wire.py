@@ -10,6 +10,9 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 
+from typing_extensions import override
+
+from rota_proto.consumer_protocol import Malformed, Reader
 from rota_sidecar.core.assignors.flat_assignment import FlatAssignment
 from rota_sidecar.core.assignors.packed_partitions import PackedPartitions
 from rota_sidecar.core.assignors.range import RangeAssignment
@@ -25,109 +28,41 @@ _NO_TOPICS = _INT32.pack(0)
 _SWAPPED = sys.byteorder == "little"
 
 
-class Malformed(ValueError):
-    """Bytes violate the protocol; the message says how and at which byte."""
+class SharedReader(Reader):
+    """Reader of the messages of one rebalance: topics and partitions that an earlier message had come from `shared`."""
 
-
-class Reader:
-    """Reads elements from untrusted bytes, one after the other. Invariant: `_at` is the position of the next element."""
-
-    def __init__(self, data: bytes, what: str, shared: SharedLayouts | None = None) -> None:
-        self._data = data
-        self._what = what
+    def __init__(self, data: bytes, kind: str, shared: SharedLayouts) -> None:
+        super().__init__(data, kind)
         self._shared = shared
-        self._at = 0
 
-    @property
-    def left(self) -> int:
-        """Number of remaining bytes."""
-        return len(self._data) - self._at
-
-    def malformed(self, why: str) -> Malformed:
-        return Malformed(
-            f"{self._what} of {len(self._data)} bytes is no Kafka consumer protocol: {why} at byte {self._at}"
-        )
-
-    def int16(self) -> int:
-        return int(_INT16.unpack(self._take(2))[0])
-
-    def int32(self) -> int:
-        return int(_INT32.unpack(self._take(4))[0])
-
-    def text(self) -> str:
-        found = self.nullable_text()
-        if found is None:
-            raise self.malformed("a text is missing")
-        return found
-
-    def nullable_text(self) -> str | None:
-        length = self.int16()
-        if length == -1:
-            return None
-        try:
-            return str(self._take(length), "utf-8")
-        except UnicodeDecodeError:
-            raise self.malformed("a text that is not UTF-8") from None
-
-    def blob(self) -> bytes:
-        """Bytes; what is null is empty."""
-        length = self.int32()
-        return b"" if length == -1 else self._take(length)
-
-    def count(self) -> int:
-        """Read the number of elements that follow; each has at least one byte."""
-        found = self.int32()
-        if not 0 <= found <= self.left:
-            raise self.malformed(f"a list of {found} elements, with {self.left} bytes left,")
-        return found
-
-    def texts(self) -> list[str]:
-        known = self._shared.texts(self._data, self._at) if self._shared else None
+    @override
+    def strings(self) -> list[str]:
+        known = self._shared.texts(self._data, self._at)
         if known is not None:
             self._at += len(known[0])
             return known[1]
         begin = self._at
-        found = [self.text() for _ in range(self.count())]
-        if self._shared:
-            self._shared.remember_texts(self._data[begin : self._at], found)
+        found = super().strings()
+        self._shared.remember_texts(self._data[begin : self._at], found)
         return found
 
+    @override
     def partitions(self) -> Mapping[str, Sequence[int]]:
-        """Read partition numbers by topic; repeated topics are merged."""
-        if self._data.startswith(_NO_TOPICS, self._at):
-            self._at += len(_NO_TOPICS)
-            return {}
-        known = self._shared.lists(self._data, self._at) if self._shared else None
+        known = self._shared.lists(self._data, self._at)
         if known is not None:
             self._at += known[0]
             return known[1]
-        begin, found = self._at, self._partitions_one_by_one()
+        begin, found = self._at, self._arrays_by_topic()
         section = self._data[begin : self._at]
-        # What came in several places, or without numbers, is not written as it was read.
-        if self._shared and _INT32.unpack_from(section)[0] == len(found) and all(found.values()):
+        # Repeated topics and topics without numbers are encoded in another way than they were received.
+        if found and _INT32.unpack_from(section)[0] == len(found) and all(found.values()):
             return self._shared.remember_lists(section, list(found), list(found.values()))
         return found
 
-    def _partitions_one_by_one(self) -> "dict[str, array[int]]":
-        found: dict[str, array[int]] = {}
-        for _ in range(self.count()):
-            topic = self.text()
-            numbers = array("i")
-            numbers.frombytes(self._take(4 * self.count()))
-            if _SWAPPED:
-                numbers.byteswap()
-            if topic in found:
-                found[topic].extend(numbers)
-            else:
-                found[topic] = numbers
-        return found
 
-    def _take(self, length: int) -> bytes:
-        begin, end = self._at, self._at + length
-        if length < 0 or end > len(self._data):
-            raise self.malformed(f"{length} bytes are to follow, {self.left} do")
-        self._at = end
-        return self._data[begin:end]
+def reader_of(data: bytes, kind: str, shared: SharedLayouts | None) -> Reader:
+    """Return a reader that uses `shared`; without it every element is decoded anew."""
+    return Reader(data, kind) if shared is None else SharedReader(data, kind, shared)
 
 
 def int16(value: int) -> bytes:

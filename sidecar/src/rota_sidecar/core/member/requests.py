@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from rota_proto.consumer_protocol import PROTOCOL_TYPE
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.consumer_protocol.offers import STICKY, JoinOffer, metadata_for
 from rota_sidecar.core.member.config import MemberConfig
@@ -10,7 +11,6 @@ from rota_sidecar.core.member.owned_partitions import OwnedPartitions
 from rota_sidecar.core.member.partitions import Offset, Partition, by_topic
 from rota_sidecar.core.member.subscription_state import SubscriptionState
 
-PROTOCOL_TYPE = "consumer"
 REASON_LENGTH_MAX = 255
 
 

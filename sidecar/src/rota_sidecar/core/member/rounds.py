@@ -1,5 +1,6 @@
 """Rebalances: join, sync, apply the assignment, revoke, and join again."""
 
+from rota_proto.consumer_protocol import Malformed
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.consumer_protocol.assignment import decode_assignment
 from rota_sidecar.core.consumer_protocol.offers import topics_of
@@ -8,7 +9,6 @@ from rota_sidecar.core.consumer_protocol.user_data import (
     decode_assignment_data,
     fingerprint_of_topics,
 )
-from rota_sidecar.core.consumer_protocol.wire import Malformed
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.core import Core, PendingEnd

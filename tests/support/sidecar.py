@@ -43,6 +43,11 @@ def flat(partitions: Mapping[str, Sequence[int]]) -> set[Partition]:
     return {(topic, number) for topic, numbers in partitions.items() for number in numbers}
 
 
+def python_path() -> str:
+    """PYTHONPATH with which `tests` is found from any folder: in another mount namespace the working directory is its root."""
+    return os.pathsep.join(filter(None, (str(REPO), os.environ.get("PYTHONPATH"))))
+
+
 class Sidecar:
     """One sidecar; `start` again after `kill` or `terminate` is the same one, on the same state folder."""
 
@@ -94,9 +99,8 @@ class Sidecar:
                 stdin=subprocess.PIPE,
                 stdout=events,
                 stderr=errors,
-                env={**os.environ, **self._environment},
+                env={**os.environ, "PYTHONPATH": python_path(), **self._environment},
                 start_new_session=True,
-                cwd=REPO,
             )
         self._child, self._process = child, Process(self.name, child, log, self._owner)
 

@@ -90,7 +90,7 @@ def test_an_append_that_the_server_reads_after_the_next_claim_is_refused(no_tabl
             await one.store.append(1, epoch, [record(1)])
             (pid,) = await admin.backends("query LIKE '%INSERT INTO rota.batches%'")
             with stopped(pid):
-                with pytest.raises(StoreError, match=f"did not answer within {SHORT_MS // 2} ms"):
+                with pytest.raises(StoreError, match=f"did not respond within {SHORT_MS // 2} ms"):
                     await one.store.append(1, epoch, [record(2)])
                 again, _ = await one.store.claim(1)
             await admin.backends(f"pid = {pid}", 0)
@@ -150,9 +150,9 @@ def test_a_server_that_was_killed_and_started_again_has_all_that_was_acknowledge
             epoch, _ = await one.store.claim(1)
             await one.store.append(1, epoch, [record(1)])
             server.kill()
-            with pytest.raises(StoreError, match="start it, or name another"):
+            with pytest.raises(StoreError, match="start it, or choose another one"):
                 await one.store.append(1, epoch, [record(2)])
-            with pytest.raises(StoreError, match="start it, or name another"):
+            with pytest.raises(StoreError, match="start it, or choose another one"):
                 await one.store.renew()
             server.start()
             assert (await one.store.renew()).owned_by(one.id) == [1]
@@ -202,7 +202,7 @@ async def standby(admin: Administrator, name: str) -> None:
     ],
 )
 def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(dsn: str) -> None:
-    with pytest.raises(StoreError, match="cannot be read; write postgresql://USER@") as refused:
+    with pytest.raises(StoreError, match="invalid PostgreSQL address; use postgresql://USER@") as refused:
         asyncio.run(open_store(dsn))
     assert "cret" not in str(refused.value)
     assert refused.value.__cause__ is None
@@ -216,7 +216,7 @@ def test_who_cannot_be_reached_is_named_without_the_password() -> None:
             asyncio.run(open_store(f"postgresql://rota:secret@127.0.0.1:{port}/shop"))
     said = str(refused.value)
     assert said.startswith(f"PostgreSQL shop at 127.0.0.1:{port} cannot be reached (")
-    assert said.endswith("; start it, or name another with --store")
+    assert said.endswith("; start it, or choose another one with --store")
     assert "secret" not in said
 
 
@@ -230,6 +230,6 @@ def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(postgres_connection, "CONNECT_S", 0.2)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(StoreError, match=r"cannot be reached \(no answer within 0.2 s\)"),
+        pytest.raises(StoreError, match=r"cannot be reached \(no response within 0.2 s\)"),
     ):
         asyncio.run(open_store(f"postgresql://rota@127.0.0.1:{silent.getsockname()[1]}/shop"))

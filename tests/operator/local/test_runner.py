@@ -186,7 +186,7 @@ def test_a_reset_is_refused_before_it_touches_anything_when_other_clients_are_me
         group = laptop.group()
     assert done.code == 1
     assert done.error == (
-        "group shop.orders has members that `rota up` does not run here (client id stranger): stop them, and reset it then"
+        "group shop.orders has members that `rota up` does not run here (client id stranger): stop them, then retry the reset"
     )
     assert dry.stderr == f"dry run, nothing changed; --execute would be rejected: {done.error}\n"
     assert not any(each["suspended"] for each in group["members"])

@@ -21,6 +21,10 @@ CLAIM_LABEL = "rota.dev/consumer-group-uid"
 GROUP_LABEL = "rota.dev/consumer-group"
 # On a pod template: changes when a setting changes that only a restart applies.
 SETTINGS_ANNOTATION = "rota.dev/settings-hash"
+# On a workload whose `terminationGracePeriodSeconds` Rota has raised: its value before.
+GRACE_PERIOD_ANNOTATION = "rota.dev/grace-period-before"
+# As the API server names it in a conflict.
+GRACE_PERIOD_FIELD = ".spec.template.spec.terminationGracePeriodSeconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +47,50 @@ class ApplyConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class AdoptWorkload:
-    """Server-side apply, without force, of the fields of a workload that Rota owns. A conflict is reported, not overridden."""
+    """
+    Server-side apply, without force, of the fields of a workload that Rota owns. A conflict is reported, not overridden.
+
+    If all conflicts that the API server names are about fields in `forced`, the same request is sent again with force: the
+    resource version in it excludes that another conflict has appeared in between. One request means one rollout.
+    """
 
     workload: WorkloadRef
+    # The whole body of the request but for the resource version.
     fields: Object
+    # Goes into `metadata.resourceVersion`: a workload that has changed since, or is another one by now, is left alone.
+    resource_version: str
+    # As in the `field` of the causes of a conflict.
+    forced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class RaiseGracePeriod:
-    """Server-side apply with force of `terminationGracePeriodSeconds` alone; its default counts as the user's field."""
+class RestoreGracePeriod:
+    """
+    Merge patch of `terminationGracePeriodSeconds` to what its owner had set before Rota raised it.
+
+    Performed before `ReleaseWorkload`, which would leave the default. A patch, not an apply: the field is the owner's again.
+    """
 
     workload: WorkloadRef
     seconds: int
+    resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseWorkload:
-    """Server-side apply of nothing, which removes all fields of ours from a workload; a no-op if it is gone."""
+    """
+    Server-side apply of nothing, which removes all fields of ours from a workload; a no-op if it is gone.
+
+    The resource version is empty where an action before has changed the workload.
+    """
 
     workload: WorkloadRef
+    resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleWorkload:
-    """Update of the workload's `scale` subresource."""
+    """Merge patch of the workload's `scale` subresource."""
 
     workload: WorkloadRef
     replicas: int
@@ -89,7 +113,12 @@ class DeleteDisruptionBudget:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Send the settings to all sidecars of the group that were started with this hash; each applies them whole or not at all."""
+    """
+    Send the settings to all sidecars of the group that were started with this hash; each applies them whole or not at all.
+
+    Stands in every plan of an adopted workload: the shell sends it to each sidecar once, and again to one that reconnects
+    without having answered. Pods with another hash are left alone, because a rollout is about to replace them.
+    """
 
     group_id: str
     # JSON of a GroupSettings message.
@@ -116,7 +145,7 @@ Action: TypeAlias = (
     | RemoveFinalizer
     | ApplyConfigMap
     | AdoptWorkload
-    | RaiseGracePeriod
+    | RestoreGracePeriod
     | ReleaseWorkload
     | ScaleWorkload
     | ApplyDisruptionBudget

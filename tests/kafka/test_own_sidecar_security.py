@@ -78,7 +78,7 @@ def test_a_wrong_password_is_said_and_not_shown(
 ) -> None:
     caplog.set_level("DEBUG")
     said = failure_message(TOPIC, known.settings(mechanism, password=WRONG))
-    assert "refuses the login of user 'admin'" in said
+    assert "rejects the login of user 'admin'" in said
     assert WRONG not in said + caplog.text
 
 
@@ -95,7 +95,7 @@ def test_a_broker_of_an_untrusted_authority_is_refused(
 
 
 def test_a_mechanism_that_is_not_known_is_refused_before_anything_is_sent(known: Known) -> None:
-    with pytest.raises(errors.InvalidArgument, match="sasl_mechanism is 'GSSAPI': give 'PLAIN'"):
+    with pytest.raises(errors.InvalidArgument, match="sasl_mechanism is 'GSSAPI': use 'PLAIN'"):
         rota.Consumer(TOPIC, **known.settings("GSSAPI"))
 
 
@@ -105,5 +105,5 @@ def test_a_group_that_was_not_granted_is_said(known: Known) -> None:
 
 
 def test_a_login_without_a_password_is_refused(known: Known) -> None:
-    with pytest.raises(errors.InvalidArgument, match="without sasl_password: give it too"):
+    with pytest.raises(errors.InvalidArgument, match="without sasl_password: set both"):
         rota.Consumer(TOPIC, **known.settings("PLAIN", password=""))

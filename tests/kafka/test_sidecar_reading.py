@@ -478,9 +478,9 @@ def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once() -> None:
             waiting = asyncio.create_task(reader.read_to(here, 2, offset=1, delivery_epoch=delivery_epoch))
             await asyncio.to_thread(kafka.broker(1).kill)
             outage = await reader.outage()
-            assert outage.startswith("no records can be read from Kafka now (")
+            assert outage.startswith("no records can be read from Kafka (")
             assert "Connection refused" in outage
-            with pytest.raises(Unreachable, match="nobody listens at"):
+            with pytest.raises(Unreachable, match="connection refused by"):
                 await reader.records.bounds([here], 1)
             await asyncio.to_thread(kafka.broker(1).start)
             assert await reader.outage() == ""

@@ -1,4 +1,4 @@
-"""Reads through an engine's `Records` as deliveries do: fetch, hear, fetch on. For the tests of both engines."""
+"""Fetches through a backend's `Records` as the delivery driver does, for the tests of both backends."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 def rows_of(batch: Batch) -> list[Row]:
-    """What the batch has, checked against what it says of itself."""
+    """Return the records of the batch, checked against its count and its keys."""
     content = content_of(batch)
     values, keys, times, headers = columns_in(content)
     nulls = [None] * content.count
@@ -50,7 +50,7 @@ def rows_of(batch: Batch) -> list[Row]:
 
 
 class Reader:
-    """One `Records`, and what it has said."""
+    """One `Records`, with its results and outages."""
 
     def __init__(self, make: Callable[[OnFetchResult, Callable[[str], None]], Records]) -> None:
         self._delivery_epochs = 0
@@ -82,7 +82,7 @@ class Reader:
         return answer
 
     async def read(self, partition: Partition, offset: int, *, delivery_epoch: int = 0) -> Read:
-        """What the next fetch brings."""
+        """Return the result of the next fetch, which must succeed."""
         async with asyncio.timeout(WITHIN_S):
             found = await self.fetch(partition, offset, delivery_epoch=delivery_epoch)
         assert isinstance(found, Read), found
@@ -125,7 +125,7 @@ class Reader:
 
 
 class Passage(NamedTuple):
-    """What was read of one partition, one fetch after the other."""
+    """The batches of consecutive fetches of one partition."""
 
     partition: Partition
     delivery_epoch: int

@@ -111,7 +111,7 @@ def test_a_batch_above_the_limit_is_unpacked_all_the_same() -> None:
 def test_records_of_a_later_version_are_named() -> None:
     content = log_pb2.RecordBatch(base_offset=10, count=6, codec=7)
     with pytest.raises(
-        MalformedPayload, match="at offset 10 are of kind 7, unknown here: update the sidecar"
+        MalformedPayload, match="unknown codec 7 of the batch at offset 10; update the sidecar"
     ):
         BatchSlicer().batch_for(BatchSlice(Batch(10, 6, 1, content), 10, 11))
 

@@ -49,7 +49,7 @@ class Engine(Records):
 
 
 class Client:
-    """Who wants records, and the engine behind those that linger."""
+    """A caller of `Lingering`, and the backend behind it."""
 
     def __init__(self, linger_s: float) -> None:
         self.results: list[Read | ReadFailed] = []
@@ -114,7 +114,7 @@ def test_many_bytes_do_not_wait() -> None:
 
 
 def test_a_failure_does_not_wait() -> None:
-    failed = ReadFailed(1, FetchError.UNREACHABLE, "nobody answers")
+    failed = ReadFailed(1, FetchError.UNREACHABLE, "no answer")
 
     async def story(client: Client) -> None:
         client.engine.on_result(failed)

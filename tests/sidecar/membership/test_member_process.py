@@ -309,7 +309,7 @@ def test_who_is_not_let_in_is_told_so_in_one_sentence(tmp_path: Path, group: str
     tokens.write_text("stranger plain:canary-of-a-stranger others.*\n")
     with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as guarded:
         for shown, sentence in (
-            ("canary-of-nobody", f"{guarded.address} does not know us"),
+            ("canary-of-nobody", f"{guarded.address} cannot authenticate this client"),
             ("canary-of-a-stranger", "GROUP_AUTHORIZATION_FAILED: grant this client access to the group"),
         ):
             token.write_text(shown)

@@ -1,5 +1,4 @@
 """
-What the sidecar asks of an engine, and the two that there are: Rota's coordinator and log, and Kafka's brokers.
-
-`port` says what is asked; everything above it knows no engine.
+The sidecar's backends, `rota` (coordinator and embedded log) and `kafka` (brokers), behind the interfaces of `port` and
+`records`. Everything above the interfaces is independent of the backend.
 """

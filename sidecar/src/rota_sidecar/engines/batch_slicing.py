@@ -1,8 +1,9 @@
 """
-Parts of batches, made fit for the application: whole batches pass as they are, a part of one is packed anew.
+Slices of record batches for the application: a whole batch is passed through unchanged, a part of one is repacked.
 
-The delivery's shell asks for what it hands over, and `dead_letters.py` for single records. What was unpacked is kept
-for a while: with one record of a key at a time, a batch goes out in as many parts as it has records.
+Used by the application's services for the records that they send, and by `delivery/dead_letters.py` for single records.
+Unpacked batches are cached, least recently used first out: with ordering by key a batch leaves in up to as many slices as
+it has records.
 """
 
 from collections import OrderedDict
@@ -15,12 +16,16 @@ from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 
 RecordBatch = log_pb2.RecordBatch
 Cell = TypeVar("Cell")
-# As much as lies read at a time with the usual settings: with less of it a batch would be unpacked for each of its records.
+# As many bytes as are read ahead with the default settings. A smaller cache would unpack a batch once for each record.
 UNPACKED_BYTES_MAX = 16 << 20
 
 
 class BatchSlicer:
-    """One for all that is delivered."""
+    """
+    A cache of unpacked batches, shared by all deliveries of a sidecar.
+
+    Invariant: the cached batches have at most `bytes_max` bytes together, or there is only one.
+    """
 
     def __init__(self, bytes_max: int = UNPACKED_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -29,12 +34,12 @@ class BatchSlicer:
 
     def batch_for(self, batch_slice: BatchSlice) -> RecordBatch:
         """
-        What holds these records, ready to be sent. It may begin before the piece, and never ends after it.
+        Return a batch that contains the slice. It may begin before the slice, and ends with it.
 
         Raises MalformedPayload.
         """
         whole = content_of(batch_slice.batch)
-        # From its middle on a batch is sent whole, where that is not much more than what is meant.
+        # A slice that is the second half of a batch, or more, is not repacked: the whole batch costs at most twice the bytes.
         if batch_slice.end == whole.base_offset + whole.count and 2 * batch_slice.count >= whole.count:
             return whole
         start, end = batch_slice.first - whole.base_offset, batch_slice.end - whole.base_offset
@@ -52,7 +57,7 @@ class BatchSlicer:
         )
 
     def columns_of(self, batch: Batch) -> Columns:
-        """The records of the whole payload, which may begin before the batch. Raises MalformedPayload."""
+        """Return the columns of the whole payload, which may begin before the batch. Raises MalformedPayload."""
         known = self._unpacked.get(batch)
         if known is not None:
             self._unpacked.move_to_end(batch)
@@ -61,24 +66,24 @@ class BatchSlicer:
         self._unpacked[batch] = columns
         self._bytes += batch.size
         while self._bytes > self._bytes_max and len(self._unpacked) > 1:
-            forgotten, _ = self._unpacked.popitem(last=False)
-            self._bytes -= forgotten.size
+            evicted, _ = self._unpacked.popitem(last=False)
+            self._bytes -= evicted.size
         return columns
 
 
 def content_of(batch: Batch) -> RecordBatch:
-    """What the engines put into a batch."""
+    """Return the payload that a backend has put into a batch."""
     return cast("RecordBatch", batch.payload)
 
 
 def columns_in(content: RecordBatch) -> Columns:
-    """Its records. Raises MalformedPayload."""
+    """Unpack the records of a batch. Raises MalformedPayload."""
     _check_codec(content)
     return unpack(content.payload, content.count, content.base_timestamp_ms)
 
 
 def check(content: RecordBatch) -> None:
-    """Raises MalformedPayload when its records cannot be unpacked."""
+    """Verify that the records can be unpacked. Raises MalformedPayload."""
     _check_codec(content)
     verify(content.payload, content.count, content.base_timestamp_ms)
 
@@ -86,12 +91,12 @@ def check(content: RecordBatch) -> None:
 def _check_codec(content: RecordBatch) -> None:
     if content.codec != CODEC:
         raise MalformedPayload(
-            f"the records at offset {content.base_offset} are of kind {content.codec}, unknown here: update the sidecar"
+            f"unknown codec {content.codec} of the batch at offset {content.base_offset}; update the sidecar"
         )
 
 
 def part_of(columns: Columns, start: int, end: int) -> Columns:
-    """Some of the records, counted from the first one of the columns."""
+    """Return the records from `start` to before `end`, as indexes into the columns."""
 
     def cut(column: Sequence[Cell] | None) -> Sequence[Cell] | None:
         return None if column is None else column[start:end]

@@ -1,9 +1,9 @@
 """
-Records that wait a little for others: each message to the application costs about the same, however much is in it.
+Lingering: fetched records wait up to `linger_s` for records of other partitions, so that they share a message to the
+application. A message costs about the same whatever its size.
 
-`adapters` puts it before an engine's reader where that is wanted. What waits is bounded: once there is much of it,
-nothing is gained by waiting on. A record that comes behind those of its partition that wait may wait twice: their
-partition is not read meanwhile, because to ask for what may join them would cost what waiting is to spare.
+`wiring.py` puts it between a backend's reader and the delivery driver if the settings ask for it. At most `ENOUGH_BYTES`
+wait. A partition whose records wait is not fetched meanwhile, so a record behind them may wait for two linger times.
 """
 
 import asyncio
@@ -15,19 +15,24 @@ from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFetchResult, Records
 
-# As much as makes a message worth its while.
+# A message of this size gains nothing from more records.
 ENOUGH_BYTES = 64 << 10
 
 
 class Lingering(Records):
-    """To be made and used on a running loop. `make` makes the reader, given who hears it."""
+    """
+    Must be created and used on a running loop. `make` creates the reader with the callback that it is given.
+
+    Invariant: the reads that wait have fewer than `ENOUGH_BYTES` bytes together, and a timer runs while there are any.
+    Failures do not wait.
+    """
 
     def __init__(
         self, make: Callable[[OnFetchResult], Records], on_result: OnFetchResult, linger_s: float
     ) -> None:
         self._on_result = on_result
         self._linger_s = linger_s
-        # By their ledgers: each has one fetch under way.
+        # By delivery epoch: each has one fetch in progress.
         self._waiting: dict[int, Read] = {}
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None

@@ -1,4 +1,7 @@
-"""What the member's shell asks of an engine. Requests and answers are the protocol's own messages on each of them."""
+"""
+Interfaces of a group's coordinator and of topics, as the membership driver uses them. Requests and responses are messages
+of Rota's protocol for each backend.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -10,57 +13,62 @@ from rota_sidecar.core.member.messages import Request, Response
 
 
 class Unreachable(Exception):
-    """Nobody answers there, or not in time: one sentence. Asking again may help."""
+    """The server did not answer, or not in time. Retriable; the message says what to check."""
 
 
 class Refused(Exception):
-    """We are not let in, as we are: one sentence. Asking again does not help before somebody changes something."""
+    """The server rejected the request or the client. Not retriable; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to the group's coordinator ended by itself."""
+    """The connection to the group's coordinator was lost."""
 
     reason: str
 
 
 CoordinatorEvent = pb.RebalanceNotice | pb.GoAway | Disconnected
-"""What is heard without having been asked for. On Kafka that is the end of the connection only."""
+"""An event of the coordinator's connection that answers no request. On Kafka only the loss of the connection."""
 
 OnCoordinatorEvent = Callable[[CoordinatorEvent], None]
 
 
 class Coordination(Protocol):
-    """One group's coordinator, wherever it is now."""
+    """
+    The client of one group's coordinator, which may move between servers.
+
+    Invariant: at most one coordinator is connected, the one that `find` found last.
+    """
 
     async def find(self, within_s: float) -> pb.ErrorCode.ValueType:
-        """Look it up and connect to it; what was connected before is given up. Raises Unreachable, Refused."""
+        """Find the coordinator and connect to it; an earlier connection is closed first. Raises Unreachable, Refused."""
         ...
 
     async def ask(self, request: Request, within_s: float) -> Response:
         """
-        Ask the coordinator that was found. Several may wait at once; a join or a sync holds up nothing else.
+        Send a request to the coordinator and return its response. Several may be in flight; a JoinGroup or SyncGroup that
+        waits for other members delays no other request.
 
-        Raises Unreachable when there is no answer in time or the connection ended, and Refused.
+        Raises Unreachable if there is no response within `within_s` or the connection is lost, and Refused.
         """
         ...
 
     async def incarnation(self, within_s: float) -> int | None:
-        """The number that the engine minted when the group was born; None where the engine has no such thing."""
+        """Return the group's incarnation, which is set when the group is created; None: the backend has none."""
         ...
 
     async def close(self) -> None:
-        """End all connections; nothing is heard any more."""
+        """Close all connections; no event follows."""
         ...
 
 
 class Topics(Protocol):
-    """What topics there are."""
+    """Descriptions of topics."""
 
     async def describe(self, names: Collection[str] | None, within_s: float) -> Mapping[str, Topic]:
-        """Those of the names that exist; with None all that we may see. Raises Unreachable, Refused."""
+        """Describe the topics that exist; names None: all that this client may see. Raises Unreachable, Refused."""
         ...
 
     async def close(self) -> None:
-        """End its connection."""
+        """Close the connection."""
         ...

@@ -1,4 +1,4 @@
-"""What the delivery's shell asks of an engine about records: to read them, to write dead letters, to look up offsets."""
+"""Interfaces for records of a backend: fetching, looking up offsets, writing dead letters. Used by the delivery driver."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class FetchRequest(NamedTuple):
-    """What is to be read; `delivery_epoch` comes back with it."""
+    """A fetch of one partition from `offset` on. The result carries the same `delivery_epoch`."""
 
     delivery_epoch: int
     partition: Partition
@@ -21,41 +21,56 @@ class FetchRequest(NamedTuple):
 
 
 OnFetchResult = Callable[[Read | ReadFailed], None]
-"""Called on the event loop. The payload of each batch is its `log_pb2.RecordBatch`."""
+"""Callback for the result of a fetch, called on the event loop. The payload of each batch is a `log_pb2.RecordBatch`."""
 
 
 class Records(Protocol):
-    """Reads records. Holds nothing that was not asked for, but what an engine's client reads ahead within its bounds."""
+    """
+    Fetches records and looks up offsets.
+
+    Invariant: each delivery epoch has at most one fetch in progress. Records that were not requested are held only as far
+    as a backend's client prefetches, within its limits.
+    """
 
     def fetch(self, request: FetchRequest) -> None:
         """
-        Read once, however long that takes: one Read with at least one batch, or with none when only the bounds or the
-        next offset are news; or one ReadFailed. What can be reached again by itself is not failed but waited for.
-        A ledger has one fetch under way; another one for the same partition ends the one before in silence.
+        Fetch once; the callback gets one Read or one ReadFailed, without a time limit.
+
+        A Read has at least one batch, or none if only the bounds or the next offset changed. Outages of the backend are
+        no failure of the fetch: it is retried until the backend answers. A second fetch of the same partition replaces the
+        first one, whose result is dropped.
         """
         ...
 
     def stop(self, delivery_epoch: int) -> None:
-        """Nothing is wanted for it any more."""
+        """Cancel the fetch of a delivery epoch; the callback gets no result of it."""
         ...
 
     async def bounds(self, partitions: Collection[Partition], within_s: float) -> Mapping[Partition, Bounds]:
-        """Starts, and ends that readers may see; those that are not there are left out. Raises Unreachable, Refused."""
+        """
+        Return the log start offset and the end offset of each partition; partitions that do not exist are omitted.
+
+        Raises Unreachable, Refused.
+        """
         ...
 
     async def at_times(
         self, times: Mapping[Partition, int], within_s: float
     ) -> Mapping[Partition, "OffsetAndTimestamp"]:
-        """The first records at or after these times; left out where there is none. Raises Unreachable, Refused."""
+        """
+        Return the first record at or after each timestamp in milliseconds; partitions without one are omitted.
+
+        Raises Unreachable, Refused.
+        """
         ...
 
     async def close(self) -> None:
-        """End its connections and threads."""
+        """Close connections and threads."""
         ...
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record, by where and when it is."""
+    """The offset and the timestamp of a record."""
 
     offset: int
     timestamp_ms: int
@@ -63,7 +78,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record as it goes to the dead-letter topic."""
+    """A record for a dead-letter topic."""
 
     topic: str
     key: bytes | None
@@ -73,14 +88,18 @@ class DeadLetter:
 
 
 class DeadLetterWriter(Protocol):
-    """Writes dead letters."""
+    """Writes dead letters, at least once."""
 
     async def write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
-        """All of them, flushed; may write them twice. Raises Unreachable, Refused."""
+        """
+        Write all of them and wait for the acknowledgement; a failed call may have written some.
+
+        Raises Unreachable, Refused.
+        """
         ...
 
     async def close(self) -> None:
-        """End its connection."""
+        """Close the connection."""
         ...
 
 

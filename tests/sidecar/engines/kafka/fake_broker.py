@@ -1,4 +1,4 @@
-"""What listens where a broker should, and is none, or an old one, or one that lies. In this process, for one test."""
+"""Fake brokers in the test's process: other servers, old brokers, and brokers with malformed responses."""
 
 import asyncio
 import struct
@@ -19,7 +19,7 @@ HEAD = struct.Struct(">hhi")
 
 @asynccontextmanager
 async def listening(behave: Behaviour) -> AsyncIterator[KafkaSettings]:
-    """Somebody who behaves so towards whoever connects; how to connect to it."""
+    """Run a server with this behaviour for each connection; yields the settings to connect to it."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -39,7 +39,7 @@ async def listening(behave: Behaviour) -> AsyncIterator[KafkaSettings]:
 
 
 def saying(data: bytes) -> Behaviour:
-    """Waits for a request, says this, and closes the connection."""
+    """Return the behaviour that waits for a request, writes these bytes and closes the connection."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -70,7 +70,7 @@ def answering(answer: Answering, knows: Mapping[int, range] | None = None) -> Be
 
 
 def head(answer: ApiMessage, version: int, number: int) -> bytes:
-    """What comes before an answer; newer ones have room for tags, of which there are none."""
+    """Return the header of a response; flexible versions have an empty list of tagged fields."""
     tags = answer.flexible_version_q(version) and not isinstance(answer, ApiVersionsResponse)
     return struct.pack(">i", number) + (b"\0" if tags else b"")
 

@@ -24,7 +24,7 @@ Look = Message | Callable[[], None]
 
 
 class Notes:
-    """What happens, in order."""
+    """Calls of the client and results, in order."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

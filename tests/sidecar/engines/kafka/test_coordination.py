@@ -87,12 +87,12 @@ def test_a_round_has_one_connection_that_ends_with_the_sync() -> None:
         async with listening(answering(broker.answer)) as settings:
             coordination = await found(settings, broker, events)
             await coordination.ask(JOIN, WITHIN_S)
-            (first,) = coordination._patient
+            (first,) = coordination._blocking
             await coordination.ask(JOIN, WITHIN_S)
-            assert coordination._patient == {first}
+            assert coordination._blocking == {first}
             await coordination.ask(SYNC, WITHIN_S)
             await asyncio.sleep(0)
-            assert coordination._patient == set()
+            assert coordination._blocking == set()
             await coordination.close()
         assert events == []
 
@@ -100,7 +100,7 @@ def test_a_round_has_one_connection_that_ends_with_the_sync() -> None:
 
 
 def test_only_so_many_joins_wait_and_a_new_look_up_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENT_MAX", 2)
+    monkeypatch.setattr(module, "BLOCKING_MAX", 2)
 
     async def ask() -> None:
         broker, events = Coordinator(), list[CoordinatorEvent]()
@@ -108,13 +108,13 @@ def test_only_so_many_joins_wait_and_a_new_look_up_ends_them(monkeypatch: pytest
             coordination = await found(settings, broker, events)
             broker.parks = True
             waiting = [asyncio.create_task(coordination.ask(JOIN, WITHIN_S)) for _ in range(2)]
-            while len(coordination._patient) < 2:
+            while len(coordination._blocking) < 2:
                 await asyncio.sleep(0)
-            with pytest.raises(Unreachable, match="2 joins of group 'g' wait already"):
+            with pytest.raises(Unreachable, match="2 joins of group 'g' are in flight already"):
                 await coordination.ask(JOIN, WITHIN_S)
             assert await coordination.find(WITHIN_S) == pb.NONE
             for each in waiting:
-                with pytest.raises(Unreachable, match="was closed here"):
+                with pytest.raises(Unreachable, match="was closed by this client"):
                     await each
             await coordination.close()
         assert events == []
@@ -129,12 +129,10 @@ def test_a_coordinator_that_is_not_reached_is_named() -> None:
             broker.address = Address("127.0.0.1", 1)
             coordination = KafkaCoordination(settings, "g", print)
             with pytest.raises(
-                Unreachable, match=r"Kafka says that 127\.0\.0\.1:1 coordinates group 'g', but nobody listens"
+                Unreachable, match=r"127\.0\.0\.1:1 is the coordinator of group 'g', but connection refused"
             ):
                 await coordination.find(WITHIN_S)
-            with pytest.raises(
-                Unreachable, match="there is no connection to the coordinator of group 'g'; find it"
-            ):
+            with pytest.raises(Unreachable, match="not connected to the coordinator of group 'g'; call find"):
                 await coordination.ask(HEARTBEAT, WITHIN_S)
 
     run(ask())
@@ -174,11 +172,11 @@ def test_an_answer_that_makes_no_sense_ends_the_connection() -> None:
 
         async with listening(answering(nothing)) as settings:
             coordination = await found(settings, broker, events)
-            with pytest.raises(Unreachable, match="does not answer as a Kafka broker does"):
+            with pytest.raises(Unreachable, match="is not one of a Kafka broker"):
                 await coordination.ask(pb.FetchOffsetsRequest(group_id="g"), WITHIN_S)
             while not events:
                 await asyncio.sleep(0)
-            with pytest.raises(Unreachable, match="does not answer as a Kafka broker does"):
+            with pytest.raises(Unreachable, match="is not one of a Kafka broker"):
                 await coordination.find(WITHIN_S)
             await coordination.close()
 

@@ -30,7 +30,7 @@ described = st.lists(
 
 
 def written(topics: list[tuple[str, int, bool, list[Replicas]]], racks: dict[int, str]) -> bytes:
-    """What a broker answers."""
+    """Encode a broker's response."""
     answer = MetadataResponse(
         throttle_time_ms=3,
         brokers=[(node, f"kafka-{node}", 9092, racks.get(node) or None) for node in NODES],

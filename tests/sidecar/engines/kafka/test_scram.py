@@ -17,7 +17,7 @@ SIGNATURE = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 def talk(
     answers: Sequence[str], credentials: Credentials = PENCIL, mechanism: str = "SCRAM-SHA-256"
 ) -> list[str]:
-    """What is said to a server that answers so."""
+    """Return the client's messages to a server with these answers."""
     conversation = exchange(mechanism, credentials, NONCE)
     said = [next(conversation).decode()]
     for answer in answers:
@@ -33,12 +33,12 @@ def test_the_conversation_is_that_of_the_rfc() -> None:
 
 
 def test_the_server_has_to_sign_with_the_password() -> None:
-    with pytest.raises(Unproved, match="its signature is not made with the password"):
+    with pytest.raises(Unproved, match="its signature does not match the password"):
         talk([CHALLENGE, "v=" + "A" * 43 + "="])
 
 
 def test_the_server_may_refuse_with_an_error_of_scram() -> None:
-    with pytest.raises(Unproved, match="it says 'invalid-proof'"):
+    with pytest.raises(Unproved, match="its error is 'invalid-proof'"):
         talk([CHALLENGE, "e=invalid-proof"])
 
 
@@ -49,18 +49,18 @@ def test_a_user_name_may_hold_what_separates_the_parts() -> None:
 @pytest.mark.parametrize(
     ("challenge", "fault"),
     [
-        (CHALLENGE.replace(NONCE, "other"), "its nonce does not go on from ours"),
-        (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "its nonce does not go on from ours"),
-        (CHALLENGE.replace("i=4096", "i=4095"), "it asks for 4095 iterations"),
+        (CHALLENGE.replace(NONCE, "other"), "its nonce does not continue the client's nonce"),
+        (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "its nonce does not continue the client's nonce"),
+        (CHALLENGE.replace("i=4096", "i=4095"), "it requires 4095 iterations"),
         (
             CHALLENGE.replace("i=4096", f"i={ITERATIONS_MAX + 1}"),
-            f"it asks for {ITERATIONS_MAX + 1} iterations",
+            f"it requires {ITERATIONS_MAX + 1} iterations",
         ),
-        (CHALLENGE.replace("i=4096", "i=" + "9" * 5000), "it asks for 99999999999999999999 iterations"),
-        (CHALLENGE.replace("i=4096", "i=many"), "it asks for many iterations"),
-        (CHALLENGE.replace("s=W22", "s=*"), "its answer is not SCRAM"),
-        ("", "its answer is not SCRAM"),
-        ("\0,=,\n", "its answer is not SCRAM"),
+        (CHALLENGE.replace("i=4096", "i=" + "9" * 5000), "it requires 99999999999999999999 iterations"),
+        (CHALLENGE.replace("i=4096", "i=many"), "it requires many iterations"),
+        (CHALLENGE.replace("s=W22", "s=*"), "its response is not SCRAM"),
+        ("", "its response is not SCRAM"),
+        ("\0,=,\n", "its response is not SCRAM"),
     ],
 )
 def test_a_challenge_that_breaks_the_rules_is_not_answered(challenge: str, fault: str) -> None:

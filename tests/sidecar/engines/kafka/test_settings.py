@@ -1,4 +1,4 @@
-"""What may be said about a Kafka cluster, and where secrets come from."""
+"""Settings of a Kafka cluster, and the sources of user and password."""
 
 from pathlib import Path
 
@@ -25,14 +25,12 @@ def test_addresses_are_read_and_written(text: str, address: Address) -> None:
     "text", ["", "kafka", "kafka:", ":9092", "kafka:0", "kafka:65536", "kafka:x", "::1:9092"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(
-        ValueError, match="is no address of a Kafka broker; give host:port, such as kafka:9092"
-    ):
+    with pytest.raises(ValueError, match="of a Kafka broker; give host:port, such as kafka:9092"):
         KafkaSettings(bootstrap=("kafka:9092", text))
 
 
 def test_at_least_one_broker_is_named() -> None:
-    with pytest.raises(ValueError, match="no Kafka broker is named; give at least one host:port"):
+    with pytest.raises(ValueError, match="no bootstrap server is set; give at least one host:port"):
         KafkaSettings(bootstrap=())
 
 
@@ -51,7 +49,7 @@ def test_loopback_is_known_by_its_address(host: str, loopback: bool) -> None:
 
 
 def test_a_client_certificate_needs_its_key() -> None:
-    with pytest.raises(ValueError, match="a client certificate needs its key"):
+    with pytest.raises(ValueError, match="a client certificate and its key go together"):
         TlsFiles(certificate=Path("client.crt"))
 
 
@@ -69,11 +67,9 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_secret_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="should hold the Kafka password, cannot be read"):
+    with pytest.raises(Refused, match="of the Kafka password cannot be read"):
         Sasl("PLAIN", "orders", password_file=tmp_path / "none").credentials()
-    with pytest.raises(
-        Refused, match="the login to Kafka needs a user, but there is none; give it in a file"
-    ):
+    with pytest.raises(Refused, match="the login to Kafka needs a user, but it is not set; set it in a file"):
         Sasl("PLAIN", password="x").credentials()
     empty = tmp_path / "empty"
     empty.write_text("\n")

@@ -32,7 +32,7 @@ class Broker:
         return await answer
 
     async def close(self) -> None:
-        """It has no connection."""
+        """Do nothing: the fake has no connection."""
 
 
 class Scene:
@@ -51,7 +51,7 @@ class Scene:
     async def answer(
         self, topics: Mapping[str, Topic], *, before: Callable[[], None] = lambda: None
     ) -> list[str]:
-        """What is asked for next, answered after `before`; the names."""
+        """Answer the next request after `before`; return the names that it asks for."""
         names, answer = await asyncio.wait_for(self._broker.asked.get(), 5)
         before()
         answer.set_result(topics)

@@ -1,4 +1,4 @@
-"""What lies read ahead of a Kafka partition: given in order, whole batches, and bounded."""
+"""Prefetched batches of a Kafka partition are returned in order, whole, and are bounded."""
 
 from rota_sidecar.core.delivery.events import Bounds, Read
 from rota_sidecar.core.ledger.batches import Batch

@@ -1,4 +1,4 @@
-"""Kafka's words and ours: what the real broker cannot easily be made to say. The rest runs in the conformance cases."""
+"""Translation of Kafka's responses that a real broker rarely gives. The others are covered by the conformance tests."""
 
 from contextlib import suppress
 
@@ -28,14 +28,14 @@ ANSWERS = [
 
 
 def on_the_wire(request: Request) -> ApiMessage:
-    """What a broker reads."""
+    """Return the request as a broker decodes it."""
     message = to_kafka(request)
     version = VERSIONS[type(message)].version
     return type(message).decode(message.encode(version=version), version=version)
 
 
 def answered(answer: ApiMessage) -> Response:
-    """What we make of a broker's answer."""
+    """Encode a broker's response, decode it and translate it."""
     request = next(
         kind for kind, message_version in VERSIONS.items() if message_version.response is type(answer)
     )

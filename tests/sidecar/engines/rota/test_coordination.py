@@ -1,4 +1,4 @@
-"""The adapter to Rota's coordinator, on the real process: what is answered, what is heard, and what fails with which words."""
+"""The adapter to Rota's coordinator, on the real process: responses, events, and the messages of failures."""
 
 import asyncio
 import signal
@@ -34,7 +34,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
 
 
 class Events:
-    """What was heard."""
+    """The events of a coordination."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[CoordinatorEvent] = asyncio.Queue()
@@ -171,7 +171,7 @@ def test_offsets_and_requests_that_are_refused_come_back_as_they_are(coordinator
         assert list(fetched.topics[0].partitions) == [
             pb.FetchedPartition(index=3, offset=42, leader_epoch=-1, metadata="so far")
         ]
-        with pytest.raises(Refused, match="refuses the request"):
+        with pytest.raises(Refused, match="rejects the request"):
             await coordination.ask(pb.HeartbeatRequest(group_id="g" * 5_000), WITHIN_S)
         await coordination.ask(heartbeat(), WITHIN_S)  # the stream lives on
         await coordination.close()
@@ -184,7 +184,7 @@ def test_before_it_was_found_and_after_it_was_closed_nobody_can_be_asked(coordin
         events = Events()
         coordination = adapter([coordinator.address], events)
         for _ in range(2):
-            with pytest.raises(Unreachable, match=f"group {GROUP} is not connected"):
+            with pytest.raises(Unreachable, match=f"not connected to the coordinator of group {GROUP}"):
                 await coordination.ask(heartbeat(), WITHIN_S)
             await coordination.find(WITHIN_S)
             await coordination.close()
@@ -205,7 +205,7 @@ def test_whoever_waits_on_a_connection_that_is_given_up_learns_it(coordinator: C
         waiting = asyncio.create_task(joined(coordination))
         await coordination.ask(heartbeat(), WITHIN_S)  # the join was sent before
         assert await coordination.find(WITHIN_S) == pb.NONE
-        with pytest.raises(Unreachable, match="given up"):
+        with pytest.raises(Unreachable, match="was closed by this client"):
             await waiting
         assert events.silent
         await coordination.ask(heartbeat(), WITHIN_S)  # on the new connection
@@ -226,7 +226,7 @@ def test_more_open_requests_than_the_limit_are_refused_at_once(coordinator: Coor
         ]
         # They begin in this order, and nothing is answered before all have begun.
         one_too_many = asyncio.create_task(coordination.ask(heartbeat(), WITHIN_S))
-        with pytest.raises(Unreachable, match=f"{OPEN_REQUESTS_MAX} requests wait"):
+        with pytest.raises(Unreachable, match=f"{OPEN_REQUESTS_MAX} requests to .* are in flight already"):
             await one_too_many
         assert len(await asyncio.gather(*asked)) == OPEN_REQUESTS_MAX
         await coordination.close()
@@ -338,7 +338,7 @@ def test_a_frozen_coordinator_costs_no_more_than_the_time_it_is_given(tmp_path: 
 
 def test_a_wrong_address_is_named(coordinator: Coordinator) -> None:
     async def story() -> None:
-        with pytest.raises(Unreachable, match=f"^{NOBODY} cannot be reached .*see whether it runs"):
+        with pytest.raises(Unreachable, match=f"^{NOBODY} cannot be reached .*check that it is running"):
             await adapter([NOBODY]).find(WITHIN_S)
         with pytest.raises(Unreachable, match=r"nobody\.invalid:7070 cannot be reached"):
             await adapter(["rota://nobody.invalid:7070"]).find(WITHIN_S)
@@ -351,7 +351,7 @@ def test_a_wrong_address_is_named(coordinator: Coordinator) -> None:
 
 def test_a_coordinator_that_names_a_wrong_address_of_itself_is_named_with_it(tmp_path: Path) -> None:
     async def story(address: str) -> None:
-        said = f"^group {GROUP} is said to be coordinated by {NOBODY}, but {NOBODY} cannot be reached"
+        said = f"^{NOBODY} is the coordinator of group {GROUP}, but {NOBODY} cannot be reached"
         with pytest.raises(Unreachable, match=said):
             await adapter([address]).find(WITHIN_S)
 
@@ -372,7 +372,7 @@ def test_a_wrong_token_and_a_forbidden_group_have_different_errors(tmp_path: Pat
             with pytest.raises(Refused, match=r"token") as refused:
                 await shows.find(WITHIN_S)
             assert "canary" not in str(refused.value)
-        with pytest.raises(Refused, match="does not know us"):
+        with pytest.raises(Refused, match="cannot authenticate this client"):
             await adapter([address]).find(WITHIN_S)
         token.write_text(TOKENS["stranger"])
         assert await shows.find(WITHIN_S) == pb.GROUP_AUTHORIZATION_FAILED
@@ -409,10 +409,10 @@ def test_each_kind_of_wrong_certificate_has_its_own_error(tmp_path: Path) -> Non
         for credentials, error, message in (
             (Credentials(tls=True, ca_file=foreign.certificate), Refused, "is not trusted .*unable to get"),
             (Credentials(tls=True), Refused, "is not trusted .*check the CA file"),
-            (Credentials(), Unreachable, "see whether it runs, and whether it wants TLS"),
-            (Credentials(tls=True, ca_file=ca), Unreachable, "asks for another client certificate"),
+            (Credentials(), Unreachable, "check that it is running, and whether it requires TLS"),
+            (Credentials(tls=True, ca_file=ca), Unreachable, "requires another client certificate"),
             (trusting(ca, stranger.certificate, stranger.key), Unreachable, "another client cert"),
-            (trusting(ca, pair[0], stranger.key), Refused, "not with their key"),
+            (trusting(ca, pair[0], stranger.key), Refused, "not certificates with their key"),
             (trusting(server.key, *pair), Refused, "no certificates"),
             (trusting(tmp_path / "none", *pair), Refused, "none, .* cannot be read"),
         ):
@@ -427,7 +427,7 @@ def test_each_kind_of_wrong_certificate_has_its_own_error(tmp_path: Path) -> Non
 
 def test_a_server_without_tls_is_named_to_whoever_dials_with_it(coordinator: Coordinator) -> None:
     async def story() -> None:
-        with pytest.raises(Refused, match="does not speak TLS"):
+        with pytest.raises(Refused, match="has no TLS"):
             await adapter([coordinator.address], credentials=Credentials(tls=True)).find(WITHIN_S)
 
     run(story())

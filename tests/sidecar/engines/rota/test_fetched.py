@@ -1,4 +1,4 @@
-"""What an answer of the log means, where a real one gives no such answer."""
+"""Translation of Fetch responses that a real log gives rarely or never."""
 
 import pytest
 

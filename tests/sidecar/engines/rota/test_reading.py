@@ -258,8 +258,8 @@ def test_an_offset_that_is_gone_is_out_of_range(address: str) -> None:
             failed = await reader.failure(here, offset)
             assert failed.fetch_error is FetchError.OUT_OF_RANGE
             assert failed.message == (
-                f"offset {offset} is not in the log, which has 2 to 3: "
-                "reset the group's offsets, or let it decide what it does then"
+                f"offset {offset} is out of range, the log has 2 to 3; reset the group's offsets, "
+                "or set what the group does with an offset out of range"
             )
         assert (await reader.read_to(here, 3, offset=2)).values == [b"c"]
         assert await reader.records.bounds([here], WITHIN_S) == {here: Bounds(2, 3)}
@@ -273,7 +273,7 @@ def test_a_topic_that_does_not_exist_is_unknown(address: str) -> None:
         for partition in (Partition("missing", 0), Partition("small", 1)):
             failed = await reader.failure(partition, 0)
             assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
-            assert failed.message.startswith("it does not exist: make the topic")
+            assert failed.message.startswith("it does not exist; create the topic")
 
     play(address, story)
 
@@ -300,7 +300,7 @@ def test_a_deleted_topic_is_unknown_to_those_who_wait_for_it(address: str) -> No
         await talk.log.DeleteTopics(pb.DeleteTopicsRequest(names=["deleted"]))
         failed = await waiting
         assert failed.fetch_error is FetchError.UNKNOWN_TOPIC
-        assert failed.message.startswith("it is not there any more")
+        assert failed.message.startswith("it was deleted")
 
     play(address, story)
 
@@ -396,11 +396,11 @@ def test_a_topic_that_is_not_for_us_is_denied(tmp_path: Path) -> None:
         async with reading([address], credentials=Credentials(token_file=token)) as reader:
             assert (await reader.failure(Partition("bank", 0), 0)).fetch_error is FetchError.DENIED
             assert (await reader.read(Partition("shop.orders", 0), 0)).bounds == Bounds(0, 0)
-            with pytest.raises(Refused, match="topic bank is not for us"):
+            with pytest.raises(Refused, match="not authorized to read topic bank"):
                 await reader.records.bounds([Partition("bank", 0)], WITHIN_S)
         async with reading([address]) as stranger:
             waiting = stranger.fetch(Partition("shop.orders", 0), 0)
-            assert "does not know us" in await stranger.outage()
+            assert "cannot authenticate this client" in await stranger.outage()
             assert not waiting.done()
 
     with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as coordinator:

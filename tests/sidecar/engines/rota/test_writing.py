@@ -1,4 +1,4 @@
-"""Dead letters lie in a real log as they were given, or somebody is told why not."""
+"""Dead letters are stored in a real log as they were given, or the write fails with the reason."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -128,9 +128,7 @@ def test_a_dead_letter_that_the_log_does_not_take_is_refused(coordinator: Coordi
 
     async def write() -> None:
         async with dead_letter_writer(coordinator.address) as dead_letters:
-            with pytest.raises(
-                Refused, match="the dead-letter topic strict does not take a record of that size"
-            ):
+            with pytest.raises(Refused, match="the dead-letter topic strict rejects a record of that size"):
                 await dead_letters.write([dead_letter("strict", b"x" * (2 << 20))], WITHIN_S)
 
     asyncio.run(write())
@@ -138,7 +136,7 @@ def test_a_dead_letter_that_the_log_does_not_take_is_refused(coordinator: Coordi
 
 def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(coordinator: Coordinator) -> None:
     async def write() -> None:
-        refused = "^the dead-letter topic unmade does not exist: make it, or name another one in the group$"
+        refused = "^the dead-letter topic unmade does not exist; create it, or name another topic in the group's settings$"
         async with (
             dead_letter_writer(coordinator.address) as dead_letters,
             Conversation(coordinator.address) as talk,

@@ -1,6 +1,6 @@
 """
-Kafka's messages, put together as batches: by columns, since each statement for a single record would cost more than
-all the rest. Called in the thread of `consumption.py`, which reads.
+Converts Kafka's messages into batches, column by column: a Python statement for each record would cost more than all the
+rest. Called in the consumer's thread of `consumption.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,16 @@ from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 
-# Several fit into one message to the application.
+# Several batches of this size fit into one message to the application.
 BATCH_BYTES_MAX = 512 << 10
 
 
 def by_partition(messages: Sequence[Message]) -> dict[Partition, Sequence[Message]]:
-    """The messages of each, in order."""
+    """Group messages by partition; the order within a partition stays."""
     topics = list(map(Message.topic, messages))
     numbers = list(map(Message.partition, messages))
     if numbers.count(numbers[0]) == topics.count(topics[0]) == len(messages):
-        # The common case: what a partition has comes together.
+        # The common case: all messages are of one partition.
         return {Partition(str(topics[0]), int(numbers[0] or 0)): messages}
     found: dict[Partition, list[Message]] = {}
     for key, run in groupby(zip(topics, numbers, messages, strict=True), itemgetter(0, 1)):
@@ -33,14 +33,14 @@ def by_partition(messages: Sequence[Message]) -> dict[Partition, Sequence[Messag
 
 
 def batches_of(messages: Sequence[Message], *, with_keys: bool) -> list[Batch]:
-    """Those of one partition, in order."""
+    """Convert the messages of one partition into batches, in order of offsets."""
     return [
         batch for first, run in _consecutive(messages) for batch in _packed(first, run, with_keys=with_keys)
     ]
 
 
 def _consecutive(messages: Sequence[Message]) -> Iterator[tuple[int, Sequence[Message]]]:
-    """Runs without a gap: the offset of the first one, and all of them."""
+    """Yield runs of consecutive offsets: the first offset and the messages."""
     offsets = [offset or 0 for offset in map(Message.offset, messages)]
     start = 0
     while start < len(offsets):
@@ -50,7 +50,7 @@ def _consecutive(messages: Sequence[Message]) -> Iterator[tuple[int, Sequence[Me
 
 
 def _end_of_run(offsets: Sequence[int], start: int) -> int:
-    """Offsets rise: a run has no gap exactly if its last one is as far from its first as there are steps between."""
+    """Return the index after the run that begins at `start`, by binary search: offsets are strictly increasing."""
     first = offsets[start] - start
     if offsets[-1] - (len(offsets) - 1) == first:
         return len(offsets)
@@ -64,7 +64,7 @@ def _end_of_run(offsets: Sequence[int], start: int) -> int:
 def _packed(first: int, messages: Sequence[Message], *, with_keys: bool) -> list[Batch]:
     count = len(messages)
     keys = list(map(Message.key, messages))
-    # Their type says more than can come: messages that were read have lists of pairs.
+    # The declared type is wider: a consumed message has a list of pairs, or None.
     headers = cast("list[Headers | None]", list(map(Message.headers, messages)))
     times = [time for _, time in map(Message.timestamp, messages)]
     columns = Columns(

@@ -1,4 +1,4 @@
-"""The brokers that we were told of: whoever of them answers first is asked. Used to find the others, and topics."""
+"""The bootstrap servers: a request goes to the first one that answers. Used to find the coordinator and to describe topics."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,9 @@ from rota_sidecar.engines.port import Refused, Unreachable
 
 
 class Bootstrap:
-    """Remembers who answered last, and begins with that one."""
+    """
+    Invariant: the broker that answered last is the first one to be asked.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -23,9 +25,10 @@ class Bootstrap:
         self, message: ApiMessage, within_s: float, beside: Sequence[Address] = ()
     ) -> tuple[ApiMessage, Connection]:
         """
-        An answer, and the connection that it came on; the caller ends that. `beside` are asked after all others.
+        Return a response and its connection, which the caller closes. Brokers in `beside` are asked after all others.
 
-        Each has an equal part of the time, so that a silent one leaves some to the next. Raises Unreachable, Refused.
+        Each broker gets an equal share of `within_s`, so that a silent one leaves time for the next. Raises Unreachable,
+        Refused.
         """
         candidates = list(dict.fromkeys([*self._addresses, *beside]))
         wrong: list[Failure] = []
@@ -58,9 +61,9 @@ class Bootstrap:
 
 
 def _all_of(wrong: Sequence[Failure]) -> Failure:
-    """The failure of who asked all of them: a refusal says more than silence."""
+    """Return one failure for those of all brokers; a refusal says more than a timeout."""
     refusals = [failure for failure in wrong if isinstance(failure, Refused)]
     first = (refusals or wrong)[0]
     if len(wrong) == 1 or refusals:
         return failures.again(first)
-    return Unreachable(f"none of {len(wrong)} Kafka brokers answers, the first one because: {first}")
+    return Unreachable(f"none of {len(wrong)} Kafka brokers answers; the first one: {first}")

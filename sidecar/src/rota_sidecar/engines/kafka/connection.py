@@ -1,8 +1,8 @@
 """
-One connection to one broker: requests out, answers in, as many at once as one likes.
+One connection to one broker, with up to `OPEN_MAX` requests in flight.
 
-`coordination.py` and `topics.py` open these. A broker answers a connection's requests one after the other: what waits
-long, a join, has a connection of its own.
+Opened by `coordination.py` and `bootstrap.py`. A broker answers the requests of a connection in order; requests that wait
+for other members (JoinGroup, SyncGroup) therefore use a connection of their own.
 """
 
 import asyncio
@@ -32,30 +32,34 @@ from rota_sidecar.engines.kafka.versions import (
 )
 from rota_sidecar.engines.port import Refused, Unreachable
 
-# Of one request or answer. The description of a million partitions has 43 MB.
+# Limit of one request or response. The metadata of a million partitions have 43 MB.
 MESSAGE_BYTES_MAX = 64 * 2**20
-# A member asks for a handful; whoever asks for more does not wait for answers.
+# Limit of requests in flight. A member has a handful.
 OPEN_MAX = 1000
 LENGTH = struct.Struct(">i")
 CORRELATION = struct.Struct(">i")
-# Correlation ids are 32 bits, and we may live for long.
+# Correlation ids are signed 32-bit numbers and wrap around.
 CORRELATIONS = 2**31
-# Asked after ten seconds of silence, three times; what was sent is to be confirmed as soon.
+# Keepalive probes after 10 s of silence, three of them; unacknowledged data end the connection after 25 s.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 25_000}
-# What the generated decoders raise on bytes that are no such message.
+# Exceptions of the generated decoders for malformed bytes.
 UNREADABLE = (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A request without its answer."""
+    """A request in flight."""
 
     kind: type[ApiMessage]
     answer: "asyncio.Future[bytes]"
 
 
 class Connection:
-    """`connect` makes it. It ends once; from then on everybody is told why."""
+    """
+    Created by `connect`.
+
+    Invariant: a connection ends once; all requests in flight and all later ones fail with the reason of that end.
+    """
 
     def __init__(
         self, address: Address, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], client_id: str
@@ -64,7 +68,7 @@ class Connection:
         self._reader, self._writer = streams
         self._client_id = client_id
         self._encrypted = self._writer.get_extra_info("ssl_object") is not None
-        # Before, its end tells something about our settings; afterwards about the broker.
+        # True after the first response to a member. Before it, the end of a connection points at the settings.
         self._serves = False
         self._open: dict[int, _Open] = {}
         self._known: Known = {}
@@ -80,34 +84,34 @@ class Connection:
 
     @property
     def failure(self) -> Failure | None:
-        """Why it ended; None while it stands."""
+        """The reason for its end; None while it is open."""
         return self._failure
 
     async def ask(self, message: ApiMessage, within_s: float, client_id: str | None = None) -> ApiMessage:
         """
-        The broker's answer. Raises Unreachable or Refused.
+        Send a request and return the broker's response. Raises Unreachable or Refused.
 
-        A connection that does not answer in time is given up: answers come in order, so no later one could come.
+        A timeout ends the connection: responses come in order, so none of a later request could come before this one.
         """
         if self._failure is not None:
             raise failures.again(self._failure)
         if len(self._open) >= OPEN_MAX:
             raise Unreachable(
-                f"{OPEN_MAX} requests to {self.address} wait for answers already; wait for some"
+                f"{OPEN_MAX} requests to {self.address} are in flight already; retry when some have their responses"
             )
         kind, number = type(message), next(self._correlations) % CORRELATIONS
         message.with_header(number, self._client_id if client_id is None else client_id)
         data = message.encode(version=VERSIONS[kind].version, header=True, framed=True)
         if len(data) > MESSAGE_BYTES_MAX:
             raise Refused(
-                f"a request of {len(data)} bytes is too large for Kafka; the group has too much in it"
+                f"a request of {len(data)} bytes exceeds Kafka's limit; reduce the group's members or topics"
             )
         waiting = _Open(kind, asyncio.get_running_loop().create_future())
         self._open[number] = waiting
         try:
             async with asyncio.timeout(within_s):
                 self._writer.write(data)
-                with suppress(OSError):  # the reader says what happened
+                with suppress(OSError):  # the reader reports the reason
                     await self._writer.drain()
                 answer = self._decode(kind, await waiting.answer)
                 self._serves |= kind in MEMBERSHIP
@@ -117,7 +121,7 @@ class Connection:
             raise failures.silent(self.address, within_s) from None
 
     async def learn_versions(self, within_s: float) -> None:
-        """What the broker knows; raises Refused when that is too little for a member."""
+        """Ask for the API versions of the broker. Raises Refused if a member needs one that it lacks, and Unreachable."""
         request = ApiVersionsRequest(client_software_name="rota-sidecar", client_software_version="1")
         self._known = known_by(await self.ask(request, within_s))
         missing = missing_in(self._known)
@@ -125,11 +129,11 @@ class Connection:
             raise failures.too_old(self.address, missing, OLDEST_KAFKA)
 
     def knows(self, kind: type[ApiMessage]) -> bool:
-        """Whether the broker can be asked this."""
+        """Return true if the broker supports this request in the version used here."""
         return is_known(kind, self._known)
 
     def end(self, failure: Failure) -> None:
-        """End it for this reason, if it has not ended before."""
+        """End the connection for this reason; no effect if it has ended before."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -137,19 +141,19 @@ class Connection:
         for waiting in self._open.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(failures.again(failure))
-                # Who asked may have gone away.
+                # The caller may have been cancelled; this marks the exception as retrieved.
                 waiting.answer.exception()
         self._open.clear()
-        # Not closed in good order: nothing is lost, and TLS would wait for the other end's farewell.
+        # Aborted, not closed: no data is lost, and TLS would wait for the peer's close_notify.
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """End it because it is not needed any more."""
-        self.end(Unreachable(f"the connection to {self.address} was closed here"))
+        """Close the connection because it is not needed any more."""
+        self.end(Unreachable(f"the connection to {self.address} was closed by this client"))
         await asyncio.wait([self._reading])
 
     async def _read(self) -> None:
-        """Until the connection ends."""
+        """Match responses with requests until the connection ends."""
         try:
             while True:
                 start = await self._reader.readexactly(LENGTH.size)
@@ -179,7 +183,7 @@ class Connection:
             raise self.end_garbled() from None
 
     def end_garbled(self) -> Failure:
-        """End it, because nobody can make sense of an answer; what to raise."""
+        """End the connection because a response cannot be decoded; return the exception to raise."""
         failure = failures.garbled(self.address, b"")
         self.end(failure)
         return failures.again(failure)
@@ -218,9 +222,9 @@ async def _streams(
 
 
 def _keep_alive(connected: socket.socket) -> None:
-    """Notice within half a minute that the other machine is gone, also while a join waits for minutes."""
+    """Detect a dead peer within 30 s, also while a JoinGroup waits for minutes."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE.items():
-        # Not every system has each of them.
+        # Not every operating system has each option.
         if hasattr(socket, name):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,8 +1,9 @@
 """
-librdkafka's consumer, and the one thread that it is used in. `reading.py` says what is wanted and hears what comes.
+librdkafka's consumer, and the thread that owns it. Created by `reading.py`, which sets requests and receives events.
 
-Partitions are assigned by hand, one by one as they are wanted: the consumer never joins a group and never commits. What
-nobody wants for now is read ahead a little, and then paused.
+Requests enter a queue, and each turn of the thread applies them, polls, and posts the events. Partitions are assigned
+manually, one by one as they are requested: the consumer never joins a group and never commits. A partition without a
+request is prefetched up to a limit and then paused.
 """
 
 import threading
@@ -21,46 +22,46 @@ from rota_sidecar.engines.port import Refused
 from rota_sidecar.engines.records import FetchRequest
 
 MESSAGES_AT_ONCE = 1_000
-# How soon a new wish is seen while nothing comes.
+# A poll without records takes this long, and a new request waits for its end.
 POLL_S = 0.02
-# Of who has just been given something the next wish comes very soon. While something lies there for it, it is waited
-# for: so often, and each time for so long, for other partitions may have something too.
+# The next request of a partition follows its last Read very soon. While prefetched records wait for it, the thread waits
+# for requests instead of polling: at most so many times this long, since other partitions may have records too.
 NEXT_FETCH_S = 0.002
 NEXT_FETCH_WAITS_MAX = 10
 IDLE_S = 0.5
 RETRY_S = 1.0
-# Between two looks whether Kafka is back, in polls.
+# Polls without records between two probes of an outage.
 POLLS_BETWEEN_PROBES = 50
 PROBE_TIMEOUT_S = 0.5
 TUNING: Config = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "allow.auto.create.topics": False,
-    # Where the log ends is said: so nobody takes markers behind the last record for records that are still to come.
+    # Reports the end of a partition: transaction markers behind the last record are not mistaken for records to come.
     "enable.partition.eof": True,
-    # A batch that a disk has damaged is an error, and not records that nobody wrote.
+    # A batch that a disk has damaged is an error instead of wrong records.
     "check.crcs": True,
-    # Whoever reads decides what an offset means that is not there.
+    # The delivery core decides about an offset out of range.
     "auto.offset.reset": "error",
     "topic.metadata.propagation.max.ms": 5_000,
-    # A partition that is wanted anew waits for the answer to what was asked before.
+    # A newly assigned partition waits for the response to the fetch before it.
     "fetch.wait.max.ms": 200,
     "fetch.error.backoff.ms": 200,
-    # A broker that is silent for so long is given up; none is asked for anything that takes longer.
+    # Timeout of a request. No request takes longer than this.
     "socket.timeout.ms": 15_000,
-    # Memory: what lies in librdkafka's queue, what one answer brings, and of one partition.
+    # Memory limits: librdkafka's queue, one response, and one partition in a response.
     "queued.max.messages.kbytes": 8 << 10,
     "queued.min.messages": 20_000,
     "fetch.max.bytes": 4 << 20,
     "fetch.message.max.bytes": 512 << 10,
-    # As long as the queue is full; the default of a second would leave it empty most of the time.
+    # The pause while the queue is full; with the default of 1,000 ms it would be empty most of the time.
     "fetch.queue.backoff.ms": 10,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A partition that is read no longer."""
+    """The consumption of a partition failed at `offset`; the partition is unassigned."""
 
     delivery_epoch: int
     partition: Partition
@@ -70,23 +71,27 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class TopicSuspected:
-    """Some topic is not there, or not for us: librdkafka does not say which."""
+    """Some topic is unknown or unauthorized: librdkafka does not say which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Nothing can be read for now: one sentence. Empty: it is over."""
+    """An outage of all partitions begins, for the reason in `message`; empty: the outage is over."""
 
     message: str
 
 
 ConsumerEvent = Read | Failed | TopicSuspected | Outage
 PostEvents = Callable[[Sequence[ConsumerEvent]], None]
-"""Called in the thread."""
+"""Callback for events, called in the consumer's thread."""
 
 
 class Consumption:
-    """Starts with the first wish."""
+    """
+    Starts the thread with the first request. Requests and `close` are thread-safe; everything else runs in the thread.
+
+    Invariant: the assigned partitions are the keys of `_tracks`, and `_ahead_bytes` is the sum of their prefetched bytes.
+    """
 
     def __init__(self, configure: Callable[[], Config], post: PostEvents, *, with_keys: bool) -> None:
         self._configure = configure
@@ -96,30 +101,30 @@ class Consumption:
         self._requests: deque[tuple[Partition, FetchRequest | None]] = deque()
         self._requested = threading.Event()
         self._closed = threading.Event()
-        # Of the thread alone.
+        # Used in the thread only.
         self._tracks: dict[Partition, Track] = {}
-        # Those with something that nobody has taken yet.
+        # Partitions with prefetched records.
         self._holding: set[Partition] = set()
         self._ahead_bytes = 0
         self._next_fetch_waits = 0
-        # Of each topic that is or was read: so many partitions at least.
+        # The number of partitions that each topic is known to have at least.
         self._counts: dict[str, int] = {}
         self._events: list[ConsumerEvent] = []
         self._is_outage_reported = False
-        # What may be the matter, until a look tells; and what was said of a connection last.
+        # The reason of a suspected outage until a probe decides, and the last error of a connection.
         self._suspected_reason = ""
         self._reason = ""
         self._quiet_polls = 0
 
     def set_request(self, partition: Partition, request: FetchRequest | None) -> None:
-        """Read it from there, once; None: nothing is wanted of it any more."""
+        """Fetch the partition once, from the request's offset on; None: unassign it."""
         self._requests.append((partition, request))
         self._requested.set()
         if self._thread.ident is None:
             self._thread.start()
 
     def close(self) -> None:
-        """End the thread; waits for that."""
+        """Stop the thread and wait for its end."""
         self._closed.set()
         self._requested.set()
         if self._thread.ident is not None:
@@ -142,7 +147,7 @@ class Consumption:
             consumer.close()
 
     def _create_consumer(self) -> Consumer | None:
-        """Tries until it succeeds: files may be mended. None when it was closed before."""
+        """Create the consumer; retry until it succeeds, as its files may be corrected meanwhile. None: closed before that."""
         while not self._closed.is_set():
             try:
                 return Consumer({**TUNING, **self._configure(), "error_cb": self._on_error})
@@ -150,7 +155,7 @@ class Consumption:
                 self._report_outage(str(refused))
             except KafkaException as error:
                 self._report_outage(
-                    f"Kafka's client cannot be set up ({reason_of(error.args[0])}): check its files"
+                    f"the Kafka client cannot be created ({reason_of(error.args[0])}); check its certificate files"
                 )
             self._post_events()
             self._closed.wait(RETRY_S)
@@ -161,7 +166,7 @@ class Consumption:
         if events:
             self._post(events)
 
-    # Wishes
+    # Requests
 
     def _handle_requests(self, consumer: Consumer) -> None:
         if not self._tracks:
@@ -209,14 +214,14 @@ class Consumption:
             consumer.incremental_assign(added)
 
     def _refresh_metadata(self, consumer: Consumer, added: Sequence[TopicPartition]) -> None:
-        """librdkafka remembers for minutes how many partitions a topic had: ask anew for one that it may not know."""
+        """Refresh the metadata of topics with new partitions: librdkafka caches the number of partitions for minutes."""
         counts: dict[str, int] = {}
         for each in added:
             counts[each.topic] = max(counts.get(each.topic, 0), each.partition + 1)
         for topic, count in counts.items():
             known = self._counts.get(topic, 0)
             self._counts[topic] = max(known, count)
-            # Of a topic that is new here it asks by itself.
+            # librdkafka fetches the metadata of a new topic by itself.
             if known and count > known:
                 try:
                     consumer.list_topics(topic, timeout=PROBE_TIMEOUT_S)
@@ -237,7 +242,7 @@ class Consumption:
             consumer.resume([TopicPartition(*each) for each in resumed])
 
     def _pause_full(self, consumer: Consumer) -> None:
-        """Pause what has been read far enough ahead."""
+        """Pause partitions that have reached a prefetch limit."""
         full = [
             each
             for each in self._holding
@@ -254,7 +259,7 @@ class Consumption:
         first = consumer.poll(0)
         if first is None and self._tracks:
             if self._holding and self._next_fetch_waits < NEXT_FETCH_WAITS_MAX:
-                # librdkafka's wait cannot be ended by a wish.
+                # A new request cannot interrupt librdkafka's poll.
                 self._next_fetch_waits += not self._requested.wait(NEXT_FETCH_S)
                 return
             first = consumer.poll(POLL_S)
@@ -316,7 +321,7 @@ class Consumption:
             return
         fetch_error = FETCH_ERRORS.get(error.code())
         if fetch_error is None:
-            # librdkafka tries again by itself.
+            # librdkafka retries by itself.
             self._suspect(f"{topic}-{number}: {reason_of(error)}")
             return
         self._drop(partition)
@@ -324,21 +329,21 @@ class Consumption:
         self._events.append(Failed(track.delivery_epoch, partition, fetch_error, track.position))
 
     def _on_error(self, error: KafkaError) -> None:
-        """What is wrong with no partition by its name."""
+        """Handle an error that names no partition."""
         code = error.code()
         if code in UNKNOWN or code in DENIED:
             self._events.append(TopicSuspected())
         elif code == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            # librdkafka looks for the group's coordinator, though nobody needs it.
+            # librdkafka looks up the group's coordinator, which this consumer does not use.
             return
         elif code in (KafkaError._TRANSPORT, KafkaError._RESOLVE):
-            # One broker of several, or a connection that had nothing to do.
+            # One broker of several, or an idle connection: no outage yet.
             self._reason = reason_of(error)
         else:
             self._suspect(reason_of(error))
 
     def _suspect(self, reason: str) -> None:
-        """It may have passed before anybody notices: connections end and are made again."""
+        """Suspect an outage. It is reported if a probe fails: lost connections are usually replaced at once."""
         if not self._is_outage_reported and not self._suspected_reason:
             self._suspected_reason = reason
             self._quiet_polls = 0
@@ -355,7 +360,7 @@ class Consumption:
             self._events.append(Outage(""))
 
     def _probe(self, consumer: Consumer) -> None:
-        """Whether Kafka answers, while nothing comes: at the end of a partition nothing does, also when it is back."""
+        """Probe a suspected or reported outage: at the end of a partition no record shows that Kafka is back."""
         if not (self._is_outage_reported or self._suspected_reason) or not self._tracks:
             return
         self._quiet_polls += 1
@@ -367,14 +372,14 @@ class Consumption:
         except KafkaException:
             reason = self._reason or self._suspected_reason
             self._report_outage(
-                f"no records can be read from Kafka now ({reason}): check that it runs, and lets us in"
+                f"no records can be read from Kafka ({reason}); check that it is running and accepts the login"
             )
         else:
             self._end_outage()
 
 
 def readable(messages: Sequence[Message], errors: Sequence[KafkaError | None]) -> list[Message]:
-    """The records among these; of a partition none behind its trouble: librdkafka goes on after a damaged batch."""
+    """Return the records, of each partition those before its first fetch error: librdkafka continues behind a damaged batch."""
     failed: set[tuple[str | None, int | None]] = set()
     found: list[Message] = []
     for message, error in zip(messages, errors, strict=True):
@@ -389,6 +394,6 @@ def readable(messages: Sequence[Message], errors: Sequence[KafkaError | None]) -
 def _unassign(consumer: Consumer, removed: Mapping[Partition, Track]) -> None:
     paused = [TopicPartition(*each) for each, track in removed.items() if track.is_paused]
     if paused:
-        # librdkafka remembers it beyond the assignment: assigned again, the partition would give nothing.
+        # librdkafka keeps the pause after the unassignment: assigned again, the partition would return no records.
         consumer.resume(paused)
     consumer.incremental_unassign([TopicPartition(*each) for each in removed])

@@ -1,8 +1,8 @@
 """
-The coordinator of one group on Kafka: the broker that leads the group's partition of `__consumer_offsets`.
+The client of one group's coordinator on Kafka: the broker that leads the group's partition of `__consumer_offsets`.
 
-The member's shell makes it. Joins and syncs wait for other members, and a broker answers a connection's requests one
-after the other; so they go on a connection apart from heartbeats and commits.
+Created by `wiring.py` for the membership driver. JoinGroup and SyncGroup wait for other members, and a broker answers the
+requests of a connection in order; they therefore use a connection apart from heartbeats and commits.
 """
 
 import asyncio
@@ -22,12 +22,16 @@ from rota_sidecar.engines.port import Disconnected, OnCoordinatorEvent, Unreacha
 
 GROUP_KEY = 0
 CLASSIC = "classic"
-# A member has one; the one before may still wait when its answer does not count any more.
-PATIENT_MAX = 16
+# Limit of connections with a JoinGroup or SyncGroup in flight. A member needs one; abandoned requests keep theirs for a while.
+BLOCKING_MAX = 16
 
 
 class KafkaCoordination:
-    """`Coordination` of the port. A broker says nothing unasked: what is heard is the end of the connection."""
+    """
+    Implements `Coordination` of the port. The only event is Disconnected: brokers send nothing unrequested.
+
+    Invariant: all connections lead to one broker, the coordinator found last.
+    """
 
     def __init__(self, settings: KafkaSettings, group_id: str, on_event: OnCoordinatorEvent) -> None:
         self._settings = settings
@@ -35,23 +39,23 @@ class KafkaCoordination:
         self._on_event = on_event
         self._bootstrap = Bootstrap(settings)
         self._coordinator: Address | None = None
-        self._quick: Connection | None = None
-        # For joins and syncs: made for the join, kept for the sync of the same round. A round may be hours away from the
-        # next one, and a connection that the network has forgotten meanwhile would look like one whose join waits.
-        self._patient: set[Connection] = set()
+        self._main: Connection | None = None
+        # For JoinGroup and SyncGroup: opened for the join, reused for the sync of the same rebalance, then closed. The next
+        # rebalance may be hours away, and a connection that a firewall has dropped looks like one whose join waits.
+        self._blocking: set[Connection] = set()
         self._idle: Connection | None = None
 
     @property
     def coordinator(self) -> Address | None:
-        """Who was found last, whether or not it still answers."""
+        """The coordinator found last; it may be unreachable meanwhile."""
         return self._coordinator
 
     async def find(self, within_s: float) -> pb.ErrorCode.ValueType:
-        """Look it up and connect to it. Raises Unreachable, Refused."""
+        """Find the coordinator and connect to it. Raises Unreachable, Refused."""
         await self.close()
         known = () if self._coordinator is None else (self._coordinator,)
         request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._group_id])
-        # A third of the time is left to connect to the coordinator itself.
+        # A third of the time remains for the connection to the coordinator itself.
         answer, connection = await self._bootstrap.ask(request, within_s * 2 / 3, known)
         if len(answer.coordinators) != 1:
             raise connection.end_garbled()
@@ -66,37 +70,37 @@ class KafkaCoordination:
                 self._serve(await connect(address, self._settings, within_s / 3))
             except Unreachable as failure:
                 raise Unreachable(
-                    f"Kafka says that {address} coordinates group {self._group_id!r}, but {failure}"
+                    f"{address} is the coordinator of group {self._group_id!r}, but {failure}"
                 ) from None
         return error_of(found.error_code)
 
     async def ask(self, request: Request, within_s: float) -> Response:
-        """Ask the coordinator that was found. Raises Unreachable, Refused."""
+        """Send a request to the coordinator found last. Raises Unreachable, Refused."""
         message = to_kafka(request)
         match request:
             case pb.JoinGroupRequest():
-                return await self._ask_patiently(message, within_s, request.client_id)
+                return await self._ask_blocking(message, within_s, request.client_id)
             case pb.SyncGroupRequest():
-                answer = await self._ask_patiently(message, within_s)
-                await self._end_round()
+                answer = await self._ask_blocking(message, within_s)
+                await self._close_idle()
                 return answer
             case _:
                 return await _ask(self._connected(), message, within_s)
 
     async def incarnation(self, within_s: float) -> int | None:
-        """Kafka has none."""
+        """Return None: Kafka's groups have no incarnations."""
         return None
 
     async def protocol_of_group(self, within_s: float) -> str:
         """
-        What the coordinator takes the group for: `classic` as we do, or another type of Kafka's; empty: it has none.
+        Return the group's protocol type at the coordinator: `classic`, as the sidecar uses, or another one; empty: no group.
 
-        A join that succeeds and names no leader is the sign of another one: a consumer of KIP-848 has converted the
-        group, and the broker assigns from now on. Raises Unreachable, Refused.
+        Called after a join that succeeds without naming a leader, which is the sign of another protocol: a consumer of
+        KIP-848 has converted the group, and the broker assigns the partitions. Raises Unreachable, Refused.
         """
         connection = self._connected()
         if not connection.knows(ListGroupsRequest):
-            # Brokers that do not tell types do not convert groups.
+            # Brokers without types of groups do not convert groups.
             return CLASSIC
         answer = await connection.ask(ListGroupsRequest(states_filter=[], types_filter=[]), within_s)
         if answer.error_code:
@@ -107,72 +111,74 @@ class KafkaCoordination:
         return next(types, "").lower()
 
     async def close(self) -> None:
-        """End all connections; nothing is heard any more."""
-        ending = [*self._patient, *([] if self._quick is None else [self._quick])]
-        self._quick = self._idle = None
+        """Close all connections; no event follows."""
+        ending = [*self._blocking, *([] if self._main is None else [self._main])]
+        self._main = self._idle = None
         for connection in ending:
             await connection.close()
 
     def _serve(self, connection: Connection) -> None:
-        self._coordinator, self._quick = connection.address, connection
+        self._coordinator, self._main = connection.address, connection
         connection.ended.add_done_callback(lambda _: self._lost(connection))
 
     def _lost(self, connection: Connection) -> None:
-        if self._quick is connection:
-            self._quick = None
+        if self._main is connection:
+            self._main = None
             self._on_event(Disconnected(str(connection.failure)))
 
     def _connected(self) -> Connection:
-        if self._quick is None:
+        if self._main is None:
             raise Unreachable(
-                f"there is no connection to the coordinator of group {self._group_id!r}; find it first"
+                f"not connected to the coordinator of group {self._group_id!r}; call find first"
             )
-        return self._quick
+        return self._main
 
-    async def _ask_patiently(
+    async def _ask_blocking(
         self, message: ApiMessage, within_s: float, client_id: str | None = None
     ) -> Response:
-        quick = self._connected()
+        main = self._connected()
         connection, self._idle = self._idle, None
         try:
             async with asyncio.timeout(within_s):
                 if connection is None or connection.failure is not None:
-                    connection = await self._another(quick, within_s)
+                    connection = await self._open_blocking(main, within_s)
                 answer = await _ask(connection, message, within_s, client_id)
         except BaseException as error:
-            # What was asked may be answered late: nothing else is to wait behind it.
+            # The broker may answer late; no other request waits behind that response.
             if connection is not None:
                 await connection.close()
             if isinstance(error, TimeoutError):
-                raise failures.silent(quick.address, within_s) from None
+                raise failures.silent(main.address, within_s) from None
             raise
         await self._keep(connection)
         return answer
 
-    async def _end_round(self) -> None:
-        """Nobody waits for others now."""
+    async def _close_idle(self) -> None:
+        """Close the idle connection: the rebalance is over."""
         idle, self._idle = self._idle, None
         if idle is not None:
             await idle.close()
 
     async def _keep(self, connection: Connection) -> None:
-        """For the rest of the round."""
+        """Keep the connection for the SyncGroup of the same rebalance."""
         if self._idle is None and connection.failure is None:
             self._idle = connection
         else:
             await connection.close()
 
-    async def _another(self, quick: Connection, within_s: float) -> Connection:
-        """One more to the same broker."""
-        if len(self._patient) >= PATIENT_MAX:
-            raise Unreachable(f"{PATIENT_MAX} joins of group {self._group_id!r} wait already; wait for some")
-        connection = await connect(quick.address, self._settings, within_s)
-        self._patient.add(connection)
-        connection.ended.add_done_callback(lambda _: self._patient.discard(connection))
-        if self._quick is not quick:
+    async def _open_blocking(self, main: Connection, within_s: float) -> Connection:
+        """Open another connection to the coordinator."""
+        if len(self._blocking) >= BLOCKING_MAX:
+            raise Unreachable(
+                f"{BLOCKING_MAX} joins of group {self._group_id!r} are in flight already; retry when some have ended"
+            )
+        connection = await connect(main.address, self._settings, within_s)
+        self._blocking.add(connection)
+        connection.ended.add_done_callback(lambda _: self._blocking.discard(connection))
+        if self._main is not main:
             await connection.close()
             raise Unreachable(
-                f"the coordinator of group {self._group_id!r} was lost meanwhile; find it again"
+                f"the connection to the coordinator of group {self._group_id!r} was lost meanwhile; find it again"
             )
         return connection
 
@@ -180,7 +186,7 @@ class KafkaCoordination:
 async def _ask(
     connection: Connection, message: ApiMessage, within_s: float, client_id: str | None = None
 ) -> Response:
-    """The answer in our words."""
+    """Send a request and translate the response. Raises Unreachable, Refused."""
     answer = await connection.ask(message, within_s, client_id)
     try:
         return from_kafka(answer)

@@ -1,4 +1,4 @@
-"""What went wrong with a connection, in a sentence that says what to do; and whether asking again may help."""
+"""Errors of connections to brokers: Unreachable if a retry may help, else Refused, with a message that says what to check."""
 
 import socket
 import ssl
@@ -8,14 +8,14 @@ from rota_sidecar.engines.port import Refused, Unreachable
 
 Failure = Unreachable | Refused
 
-# The broker says so when it does not take our certificate, or misses one.
+# Reasons of TLS alerts with which a broker rejects the client certificate, or requires one.
 ALERTS_ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
-# The first bytes of a TLS alert, where the length of an answer should be.
+# The first bytes of a TLS alert, at the position of a response's length.
 TLS_ALERT = b"\x15\x03"
 
 
 def connection_failure(error: OSError | EOFError, address: Address, *, encrypted: bool) -> Failure:
-    """While connecting or afterwards."""
+    """Return the failure for an error of a socket, while connecting or later."""
     match error:
         case ssl.SSLCertVerificationError():
             return Refused(
@@ -24,63 +24,66 @@ def connection_failure(error: OSError | EOFError, address: Address, *, encrypted
             )
         case ssl.SSLError() if any(part in (error.reason or "") for part in ALERTS_ABOUT_CERTIFICATES):
             return Refused(
-                f"Kafka at {address} does not take our certificate, or misses one ({_reason(error)}); "
+                f"Kafka at {address} rejects the client certificate, or requires one ({_reason(error)}); "
                 "check the client certificate and key"
             )
         case ssl.SSLError():
             return Unreachable(
-                f"no TLS connection comes about with {address} ({_reason(error)}); check that its listener has TLS"
+                f"the TLS handshake with {address} failed ({_reason(error)}); check that its listener has TLS"
             )
         case socket.gaierror():
-            return Unreachable(f"nobody knows the host of {address} ({error.strerror}); check the name")
+            return Unreachable(f"unknown host {address.host} of {address} ({error.strerror}); check the name")
         case ConnectionRefusedError():
-            return Unreachable(f"nobody listens at {address}; check the address, and that Kafka runs")
+            return Unreachable(
+                f"connection refused by {address}; check the address, and that Kafka is running"
+            )
         case EOFError() | ConnectionResetError() | BrokenPipeError():
             return unserved(address, encrypted=encrypted)
         case _:
             return Unreachable(
-                f"{address} cannot be reached ({error.strerror or str(error) or type(error).__name__}); check the address and the network"
+                f"{address} cannot be reached ({error.strerror or str(error) or type(error).__name__}); "
+                "check the address and the network"
             )
 
 
 def unserved(address: Address, *, encrypted: bool) -> Unreachable:
-    """The other end closed the connection, and has answered nothing yet."""
+    """Return the failure for a connection that the broker closed before its first response."""
     return Unreachable(
-        f"Kafka at {address} closed the connection before it served us; check that its listener "
-        f"{'has TLS' if encrypted else 'has no TLS'}, and whether it asks for a login"
+        f"Kafka at {address} closed the connection before its first response; check that its listener "
+        f"{'has TLS' if encrypted else 'has no TLS'}, and whether it requires a login"
     )
 
 
 def lost(address: Address) -> Unreachable:
-    """The connection ended after it had served for a while."""
+    """Return the failure for a connection that was lost after it had served."""
     return Unreachable(
-        f"the connection to Kafka at {address} ended; if that goes on, look at that broker's log"
+        f"the connection to Kafka at {address} was lost; if that repeats, see the broker's log"
     )
 
 
 def silent(address: Address, within_s: float) -> Unreachable:
-    """Time is up."""
+    """Return the failure for a timeout."""
     return Unreachable(
-        f"Kafka at {address} did not answer within {within_s:g} s; check that it runs and is not overloaded"
+        f"Kafka at {address} did not answer within {within_s:g} s; check that it is running and not overloaded"
     )
 
 
 def garbled(address: Address, start: bytes) -> Failure:
-    """What came is no answer of Kafka."""
+    """Return the failure for bytes that are not a response of Kafka; `start` are the first ones."""
     if start.startswith(TLS_ALERT):
-        return Refused(f"Kafka at {address} speaks TLS only; set a CA file, or use its listener without TLS")
-    return Unreachable(f"{address} does not answer as a Kafka broker does; check the address")
+        return Refused(f"Kafka at {address} requires TLS; set a CA file, or use a listener without TLS")
+    return Unreachable(f"the response of {address} is not one of a Kafka broker; check the address")
 
 
 def too_old(address: Address, missing: list[str], oldest: str) -> Refused:
-    """We ask for more than it knows."""
+    """Return the failure for a broker that lacks API versions that a member needs."""
     return Refused(
-        f"Kafka at {address} is too old: it does not know {', '.join(missing)}; use Apache Kafka {oldest} or newer"
+        f"Kafka at {address} is too old: it does not support {', '.join(missing)}; use Apache Kafka {oldest} or newer"
     )
 
 
 def again(failure: Failure) -> Failure:
-    """The same for one more who waits: an exception that is raised twice would collect both places."""
+    """Return a copy for another caller: an exception that is raised twice would have both tracebacks."""
     return type(failure)(*failure.args)
 
 

@@ -1,8 +1,8 @@
 """
-How librdkafka connects, and what its errors mean. For `consumption.py`, `lookups.py` and `writing.py`.
+librdkafka's connection settings and the meaning of its errors, for `consumption.py`, `lookups.py` and `writing.py`.
 
-These four alone import confluent-kafka, and `reading.py` imports them: whoever puts the sidecar together imports
-`reading.py` and `writing.py` only for a Kafka address, for on Rota's log librdkafka would only take memory.
+Only these modules and `batching.py` import confluent-kafka. `wiring.py` imports `reading.py` and `writing.py`, which load
+them, for a Kafka address only: with Rota's log librdkafka would cost memory for nothing.
 """
 
 from confluent_kafka import KafkaError
@@ -13,7 +13,7 @@ from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Refused, Unreachable
 
 Config = dict[str, str | int | float | bool]
-# By how they are named in the protocol.
+# Error codes of Kafka's protocol that KafkaError does not name.
 SASL_AUTHENTICATION_FAILED = 58
 CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_ID = 100
@@ -27,7 +27,7 @@ UNKNOWN = frozenset(
     }
 )
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
-# Nobody gets better by being asked again.
+# Errors that a retry does not fix.
 REFUSALS = DENIED | {
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -47,17 +47,15 @@ FETCH_ERRORS = {
 }
 MESSAGES = {
     FetchError.OUT_OF_RANGE: (
-        "offset {offset} is not in the log any more, or not yet: "
-        "reset the group's offsets, or let it decide what it does then"
+        "offset {offset} is out of range; reset the group's offsets, or set what the group does with an offset out of range"
     ),
-    FetchError.UNKNOWN_TOPIC: "it does not exist: make the topic, or leave it out of the group's subscription",
+    FetchError.UNKNOWN_TOPIC: "it does not exist; create the topic, or remove it from the group's subscription",
     FetchError.OTHER_TOPIC: (
-        "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
-        "reset the group's offsets"
+        "the topic was deleted and recreated, so committed offsets of the old topic are invalid; reset the group's offsets"
     ),
-    FetchError.DENIED: "its topic is not for us: allow this user to read it",
+    FetchError.DENIED: "not authorized to read its topic; allow this user to read it",
     FetchError.CORRUPT: (
-        "the batch at offset {offset} cannot be read: check the broker's disk, or get past it with "
+        "the batch at offset {offset} cannot be read; check the broker's disk, or skip it with "
         "`rota topics delete-records {topic} --partition {partition} --before OFFSET`, which deletes all records before "
         "that offset"
     ),
@@ -65,13 +63,13 @@ MESSAGES = {
 
 
 def connection_config(settings: KafkaSettings) -> Config:
-    """As each client connects; files are read now. Raises Refused."""
+    """Return the connection settings of a librdkafka client; reads the files now. Raises Refused."""
     for address in settings.addresses:
         refuse_unsafe(settings, address)
     config: Config = {
         "bootstrap.servers": ",".join(settings.bootstrap),
         "client.id": settings.client_id,
-        # What is wrong is heard by callbacks; librdkafka's own words on the standard error would be nobody's format.
+        # Errors arrive in callbacks; librdkafka's own log lines on standard error would not be in the format of the log.
         "log_level": 0,
         "reconnect.backoff.max.ms": 2_000,
         "socket.keepalive.enable": True,
@@ -98,10 +96,10 @@ def _protocol(settings: KafkaSettings) -> str:
 
 
 def reason_of(error: KafkaError) -> str:
-    """Its words, as the middle of a sentence."""
+    """Return librdkafka's description of the error, without a period."""
     return (error.str() or error.name()).strip().rstrip(".")
 
 
 def failure_of(error: KafkaError, message: str) -> Unreachable | Refused:
-    """Whether asking again may help."""
+    """Return Refused for an error that a retry does not fix, else Unreachable."""
     return Refused(message) if error.code() in REFUSALS else Unreachable(message)

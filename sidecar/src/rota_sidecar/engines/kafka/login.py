@@ -1,4 +1,4 @@
-"""SASL login at a broker, right after the connection is open. Called by `connect` of `connection.py`."""
+"""SASL login at a broker, the first exchange on an open connection. Called by `connect` of `connection.py`."""
 
 from typing import Protocol
 
@@ -27,7 +27,7 @@ class Channel(Protocol):
 
 
 def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
-    """What is wrong with the login before anything is sent; raises Refused."""
+    """Reject a login that is unsupported or would expose the password, before anything is sent. Raises Refused."""
     sasl = settings.sasl
     if sasl is None:
         return
@@ -39,13 +39,17 @@ def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
         if settings.allow_plain_text_password:
             return
         raise Refused(
-            f"the password would go to {address} in plain text, for everybody on the network to read; "
+            f"the password would be sent to {address} in plain text, readable on the network; "
             "use TLS or SCRAM, or allow plain-text passwords"
         )
 
 
 async def log_in(connection: Channel, sasl: Sasl, within_s: float) -> None:
-    """Raises Refused when the broker does not take us, or has not proved that it knows the password."""
+    """
+    Log in on an open connection.
+
+    Raises Refused if the broker rejects the login or does not prove that it knows the password, and Unreachable.
+    """
     credentials = sasl.credentials()
     await _choose(connection, sasl.mechanism, within_s)
     conversation = exchange(sasl.mechanism, credentials)
@@ -53,14 +57,14 @@ async def log_in(connection: Channel, sasl: Sasl, within_s: float) -> None:
     while True:
         answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=ours), within_s)
         if answer.error_code == SASL_AUTHENTICATION_FAILED:
-            # What the broker says of it says no more: it must not tell which of the two is wrong.
+            # The broker's message has no detail: it must not reveal which of the two is wrong.
             raise Refused(
-                f"Kafka at {connection.address} refuses the login of user {credentials.user!r} with {sasl.mechanism}; "
+                f"Kafka at {connection.address} rejects the login of user {credentials.user!r} with {sasl.mechanism}; "
                 "check the user and the password"
             )
         if answer.error_code:
             raise Unreachable(
-                f"Kafka at {connection.address} cannot judge the login now (error {answer.error_code})"
+                f"Kafka at {connection.address} cannot verify the login now (error {answer.error_code})"
             )
         try:
             ours = conversation.send(bytes(answer.auth_bytes))
@@ -80,11 +84,11 @@ async def _choose(connection: Channel, mechanism: str, within_s: float) -> None:
             return
         case code if code == ILLEGAL_SASL_STATE:
             raise Refused(
-                f"Kafka at {connection.address} asks for no login on that listener; "
-                "use the listener that does, or leave the login out"
+                f"Kafka at {connection.address} has no SASL on that listener; "
+                "use a listener with SASL, or omit the login"
             )
         case _:
             raise Refused(
-                f"Kafka at {connection.address} does not take {mechanism}; "
-                f"it takes {', '.join(answer.mechanisms) or 'nothing that it names'}"
+                f"Kafka at {connection.address} does not support the SASL mechanism {mechanism}; "
+                f"it supports {', '.join(answer.mechanisms) or 'no mechanism that it names'}"
             )

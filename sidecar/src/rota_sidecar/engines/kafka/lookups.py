@@ -1,7 +1,7 @@
 """
-Offsets by what they stand for, asked of Kafka's brokers: starts, ends, points in time. For `reading.py`.
+ListOffsets of Kafka's brokers: log start, log end, timestamps. Used by `reading.py`.
 
-Asked with a client of its own, once in a while: librdkafka's consumer does not say of what time a record is.
+Each lookup creates an admin client, as lookups are rare and librdkafka's consumer does not return a record's timestamp.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ NO_RECORD = -1
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Each call has its own time."""
+    """A lookup. Each of its requests has a timeout of `within_s` seconds."""
 
     settings: KafkaSettings
     within_s: float
@@ -35,14 +35,14 @@ class Lookup:
     read_committed: bool
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
-        """Of those that are there. Raises Unreachable, Refused."""
-        partitions = await self._those_there(partitions)
+        """Return the bounds of the partitions that exist. Raises Unreachable, Refused."""
+        partitions = await self._existing(partitions)
         if not partitions:
             return {}
-        # They have no types.
+        # confluent-kafka has no types for these.
         earliest: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        # In this order: a start that moves meanwhile is not above the end.
+        # Starts first: a start that moves meanwhile stays below the end.
         starts, ends = await asyncio.to_thread(
             self._ask, [dict.fromkeys(partitions, earliest), dict.fromkeys(partitions, latest)]
         )
@@ -53,20 +53,20 @@ class Lookup:
         }
 
     async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, OffsetAndTimestamp]:
-        """Raises Unreachable, Refused."""
-        partitions = await self._those_there(times)
+        """Return the first record at or after each timestamp in milliseconds, if there is one. Raises Unreachable, Refused."""
+        partitions = await self._existing(times)
         if not partitions:
             return {}
-        asked = {each: TimestampSpec(times[each]) for each in partitions}
-        (found,) = await asyncio.to_thread(self._ask, [asked])
+        specs = {each: TimestampSpec(times[each]) for each in partitions}
+        (found,) = await asyncio.to_thread(self._ask, [specs])
         return {
             each: OffsetAndTimestamp(info.offset, info.timestamp)
             for each, info in found.items()
             if info.offset != NO_RECORD
         }
 
-    async def _those_there(self, partitions: Collection[Partition]) -> Sequence[Partition]:
-        """librdkafka finds no leader of a partition that does not exist, and none of one that is not for us."""
+    async def _existing(self, partitions: Collection[Partition]) -> Sequence[Partition]:
+        """Return the existing ones: librdkafka waits for the leader of a missing or unauthorized one until the timeout."""
         topics = KafkaTopics(self.settings)
         try:
             names = {each.topic for each in partitions}
@@ -77,9 +77,9 @@ class Lookup:
         return [each for each in partitions if each.number < counts.get(each.topic, 0)]
 
     def _ask(
-        self, questions: Sequence[Mapping[Partition, OffsetSpec]]
+        self, requests: Sequence[Mapping[Partition, OffsetSpec]]
     ) -> list[dict[Partition, ListOffsetsResultInfo]]:
-        """In a thread: setting the client up and ending it takes a while."""
+        """Send the requests; runs in a worker thread, as creating and closing the client blocks."""
         isolation = IsolationLevel.READ_COMMITTED if self.read_committed else IsolationLevel.READ_UNCOMMITTED
         reasons: list[str] = []
         try:
@@ -87,26 +87,26 @@ class Lookup:
                 connection_config(self.settings),
                 error_cb=lambda error: reasons.append(reason_of(error)),
             )
-            answers = [
+            responses = [
                 client.list_offsets(
-                    {TopicPartition(*each): spec for each, spec in question.items()},
+                    {TopicPartition(*each): spec for each, spec in request.items()},
                     isolation_level=isolation,
                     request_timeout=self.within_s,
                 )
-                for question in questions
+                for request in requests
             ]
             return [
                 {
                     Partition(each.topic, each.partition): info
-                    for each, future in answer.items()
+                    for each, future in response.items()
                     if (info := _info(future)) is not None
                 }
-                for answer in answers
+                for response in responses
             ]
         except KafkaException as error:
             reason = "; ".join(dict.fromkeys([*reasons, reason_of(error.args[0])]))
             raise failure_of(
-                error.args[0], f"Kafka gives no offsets now ({reason}): check that it runs"
+                error.args[0], f"Kafka did not return offsets ({reason}); check that it is running"
             ) from None
 
 

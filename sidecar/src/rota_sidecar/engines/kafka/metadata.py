@@ -1,6 +1,8 @@
 """
-Kafka's answer to Metadata, version 12, read by hand for `topics.py`: a cluster's hundred thousand partitions pass
-through here each time somebody looks for new topics, and an object for each of them would cost a second and 40 MB.
+A decoder of Kafka's Metadata response, version 12, for `topics.py`.
+
+It is written by hand because each search for new topics decodes all partitions of the cluster: for 100,000 of them the
+generated decoder's objects would cost a second and 40 MB.
 """
 
 import struct
@@ -13,9 +15,9 @@ VERSION = 12
 SHORT, INT = struct.Struct(">h"), struct.Struct(">i")
 TOPIC_ID_BYTES = 16
 NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
-# Of a partition: error, index, leader, leader epoch, before the lists of its replicas.
+# The fields of a partition before the lists of its replicas: error, index, leader, leader epoch.
 PARTITION_HEAD = struct.Struct(">hiii")
-# Above, a length takes more than one byte.
+# A varint from here on takes more than one byte.
 SHORT_LENGTHS = 0x80
 
 Racks = Mapping[int, str]
@@ -23,7 +25,7 @@ Racks = Mapping[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One topic of the answer."""
+    """A topic of the response."""
 
     name: str
     error_code: int
@@ -33,19 +35,21 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The answer, as far as it is of use."""
+    """The topics of a Metadata response; the other fields are skipped."""
 
     topics: tuple[Described, ...]
 
     @classmethod
     def decode(cls, frame: bytes, version: int = VERSION, *, header: bool = True) -> "Metadata":
-        """Raises what `UNREADABLE` of `connection.py` names."""
+        """Decode a response. Raises the exceptions that `UNREADABLE` of `connection.py` lists."""
         if version != VERSION or not header:
-            raise ValueError(f"only whole answers of version {VERSION} are read here")
+            raise ValueError(
+                f"unsupported version {version}; this decoder reads version {VERSION} with its header"
+            )
         reader = _Reader(frame)
-        reader.skip(INT.size)  # the number of the request
+        reader.skip(INT.size)  # correlation id
         reader.skip_tags()
-        reader.skip(INT.size)  # throttled for so long
+        reader.skip(INT.size)  # throttle time
         racks: dict[int, str] = {}
         for _ in range(reader.length()):
             node = reader.integer()
@@ -67,21 +71,21 @@ def _topic(reader: "_Reader", racks: Racks) -> Described:
     is_internal = reader.take(1) != b"\0"
     partitions = reader.length()
     by_number = reader.replicas_racks(partitions, racks)
-    reader.skip(INT.size)  # what we may do with it
+    reader.skip(INT.size)  # authorized operations
     reader.skip_tags()
     topic = Topic(partitions, by_number, b"" if topic_id == NO_TOPIC_ID else topic_id)
     return Described(name, error_code, is_internal, topic)
 
 
 class _Reader:
-    """Goes through the bytes of an answer, in Kafka's flexible encoding."""
+    """A cursor over the bytes of a response in Kafka's flexible encoding. Raises IndexError at their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes, all of them."""
+        """Return the next `size` bytes."""
         taken = self._data[self._at : self._at + size]
         if len(taken) < size:
             raise IndexError("the answer ends too soon")
@@ -89,16 +93,16 @@ class _Reader:
         return taken
 
     def skip(self, size: int) -> None:
-        """What we have no use for."""
+        """Skip the next `size` bytes."""
         self.take(size)
 
     def integer(self) -> int:
-        """A number of 32 bits."""
+        """Read a signed 32-bit number."""
         (number,) = INT.unpack(self.take(INT.size))
         return int(number)
 
     def varint(self) -> int:
-        """A number of seven bits a byte."""
+        """Read an unsigned varint: seven bits a byte."""
         number = shift = 0
         while (byte := self._data[self._at]) >= SHORT_LENGTHS:
             number |= (byte & (SHORT_LENGTHS - 1)) << shift
@@ -108,25 +112,25 @@ class _Reader:
         return number | byte << shift
 
     def length(self) -> int:
-        """Of a list or a text; null and empty are the same."""
+        """Read the length of an array, string or byte string; null is 0."""
         found = max(self.varint() - 1, 0)
-        # Each entry has a byte at least. Else a wrong length would keep us busy for long.
+        # Each entry has at least one byte. Without this check a wrong length would cause a long loop.
         if found > len(self._data) - self._at:
             raise IndexError("the answer ends too soon")
         return found
 
     def text(self) -> str:
-        """A text; null is empty."""
+        """Read a string; null is empty."""
         return self.take(self.length()).decode()
 
     def skip_tags(self) -> None:
-        """What newer brokers may add."""
+        """Skip the tagged fields that newer brokers may add."""
         for _ in range(self.varint()):
             self.varint()
             self.skip(self.varint())
 
     def replicas_racks(self, partitions: int, racks: Racks) -> tuple[frozenset[str], ...]:
-        """Those of each partition, by its number; nothing where no broker has a rack."""
+        """Read the racks of each partition's replicas, by partition number; empty if no broker has a rack."""
         # Partitions with the same replicas share a set.
         sets: dict[bytes, frozenset[str]] = {}
         by_number: list[frozenset[str]] = [frozenset()] * partitions
@@ -139,7 +143,7 @@ class _Reader:
         return tuple(by_number) if racks else ()
 
     def _partition(self) -> tuple[int, bytes]:
-        """The number of a partition, and its replicas as they stand there."""
+        """Read a partition: its number, and the undecoded ids of its replicas."""
         _, number, _, _ = PARTITION_HEAD.unpack(self.take(PARTITION_HEAD.size))
         replicas = self.take(self.length() * INT.size)
         self.skip(self.length() * INT.size)  # in sync
@@ -148,9 +152,9 @@ class _Reader:
         return number, replicas
 
     def _short_partition(self) -> tuple[int, bytes] | None:
-        """The same in a third of the time, when each of its lists has a length of one byte, and it has no tags."""
+        """Read a partition in a third of the time; None: it has a length of several bytes or tagged fields, nothing is read."""
         data, at = self._data, self._at + PARTITION_HEAD.size
-        # Lengths are counted from 1, and 0 is null.
+        # A compact array has its length plus 1; 0 is null.
         if not 0 < data[at] < SHORT_LENGTHS:
             return None
         in_sync = at + data[at] * INT.size - 3

@@ -1,7 +1,8 @@
 """
-Records of Kafka: `Records` for the delivery's shell, on the event loop; the reading itself is done in a thread.
+Records of Kafka: implements `Records` on the event loop; the consumer runs in the thread of `consumption.py`.
 
-To be imported for a Kafka address only: librdkafka comes with it.
+Fetches go to the thread, its events come back to the loop in order. Imported for a Kafka address only, because it loads
+librdkafka.
 """
 
 import asyncio
@@ -19,36 +20,40 @@ from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topic_watch import TopicWatch
 from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFetchResult, Records
 
-# These may have another reason: that the topic is another one, or none.
+# Errors whose cause may be that the topic was deleted, or recreated: the topic is checked before they are reported.
 AMBIGUOUS = (FetchError.OUT_OF_RANGE, FetchError.UNKNOWN_TOPIC)
 
 OnOutage = Callable[[str], None]
-"""Called on the event loop when nothing can be read for now: one sentence, once; and an empty one when it is over."""
+"""Callback on the event loop: the reason when an outage begins, once; an empty string when it is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How records are read."""
+    """Options of the consumer."""
 
-    # Shown to the brokers only: nobody joins it.
+    # Sent to the brokers; the consumer does not join this group.
     group_id: str
     read_committed: bool
-    # Batches come with the keys of their records.
+    # Batches have the keys of their records.
     with_keys: bool
 
 
 @dataclass(slots=True)
 class Reading:
-    """A partition that somebody reads."""
+    """A partition that is consumed. Invariant: after `failure` is set, fetches end with it."""
 
     delivery_epoch: int
-    # Whether an answer is owed.
+    # True while a fetch has no result.
     is_pending: bool
     failure: ReadFailed | None = None
 
 
 class KafkaRecords(Records):
-    """To be made and used on a running loop."""
+    """
+    Must be created and used on a running loop.
+
+    Invariant: each partition is consumed for one delivery epoch, the one fetched last; results of others are dropped.
+    """
 
     def __init__(
         self, settings: KafkaSettings, on_result: OnFetchResult, on_outage: OnOutage, options: ReadOptions
@@ -60,7 +65,7 @@ class KafkaRecords(Records):
         self._loop = asyncio.get_running_loop()
         self._readings: dict[Partition, Reading] = {}
         self._partitions: dict[int, Partition] = {}
-        self._watch = TopicWatch(settings, self._not_there)
+        self._watch = TopicWatch(settings, self._on_topic_error)
         self._consumption = Consumption(self._config, self._post_events, with_keys=options.with_keys)
         self._checks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -122,10 +127,10 @@ class KafkaRecords(Records):
         await self._watch.close()
         await asyncio.to_thread(self._consumption.close)
 
-    # What the thread says
+    # Events of the consumer's thread
 
     def _post_events(self, events: Sequence[ConsumerEvent]) -> None:
-        """In the thread."""
+        """Pass events on to the loop; called in the consumer's thread."""
         self._loop.call_soon_threadsafe(self._on_events, events)
 
     def _on_events(self, events: Sequence[ConsumerEvent]) -> None:
@@ -143,12 +148,12 @@ class KafkaRecords(Records):
                     self._on_outage(message)
 
     def _complete(self, result: Read | ReadFailed) -> None:
-        """If it is still waited for."""
+        """Call back with a result if its fetch is still pending."""
         partition = self._partitions.get(result.delivery_epoch)
         reading = None if partition is None else self._readings[partition]
         if reading is not None and reading.is_pending:
             reading.is_pending = False
-            # Asked once more it may be mended; but another topic stays another one.
+            # The next fetch may succeed, except in a recreated topic.
             if reading.failure is not None and reading.failure.fetch_error is not FetchError.OTHER_TOPIC:
                 reading.failure = None
             self._on_result(result)
@@ -170,14 +175,14 @@ class KafkaRecords(Records):
             await self._watch.check()
         self._end(partition, failure)
 
-    def _not_there(self, partition: Partition, fetch_error: FetchError) -> None:
+    def _on_topic_error(self, partition: Partition, fetch_error: FetchError) -> None:
         reading = self._readings.get(partition)
         if reading is not None:
             self._consumption.set_request(partition, None)
             self._end(partition, ReadFailed(reading.delivery_epoch, fetch_error, MESSAGES[fetch_error]))
 
     def _end(self, partition: Partition, failure: ReadFailed) -> None:
-        """The partition gives nothing more to this ledger; who does not ask now is told when asking."""
+        """Fail the pending fetch of this delivery epoch, or else its next one."""
         reading = self._readings.get(partition)
         if reading is None or reading.delivery_epoch != failure.delivery_epoch or reading.failure is not None:
             return

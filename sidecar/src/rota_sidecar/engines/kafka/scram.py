@@ -1,7 +1,7 @@
 """
-SASL's answers to a broker's challenges: PLAIN, and SCRAM (RFC 5802) as Kafka speaks it. Bytes in, bytes out.
+The client side of SASL: PLAIN, and SCRAM (RFC 5802) as Kafka implements it. Takes and returns bytes; `login.py` sends them.
 
-`login.py` carries them. As in Kafka's own clients, users and passwords go as UTF-8, not prepared any further.
+As in Kafka's own clients, users and passwords are encoded as UTF-8 without SASLprep.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from rota_sidecar.engines.kafka.settings import Credentials
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *HASHES)
-# RFC 7677 asks for 4,096 at least. Kafka stores no more than 16,384; a server that wants many more wants our time.
+# RFC 7677 requires at least 4,096, and Kafka stores at most 16,384. The upper limit bounds the time of the hash.
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 131_072
 NO_CHANNEL_BINDING = "n,,"
 
 Exchange = Generator[bytes, bytes, None]
-"""Yields what to send, and is sent what came. It ends when the server has proved itself, or raises Unproved."""
+"""Yields each message to send and receives the server's answer. Returns after the server's proof, or raises Unproved."""
 
 
 class Unproved(Exception):
-    """The server has not shown that it knows the password, or breaks the rules; the message says in what."""
+    """The server did not prove that it knows the password, or violated SCRAM; the message says where."""
 
 
 def exchange(mechanism: str, credentials: Credentials, nonce: str = "") -> Exchange:
-    """The conversation of a mechanism out of MECHANISMS; `nonce` is drawn, tests give one."""
+    """Start the exchange of a mechanism in MECHANISMS. Without `nonce`, which is for tests, a random one is drawn."""
     if mechanism in HASHES:
         return _scram(HASHES[mechanism], credentials, nonce or token_urlsafe(24))
     return _plain(credentials)
@@ -46,7 +46,7 @@ def _scram(algorithm: str, credentials: Credentials, nonce: str) -> Exchange:
     salt, iterations = _bytes(parts.get("s", "")), _iterations(parts.get("i", ""))
     both = parts.get("r", "")
     if not both.startswith(nonce) or both == nonce:
-        raise Unproved("its nonce does not go on from ours")
+        raise Unproved("its nonce does not continue the client's nonce")
 
     salted = hashlib.pbkdf2_hmac(algorithm, credentials.password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", algorithm)
@@ -58,14 +58,14 @@ def _scram(algorithm: str, credentials: Credentials, nonce: str) -> Exchange:
     verdict = _parts((yield f"{last},p={b64encode(proof).decode()}".encode()).decode("utf-8", "replace"))
 
     if "e" in verdict:
-        raise Unproved(f"it says {verdict['e']!r}")
+        raise Unproved(f"its error is {verdict['e']!r}")
     server_key = hmac.digest(salted, b"Server Key", algorithm)
     if not hmac.compare_digest(_bytes(verdict.get("v", "")), hmac.digest(server_key, signed, algorithm)):
-        raise Unproved("its signature is not made with the password")
+        raise Unproved("its signature does not match the password")
 
 
 def _parts(message: str) -> dict[str, str]:
-    """`r=…,s=…,i=…` by their letters."""
+    """Parse `r=…,s=…,i=…` into a dict by attribute name."""
     return dict(part.split("=", 1) for part in message.split(",") if "=" in part)
 
 
@@ -75,14 +75,14 @@ def _bytes(text: str) -> bytes:
     except NoBase64:
         data = b""
     if not data:
-        raise Unproved("its answer is not SCRAM")
+        raise Unproved("its response is not SCRAM")
     return data
 
 
 def _iterations(text: str) -> int:
-    # Longer texts are no number that could be meant, and Python refuses to read very long ones.
+    # The length check comes first: int() raises for very long texts.
     if not text.isdecimal() or len(text) > 9 or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
         raise Unproved(
-            f"it asks for {text[:20] or 'no'} iterations, and {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken"
+            f"it requires {text[:20] or 'no'} iterations; {ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted"
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""How to connect to Kafka. The sidecar's options fill these in; every connection reads the files they name anew."""
+"""Connection settings for Kafka, filled in from the sidecar's configuration. Each connection reads the files that they name."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +13,14 @@ PORT_MAX = 65_535
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The host and port of a broker."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """From `host:port`, with an IPv6 address in brackets; raises ValueError with a sentence."""
+        """Parse `host:port`; an IPv6 address is in brackets. Raises ValueError."""
         host, _, port = text.rpartition(":")
         bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if (
@@ -29,12 +29,14 @@ class Address(NamedTuple):
             or not 0 < int(port) <= PORT_MAX
             or (":" in bare and bare == host)
         ):
-            raise ValueError(f"{text!r} is no address of a Kafka broker; give host:port, such as kafka:9092")
+            raise ValueError(
+                f"invalid address {text!r} of a Kafka broker; give host:port, such as kafka:9092"
+            )
         return cls(bare, int(port))
 
     @property
     def is_loopback(self) -> bool:
-        """Whether what is sent there stays on this machine."""
+        """Return true for an address of this machine only."""
         return is_loopback_host(self.host)
 
     @override
@@ -44,7 +46,11 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. Without `ca` the system's authorities are trusted; the other two go together."""
+    """
+    PEM files. Without `ca` the authorities of the operating system are trusted.
+
+    Invariant: `certificate` and `key` are both set, or neither.
+    """
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -52,13 +58,11 @@ class TlsFiles:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError(
-                "a client certificate needs its key, and a key its certificate; give both files or none"
-            )
+            raise ValueError("a client certificate and its key go together; give both files or neither")
 
 
 class Credentials(NamedTuple):
-    """Who logs in."""
+    """User and password of a login."""
 
     user: str
     password: str
@@ -66,7 +70,7 @@ class Credentials(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """A login. Each part is a value that came in the environment, or a file, which comes first. Never in arguments."""
+    """A SASL login. User and password come from files, or else from the environment; never from command-line arguments."""
 
     mechanism: str
     user: str = ""
@@ -75,7 +79,7 @@ class Sasl:
     password_file: Path | None = None
 
     def credentials(self) -> Credentials:
-        """What they are now; raises Refused."""
+        """Read the credentials. Raises Refused if one is empty or unreadable."""
         return Credentials(
             _secret(self.user, self.user_file, "user"),
             _secret(self.password, self.password_file, "password"),
@@ -85,44 +89,40 @@ class Sasl:
 def _secret(value: str, file: Path | None, what: str) -> str:
     if file is not None:
         try:
-            # Editors and `echo` end a file with a newline.
+            # Editors and `echo` append a newline.
             value = file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
-            raise Refused(
-                f"{file}, which should hold the Kafka {what}, cannot be read ({error.strerror})"
-            ) from None
+            raise Refused(f"the file {file} of the Kafka {what} cannot be read ({error.strerror})") from None
         except UnicodeDecodeError:
-            raise Refused(
-                f"{file}, which should hold the Kafka {what}, is not UTF-8 text; write it anew"
-            ) from None
+            raise Refused(f"the file {file} of the Kafka {what} is not UTF-8 text; write it again") from None
     if not value:
-        problem = "there is none" if file is None else f"{file} is empty"
+        problem = "it is not set" if file is None else f"{file} is empty"
         raise Refused(
-            f"the login to Kafka needs a {what}, but {problem}; give it in a file or in the environment"
+            f"the login to Kafka needs a {what}, but {problem}; set it in a file or in the environment"
         )
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """One cluster, and how we present ourselves to it."""
+    """A Kafka cluster and the login to it. Invariant: `bootstrap` has at least one valid `host:port`."""
 
     bootstrap: tuple[str, ...]
     client_id: str = "rota"
-    # None: the connection is not encrypted.
+    # None: plain text.
     tls: TlsFiles | None = None
     # None: no login.
     sasl: Sasl | None = None
-    # Only for networks that nobody else can listen to.
+    # Allows SASL/PLAIN without TLS; for private networks only.
     allow_plain_text_password: bool = False
 
     def __post_init__(self) -> None:
         if not self.bootstrap:
-            raise ValueError("no Kafka broker is named; give at least one host:port")
+            raise ValueError("no bootstrap server is set; give at least one host:port of a Kafka broker")
         for address in self.bootstrap:
             Address.parse(address)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where to ask first."""
+        """The bootstrap servers."""
         return tuple(Address.parse(address) for address in self.bootstrap)

@@ -1,8 +1,9 @@
 """
-Whether the topics that are read are still those that the reading began with. For `reading.py`.
+Detection of deleted and recreated topics, by their topic ids. Used by `reading.py`.
 
-librdkafka reads on in a topic that was made anew under the same name, and does not say which topic it misses: so the
-brokers are asked for the ids, at first, then once in a while, and at once when something looks wrong.
+librdkafka continues in a topic that was deleted and recreated with the same name, and does not say which topic is unknown.
+The watch therefore asks the brokers for the topic ids: when a partition is added, every `CHECK_INTERVAL_S`, and at once
+after an error that may come from a missing topic.
 """
 
 import asyncio
@@ -24,23 +25,27 @@ OnTopicError = Callable[[Partition, FetchError], None]
 
 
 class TopicWatch:
-    """To be made and used on a running loop."""
+    """
+    Must be created and used on a running loop. `on_error` is called on it, once for each check that finds an error.
+
+    Invariant: a topic is compared with the id that the first check after `watch` has found.
+    """
 
     def __init__(self, settings: KafkaSettings, on_error: OnTopicError) -> None:
         self._topics = KafkaTopics(settings)
         self._on_error = on_error
-        # Empty: not known yet.
+        # The topic id of each watched partition; empty: not known yet.
         self._ids: dict[Partition, bytes] = {}
         self._due = asyncio.Event()
-        # Whether somebody says that a topic is missing.
+        # True after a fetch error that may come from a missing topic.
         self._is_suspect = False
-        # Not there in one look: the broker that was asked may not know of them yet.
+        # Missing in one check. The broker that was asked may not know a new topic yet, so a second check decides.
         self._missing: set[Partition] = set()
         self._checking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def watch(self, partition: Partition) -> None:
-        """From now on, until it is forgotten."""
+        """Watch the topic of a partition until `forget`."""
         if partition in self._ids:
             return
         self._ids[partition] = b""
@@ -50,26 +55,26 @@ class TopicWatch:
             self._task.add_done_callback(_ended)
 
     def forget(self, partition: Partition) -> None:
-        """It is not read any more."""
+        """Stop watching the partition."""
         self._ids.pop(partition, None)
 
     def suspect(self) -> None:
-        """Some topic is missing, or is not for us: it is not known which."""
+        """Check at once: some topic is unknown or unauthorized, librdkafka does not say which."""
         self._is_suspect = True
         self._due.set()
 
     async def check(self) -> None:
-        """Compare now; whoever is not there any more is told of. When nobody answers, nothing is known."""
+        """Compare the topics with the brokers now and report each error; without an answer nothing is reported."""
         async with self._checking:
             names = self._names()
-            # The answer says nothing of doubts and topics that come while it is waited for.
+            # The answer covers neither suspicions nor topics that are added while it is awaited.
             is_suspect, self._is_suspect = self._is_suspect, False
             try:
                 self._compare(names, await self._topics.describe(names, TIMEOUT_S), is_suspect=is_suspect)
             except (Refused, Unreachable) as failure:
                 self._is_suspect = self._is_suspect or is_suspect
                 if isinstance(failure, Refused):
-                    # The reading itself says what is wrong with the brokers, or with the login.
+                    # The consumer reports errors of brokers and login.
                     with suppress(Unreachable):
                         await self._find_denied()
 
@@ -77,7 +82,7 @@ class TopicWatch:
         return sorted({each.topic for each in self._ids})
 
     async def _find_denied(self) -> None:
-        """Topics that are asked for together are refused together; without any of them it is about the login."""
+        """Report the unauthorized topics, asked one by one. A refused request for no topics is an error of the login instead."""
         if not await self._may_describe([]):
             return
         for name in self._names():
@@ -107,7 +112,7 @@ class TopicWatch:
                 self._on_error(partition, FetchError.OTHER_TOPIC)
 
     async def close(self) -> None:
-        """End its connection."""
+        """Stop the checks and close the connection."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -124,6 +129,6 @@ class TopicWatch:
 
 
 def _ended(task: "asyncio.Task[None]") -> None:
-    """What nobody expected goes to the loop's handler."""
+    """Raise an unexpected exception of the task in the loop's exception handler."""
     if not task.cancelled():
         task.result()

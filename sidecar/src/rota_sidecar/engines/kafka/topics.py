@@ -1,4 +1,4 @@
-"""What topics a Kafka cluster has, asked of any broker. The sidecar's shell makes it."""
+"""Topics of a Kafka cluster, described by any broker. Created by `wiring.py`."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,26 +12,26 @@ from rota_sidecar.engines.kafka.metadata import Metadata
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.port import Refused
 
-# A name that Kafka does not allow is one of no topic.
+# Errors of topics that do not exist; a name that Kafka does not allow is one of them.
 NO_TOPIC = (pb.UNKNOWN_TOPIC_OR_PARTITION, pb.INVALID_TOPIC_EXCEPTION)
 
 
 class KafkaTopics:
-    """`Topics` of the port. It never makes a topic by asking for it."""
+    """Implements `Topics` of the port. Invariant: a request never creates a topic."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._bootstrap = Bootstrap(settings)
         self._connection: Connection | None = None
 
     async def describe(self, names: Collection[str] | None, within_s: float) -> Mapping[str, Topic]:
-        """Those of the names that exist; with None all that we may see, Kafka's own left out. Raises Unreachable, Refused."""
+        """Describe the topics that exist; names None: all visible ones except internal ones. Raises Unreachable, Refused."""
         asked = None if names is None else [(None, name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         answer = await self._ask(request, within_s)
         forbidden = [each.name for each in answer.topics if each.error_code == pb.TOPIC_AUTHORIZATION_FAILED]
         if forbidden:
             raise Refused(
-                f"Kafka does not let us see topic {forbidden[0]!r}; allow this user to describe and read it"
+                f"Kafka does not authorize this user to describe topic {forbidden[0]!r}; allow it to describe and read the topic"
             )
         return {
             each.name: each.topic
@@ -40,13 +40,13 @@ class KafkaTopics:
         }
 
     async def close(self) -> None:
-        """End its connection."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
     async def _ask(self, request: MetadataRequest, within_s: float) -> Metadata:
-        """On the connection that was used before, if it still stands."""
+        """Ask on the last connection if it is still open, else on a new one."""
         if self._connection is not None and self._connection.failure is None:
             answer = await self._connection.ask(request, within_s)
         else:

@@ -1,4 +1,4 @@
-"""What was read of a Kafka partition and nobody has taken yet. For `consumption.py`; pure."""
+"""Prefetched batches of one Kafka partition, between the consumer and the fetches. Used by `consumption.py`; pure."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,23 +7,27 @@ from rota_sidecar.core.delivery.events import Bounds, Read
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.engines.records import FetchRequest
 
-# Read ahead of those who want it: enough to answer the next fetch at once.
+# Prefetch limit of a partition: enough to answer the next fetch at once.
 AHEAD_BYTES_MAX = 256 << 10
-# Of all partitions together.
+# Prefetch limit of all partitions together.
 AHEAD_BYTES_TOTAL_MAX = 8 << 20
 
 
 class Track:
-    """A partition that is read, from one offset on."""
+    """
+    A partition that is consumed from one offset on.
+
+    Invariant: front <= position, and the prefetched batches are those between them.
+    """
 
     def __init__(self, request: FetchRequest) -> None:
-        # Who reads it.
+        # The delivery epoch of the last request.
         self.delivery_epoch = request.delivery_epoch
-        # Where the next Read begins, and where the consumer goes on.
+        # The offset at which the next Read begins, and the next offset of the consumer.
         self.front = self.position = request.offset
         self.request: FetchRequest | None = request
         self.is_paused = False
-        # Whether anything is known of the partition.
+        # True after the first batch or the first end of partition.
         self.is_known = False
         self.ahead_bytes = 0
         self._ahead: deque[Batch] = deque()
@@ -31,37 +35,41 @@ class Track:
         self._last_bounds: tuple[int, Bounds] | None = None
 
     def is_full(self, total_bytes: int) -> bool:
-        """Whether nothing more is to be read before somebody takes what there is."""
+        """Return true if the partition has no request and has reached a prefetch limit; `total_bytes` are of all partitions."""
         if self.request is not None or not self._ahead:
             return False
         return self.ahead_bytes >= AHEAD_BYTES_MAX or total_bytes >= AHEAD_BYTES_TOTAL_MAX
 
     def set_request(self, request: FetchRequest) -> None:
-        """The same, or somebody else, goes on at the front."""
+        """Continue at the front with a new request, of the same delivery epoch or another one."""
         self.delivery_epoch = request.delivery_epoch
         self.request = request
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """The consumer has read these."""
+        """Append batches that the consumer has read."""
         self._ahead += batches
         self.ahead_bytes += sum(batch.size for batch in batches)
         self.position = batches[-1].end
         self.is_known = True
 
     def reach_end(self, offset: int) -> None:
-        """Behind what was read there is nothing yet that readers may see."""
+        """Record that the log ends at this offset for readers; ignored if batches behind it were read."""
         if offset >= self.position:
             self.position = self._ends_at = offset
             self.is_known = True
 
     def take_read(self, low: int, high: int) -> Read | None:
-        """What there is for who wants it; the watermarks are those that the broker has named last."""
+        """
+        Return the result of the request, and clear it; None: there is no request, or nothing new for it.
+
+        `low` and `high` are the watermarks that the broker reported last.
+        """
         request = self.request
         if request is None:
             return None
         batches = self._take(request.bytes_max)
         self.front = batches[-1].end if self._ahead else self.position
-        # Under an open transaction the log goes on, and readers stand at the end.
+        # With an open transaction the log continues behind the last stable offset, where readers stop.
         end = self.position if self._ends_at == self.position else max(high, self.position)
         bounds = Bounds(max(low, 0), end)
         current = (request.delivery_epoch, bounds)

@@ -1,7 +1,7 @@
 """
-The protocol's messages in Kafka's words, and Kafka's answers in ours. Called by `coordination.py`; nothing is decided here.
+Translates requests of Rota's protocol into Kafka's, and Kafka's responses into Rota's. Called by `coordination.py`; pure.
 
-Kafka's null is our empty string, except where the two differ: a member without an instance id has none on both sides.
+Kafka's null string is Rota's empty string, except for a group instance id, which is unset on both sides or set on both.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from kafka.protocol.consumer import group
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Request, Response
 
-# They are about the member or the coordinator: no partition of a commit fares better than another.
+# Errors of the member or the coordinator: in a commit they apply to all partitions.
 ABOUT_THE_REQUEST = frozenset(
     {
         pb.COORDINATOR_LOAD_IN_PROGRESS,
@@ -30,7 +30,7 @@ ABOUT_THE_REQUEST = frozenset(
 )
 KNOWN_ERRORS = frozenset(pb.ErrorCode.values())
 
-# What may speak of a static member.
+# Messages with the instance id of a static member.
 _Identified = (
     pb.JoinGroupRequest
     | pb.SyncGroupRequest
@@ -41,12 +41,12 @@ _Identified = (
 
 
 def error_of(code: int) -> pb.ErrorCode.ValueType:
-    """Ours by the same number; Kafka has some that Rota never answers with."""
+    """Return the error code; one that Rota's protocol does not have is UNKNOWN_SERVER_ERROR."""
     return cast("pb.ErrorCode.ValueType", code) if code in KNOWN_ERRORS else pb.UNKNOWN_SERVER_ERROR
 
 
 def to_kafka(request: Request) -> ApiMessage:
-    """The same request in Kafka's words."""
+    """Translate a request into Kafka's protocol."""
     match request:
         case pb.JoinGroupRequest():
             return _join(request)
@@ -77,7 +77,7 @@ def to_kafka(request: Request) -> ApiMessage:
 
 
 def from_kafka(answer: ApiMessage) -> Response:
-    """The same answer in ours."""
+    """Translate a response of Kafka. Raises TypeError for one that answers no request of a member."""
     match answer:
         case group.JoinGroupResponse():
             return _joined(answer)
@@ -97,7 +97,7 @@ def from_kafka(answer: ApiMessage) -> Response:
         case group.OffsetFetchResponse():
             return _fetched(answer)
         case _:
-            raise TypeError(f"no answer to a member is a {type(answer).__name__}")
+            raise TypeError(f"unexpected response {type(answer).__name__} to a member")
 
 
 def _instance(message: _Identified) -> str | None:
@@ -179,7 +179,7 @@ def _left(answer: ApiMessage) -> pb.LeaveGroupResponse:
 
 
 def _committed(answer: ApiMessage) -> pb.CommitOffsetsResponse:
-    """Kafka has no error of the whole commit: it says it once more for each partition."""
+    """Set the error of the whole commit, which Kafka repeats in each partition instead."""
     topics = [
         pb.TopicErrors(
             name=topic.name,

@@ -1,7 +1,7 @@
 """
-Dead letters to Kafka: `DeadLetterWriter` for the delivery's shell.
+Writes dead letters to Kafka: implements `DeadLetterWriter` with librdkafka's producer.
 
-To be imported for a Kafka address only: librdkafka comes with it.
+Imported for a Kafka address only, because it loads librdkafka.
 """
 
 import asyncio
@@ -21,20 +21,24 @@ ANY_PARTITION = -1
 TUNING: Config = {
     "acks": "all",
     "enable.idempotence": True,
-    # Where Kafka's own clients put a key; librdkafka's default would put it elsewhere.
+    # The partitioner of Kafka's Java clients; librdkafka's default chooses other partitions for the same key.
     "partitioner": "murmur2_random",
-    # They are flushed at once.
+    # Each call flushes.
     "linger.ms": 0,
-    # A letter is a little larger than its record: whether it is too large is for the broker to say.
+    # A dead letter is a little larger than its record; the broker decides whether it is too large.
     "message.max.bytes": 100 << 20,
-    # They lie in memory anyway, and there are few.
+    # No limit on the number: the records are in memory anyway, and few.
     "queue.buffering.max.messages": 0,
     "queue.buffering.max.kbytes": 256 << 10,
 }
 
 
 class KafkaDeadLetterWriter(DeadLetterWriter):
-    """To be made and used on a running loop."""
+    """
+    Must be created and used on a running loop.
+
+    Invariant: one call writes at a time, and after a failed call nothing of it is written later.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -45,9 +49,9 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
 
     @override
     async def write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
-        # One after the other: each call's time begins when it is its turn.
+        # One call after the other; the time limit of a call starts when the call before it has ended.
         async with self._writing:
-            await self._see({dead_letter.topic for dead_letter in dead_letters}, within_s)
+            await self._require_topics({dead_letter.topic for dead_letter in dead_letters}, within_s)
             await asyncio.to_thread(self._write, dead_letters, within_s)
 
     @override
@@ -56,8 +60,12 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
             await self._topics.close()
             self._producer = None
 
-    async def _see(self, topics: set[str], within_s: float) -> None:
-        """A producer would make a topic by naming it, where brokers do that."""
+    async def _require_topics(self, topics: set[str], within_s: float) -> None:
+        """
+        Check that the topics exist: a producer that names a missing topic would create it where brokers allow that.
+
+        Raises Unreachable, Refused.
+        """
         missing = sorted(topics - self._known)
         if not missing:
             return
@@ -65,12 +73,12 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
         for topic in missing:
             if topic not in self._known:
                 raise Refused(
-                    f"the dead-letter topic {topic!r} does not exist: make it, or name another one in the group"
+                    f"the dead-letter topic {topic!r} does not exist; create it, or name another topic in the group's settings"
                 )
 
     def _write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
-        """In a thread."""
-        producer = self._producer or self._made()
+        """Produce and flush; runs in a worker thread."""
+        producer = self._producer or self._create_producer()
         self._producer = producer
         errors: list[KafkaError] = []
         try:
@@ -91,23 +99,23 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
         except BufferError:
             left = len(dead_letters)
         if errors or left:
-            # Before it tells that what is left was taken away.
+            # Built before the purge, which reports the remaining messages as purged.
             failure = (
                 _failure(dead_letters[0].topic, errors) if errors else _too_late(left, dead_letters, within_s)
             )
-            self._give_up(producer)
+            self._discard(producer)
             raise failure
 
-    def _made(self) -> Producer:
+    def _create_producer(self) -> Producer:
         try:
             return Producer({**TUNING, **connection_config(self._settings)})
         except KafkaException as error:
             raise Refused(
-                f"Kafka's client cannot be set up ({reason_of(error.args[0])}): check its files"
+                f"the Kafka client cannot be created ({reason_of(error.args[0])}); check its certificate files"
             ) from None
 
-    def _give_up(self, producer: Producer) -> None:
-        """What is left must not come later; another producer begins anew, also with what is known."""
+    def _discard(self, producer: Producer) -> None:
+        """Purge unsent messages, so that they are not written later; the next call creates a new producer."""
         producer.purge()
         producer.flush(0)
         self._producer = None
@@ -117,15 +125,15 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
 def _failure(topic: str, errors: Sequence[KafkaError]) -> Unreachable | Refused:
     return failure_of(
         errors[0],
-        f"Kafka does not take dead letters for {topic!r} ({reason_of(errors[0])}): "
-        "see that the topic takes them, and that this user may write to it",
+        f"Kafka rejected dead letters for {topic!r} ({reason_of(errors[0])}); "
+        "check the topic's settings, and that this user may write to it",
     )
 
 
 def _too_late(left: int, dead_letters: Sequence[DeadLetter], within_s: float) -> Unreachable:
     return Unreachable(
-        f"Kafka has not taken {left} of {len(dead_letters)} dead letters within {within_s:g} s: "
-        "they are written again later"
+        f"Kafka has not acknowledged {left} of {len(dead_letters)} dead letters within {within_s:g} s; "
+        "they are retried later"
     )
 
 

@@ -1,4 +1,4 @@
-"""Channels to Rota's servers: whom we trust, what we show, and what a failed call means. For both adapters beside it."""
+"""gRPC channels to Rota's servers: credentials, unary calls, and the meaning of their status codes."""
 
 import asyncio
 import re
@@ -19,19 +19,19 @@ OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    # Without the second one a silent peer is noticed after a minute, whatever the first one says.
+    # Without the second option a silent peer is detected after a minute, whatever the first one is.
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
-    # Whoever asks decides when to ask again.
+    # Callers decide about retries.
     ("grpc.enable_retries", 0),
-    # Channels to one address would else share their connection, and the waiting after a failure with it.
+    # Otherwise channels to one address share a connection, and its backoff after a failure.
     ("grpc.use_local_subchannel_pool", 1),
 )
-# How gRPC words a handshake that failed: as UNAVAILABLE, with words for people.
+# Texts in gRPC's details of a failed handshake, which has the status UNAVAILABLE like every other failed connection.
 DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 UNUSABLE_FILES = ("Failed to create security handshaker",)
-# What stands before the reason in gRPC's sentences: layers, and addresses that we name ourselves.
+# Prefixes of the reason in gRPC's details: layers, and addresses that Rota's message names already.
 LAYERS = re.compile(r".*last error: |UNKNOWN: |UNAVAILABLE: |ipv[46]:\S+: |.*OPENSSL_internal:")
 
 Code = grpc.StatusCode
@@ -44,7 +44,7 @@ Metadata = Sequence[tuple[str, str]]
 
 
 class Call(Protocol[Request_contra, Answer_co]):
-    """One of a stub's calls."""
+    """A unary method of a stub."""
 
     def __call__(
         self, request: Request_contra, *, timeout: float, metadata: Metadata
@@ -53,9 +53,9 @@ class Call(Protocol[Request_contra, Answer_co]):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the sidecar shows, and whom it trusts: files, read anew for every connection, and the token for every call."""
+    """Files with certificates, read for each connection, and with a bearer token, read for each call."""
 
-    # False: plain text. With TLS and no `ca_file` the system's authorities are trusted.
+    # False: plain text. With TLS and no `ca_file` the authorities of the operating system are trusted.
     tls: bool = False
     ca_file: Path | None = None
     certificate_file: Path | None = None
@@ -64,12 +64,12 @@ class Credentials:
 
 
 def target_of(address: str) -> str:
-    """What gRPC dials."""
+    """Return the gRPC target of a `rota://` address."""
     return address.removeprefix(SCHEME).rstrip("/")
 
 
 def open_channel(address: str, credentials: Credentials) -> grpc.aio.Channel:
-    """A channel; nothing is dialled yet. Raises Refused when a file cannot be read."""
+    """Create a channel, which connects with its first call. Raises Refused if a file cannot be read."""
     if not credentials.tls:
         return grpc.aio.insecure_channel(target_of(address), options=OPTIONS)
     secure = grpc.ssl_channel_credentials(
@@ -79,112 +79,112 @@ def open_channel(address: str, credentials: Credentials) -> grpc.aio.Channel:
 
 
 def metadata_of(credentials: Credentials) -> Metadata:
-    """What goes with every call. Raises Refused when the token cannot be read."""
+    """Return the metadata of a call. Raises Refused if the token cannot be read."""
     token = content(credentials.token_file)
     if token is None:
         return ()
     text = token.decode(errors="replace").strip()
     if not text or not text.isascii() or not text.isprintable():
-        raise Refused(f"{credentials.token_file} holds no token: write it there, as one line of ASCII")
+        raise Refused(f"{credentials.token_file} has no token; write it there as one line of ASCII")
     return (("authorization", f"Bearer {text}"),)
 
 
 def content(file: Path | None) -> bytes | None:
-    """What the file holds now; raises Refused."""
+    """Read a file. Raises Refused."""
     try:
         return None if file is None else file.read_bytes()
     except OSError as error:
         reason = error.strerror or "unreadable"
         raise Refused(
-            f"{file}, a file of the credentials, cannot be read ({reason}): see that it is there, and readable"
+            f"the credentials file {file} cannot be read ({reason}); check that it exists and is readable"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class RpcClient:
-    """Whom to ask, as whom, and for how long to wait."""
+    """A client of unary calls: a server's address, the credentials and the timeout of each call in seconds."""
 
     address: str
     credentials: Credentials
     within_s: float
-    # What it means that nobody there knows the call.
-    unknown_call: str = "is no coordinator of Rota that knows this call: check the address, and its version"
+    # The message for the status UNIMPLEMENTED, after the address.
+    unknown_call: str = (
+        "does not implement this call of Rota's coordinator; check the address, and its version"
+    )
 
     async def call(self, method: Call[Request, Answer], request: Request) -> Answer:
-        """The answer, once. Raises Unreachable, Refused."""
+        """Call once, without retries. Raises Unreachable, Refused."""
         metadata = metadata_of(self.credentials)
         try:
             return await method(request, timeout=max(self.within_s, 0.001), metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise self.failure(error.code(), error.details() or "") from None
         except asyncio.CancelledError:
-            # gRPC cancels calls when their channel is closed; who asked is not cancelled by that.
+            # gRPC cancels the calls of a channel that is closed; the calling task is not cancelled by that.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             raise Unreachable(
-                f"the connection to {target_of(self.address)} was given up: ask again"
+                f"the connection to {target_of(self.address)} was closed by this client; retry"
             ) from None
 
     def failure(self, code: grpc.StatusCode, said: str) -> Failure:
-        """What a call that ended so means."""
+        """Return the failure for a status code and its details."""
         address = target_of(self.address)
         match code:
             case Code.UNAUTHENTICATED:
                 return Refused(
-                    f"{address} does not know us ({said}): give it a token or a client certificate that it knows"
+                    f"{address} cannot authenticate this client ({said}); give a valid token or client certificate"
                 )
             case Code.PERMISSION_DENIED:
-                return Refused(f"{address} forbids it ({said}): grant it to this client")
+                return Refused(f"{address} denies access ({said}); grant it to this client")
             case Code.DEADLINE_EXCEEDED:
                 return silent(address, self.within_s)
             case Code.RESOURCE_EXHAUSTED:
-                return Unreachable(f"{address} refuses for now ({said}): it is asked again later")
+                return Unreachable(f"{address} has reached a limit ({said}); retrying later")
             case Code.UNIMPLEMENTED:
                 return Refused(f"{address} {self.unknown_call}")
             case Code.UNAVAILABLE:
                 return unavailable(address, self.credentials, said)
             case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
                 return Refused(
-                    f"{address} refuses the request ({said}): see whether both have the same version"
+                    f"{address} rejects the request ({said}); check that both have the same version"
                 )
             case _:
-                return Unreachable(f"{address} ended the call with {code.name} ({said}): see its log")
+                return Unreachable(f"{address} ended the call with {code.name} ({said}); see its log")
 
 
 def silent(address: str, within_s: float) -> Unreachable:
-    """Time is up."""
+    """Return the failure for a timeout."""
     return Unreachable(
-        f"{address} did not answer within {within_s:.3g} s: see whether it runs, and is not overloaded"
+        f"{address} did not answer within {within_s:.3g} s; check that it is running and not overloaded"
     )
 
 
 def unavailable(address: str, credentials: Credentials, said: str) -> Failure:
-    """Why no connection comes about; whom certificates keep out, they keep out the next time too."""
+    """Return the failure for the status UNAVAILABLE: Refused for errors of certificates, else Unreachable."""
     reason = reason_of(said)
     if any(word in said for word in DISTRUST):
         authority = credentials.ca_file or "the CA file"
         return Refused(
-            f"the certificate of {address} is not trusted ({reason}): "
+            f"the certificate of {address} is not trusted ({reason}); "
             f"check {authority}, and that the address is one of the certificate's names"
         )
     if any(word in said for word in NO_TLS):
-        return Refused(f"{address} does not speak TLS ({reason}): leave TLS away, or dial a port that has it")
+        return Refused(f"{address} has no TLS ({reason}); omit TLS, or use a port that has it")
     if any(word in said for word in UNUSABLE_FILES):
         files = (credentials.ca_file, credentials.certificate_file, credentials.key_file)
         named = ", ".join(str(file) for file in files if file is not None)
-        return Refused(
-            f"{named}: no certificates, or not with their key; give PEM files that belong together"
-        )
+        return Refused(f"{named}: not certificates with their key; give matching PEM files")
     if credentials.tls:
-        advice = "see whether it runs, and whether it asks for another client certificate"
+        advice = "check that it is running, and whether it requires another client certificate"
     else:
-        advice = "see whether it runs, and whether it wants TLS"
-    return Unreachable(f"{address} cannot be reached ({reason}): {advice}")
+        advice = "check that it is running, and whether it requires TLS"
+    return Unreachable(f"{address} cannot be reached ({reason}); {advice}")
 
 
 def reason_of(said: str) -> str:
-    """gRPC's sentence without what it says of itself."""
+    """Return the reason in gRPC's details, without the names of its layers."""
     while (layer := LAYERS.match(said)) is not None:
         said = said[layer.end() :]
     return said.removesuffix(": OK").strip().rstrip(".") or "no reason given"
@@ -197,9 +197,9 @@ async def first_of(
     clock: Callable[[], float],
 ) -> Answer:
     """
-    What the first address gives that gives anything; each may take its share of what is left of the time.
+    Return the first successful result of `ask`, in order of addresses; each call gets its share of the remaining time.
 
-    Raises Refused when all of them refuse, else Unreachable.
+    Raises Refused if all calls do, else Unreachable.
     """
     deadline_s = clock() + within_s
     failures: list[Failure] = []

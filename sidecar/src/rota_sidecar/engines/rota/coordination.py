@@ -1,8 +1,8 @@
 """
-One group's coordinator, wherever it is: found through any server, then spoken to on a Session stream.
+The client of one group's coordinator on Rota: found through any server, then connected by a Session stream.
 
-The member's shell asks; several requests may wait at once on the one stream. What comes unasked, and the end of the
-stream, is heard by whoever was named when this was made.
+Created by `wiring.py` for the membership driver. Up to `OPEN_REQUESTS_MAX` requests are in flight on the one stream, and
+responses come in any order. Notices of the coordinator and the loss of the stream are events for the callback.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from rota_sidecar.engines.rota.connection import (
     target_of,
 )
 
-# Requests that nobody has answered yet; a member has a handful at a time.
+# Limit of requests in flight. A member has a handful.
 OPEN_REQUESTS_MAX = 1_000
 FRAMES: dict[type[Request], str] = {
     pb.JoinGroupRequest: "join_group",
@@ -49,7 +49,7 @@ CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class RotaCoordination(Coordination):
-    """To be made and used on a running loop."""
+    """Must be created and used on a running loop. Invariant: at most one session is open, to the coordinator found last."""
 
     def __init__(
         self, group_id: str, addresses: Sequence[str], credentials: Credentials, on_event: OnCoordinatorEvent
@@ -59,7 +59,7 @@ class RotaCoordination(Coordination):
         self._credentials = credentials
         self._on_event = on_event
         self._session: Session | None = None
-        # Neither needs to be among those that were configured: where a GoAway has sent us, and where the group was last.
+        # The address in the last GoAway, and that of the last coordinator; they may be missing among the configured ones.
         self._redirected_to = ""
         self._last_found = ""
 
@@ -83,7 +83,7 @@ class RotaCoordination(Coordination):
             await self.close()
             if isinstance(failure, Unreachable) and found.address not in self._addresses:
                 raise Unreachable(
-                    f"group {self._group_id} is said to be coordinated by {found.address}, but {failure}"
+                    f"{found.address} is the coordinator of group {self._group_id}, but {failure}"
                 ) from None
             raise
         self._last_found = found.address
@@ -102,10 +102,10 @@ class RotaCoordination(Coordination):
         if described.error_code == pb.NONE:
             return described.incarnation
         name = pb.ErrorCode.Name(described.error_code)
-        message = f"{client.address} does not describe group {self._group_id} ({name})"
+        message = f"{client.address} cannot describe group {self._group_id} ({name})"
         if described.error_code == pb.GROUP_AUTHORIZATION_FAILED:
-            raise Refused(f"{message}: grant the group to this client")
-        raise Unreachable(f"{message}: it is asked again where the group is now")
+            raise Refused(f"{message}; grant the group to this client")
+        raise Unreachable(f"{message}; retrying at the group's coordinator")
 
     @override
     async def close(self) -> None:
@@ -115,7 +115,7 @@ class RotaCoordination(Coordination):
 
     def _connected(self) -> "Session":
         if self._session is None:
-            raise Unreachable(f"the coordinator of group {self._group_id} is not connected: find it first")
+            raise Unreachable(f"not connected to the coordinator of group {self._group_id}; call find first")
         return self._session
 
     async def _locate(self, address: str, within_s: float) -> pb.FindCoordinatorResponse.Coordinator:
@@ -126,7 +126,7 @@ class RotaCoordination(Coordination):
             found = await client.call(CoordinatorStub(channel).FindCoordinator, request)
         except (Unreachable, Refused):
             if address in self._addresses:
-                # The next search begins with those that may answer.
+                # The next search begins with the other addresses.
                 self._addresses.remove(address)
                 self._addresses.append(address)
             raise
@@ -135,7 +135,7 @@ class RotaCoordination(Coordination):
         return found.coordinators[0]
 
     def _on_session_event(self, event: pb.RebalanceNotice | pb.GoAway | Disconnected) -> None:
-        """Only what concerns us; where to go is kept for the search that follows."""
+        """Pass on events of this group; the address of a GoAway is kept for the next search."""
         if isinstance(event, pb.RebalanceNotice | pb.GoAway) and event.group_id != self._group_id:
             return
         if isinstance(event, pb.GoAway):
@@ -144,7 +144,11 @@ class RotaCoordination(Coordination):
 
 
 class Session:
-    """One stream."""
+    """
+    A Session stream.
+
+    Invariant: a session ends once; all requests in flight and all later ones fail with the reason of that end.
+    """
 
     def __init__(self, client: RpcClient, on_event: OnCoordinatorEvent) -> None:
         self.client = client
@@ -155,11 +159,11 @@ class Session:
         self._last_id = 0
         self._stream: Stream | None = None
         self._reader: asyncio.Task[None] | None = None
-        # Why nothing can be asked any more.
+        # The reason for the end of the session; None while it is open.
         self._ended: Failure | None = None
 
     async def open(self) -> None:
-        """Connect; returns when we were let in. Raises Unreachable, Refused."""
+        """Connect; returns when the server has accepted the stream. Raises Unreachable, Refused."""
         metadata = metadata_of(self.client.credentials)
         stream = self._stream = CoordinatorStub(self.channel).Session(self._outgoing(), metadata=metadata)
         try:
@@ -174,12 +178,12 @@ class Session:
         self._reader = asyncio.create_task(self._read(stream))
 
     async def ask(self, request: Request, within_s: float) -> Response:
-        """The answer to one frame. Raises Unreachable, Refused."""
+        """Send a request and return its response. Raises Unreachable, Refused."""
         if self._ended is not None:
             raise type(self._ended)(*self._ended.args)
         if len(self._waiting) >= OPEN_REQUESTS_MAX or self._frames.full():
             raise Unreachable(
-                f"{OPEN_REQUESTS_MAX} requests wait for {self.client.address}: it is asked again when it answers"
+                f"{OPEN_REQUESTS_MAX} requests to {self.client.address} are in flight already; retrying when some have responses"
             )
         self._last_id += 1
         number = self._last_id
@@ -195,13 +199,15 @@ class Session:
         except TimeoutError:
             raise silent(self.client.address, within_s) from None
         finally:
-            # What comes later finds nobody.
+            # A late response is ignored.
             self._waiting.pop(number, None)
 
     async def close(self) -> None:
-        """End it: who still waits learns that, and nothing is heard any more."""
+        """Close the stream and the channel; requests in flight fail, and no event follows."""
         self._end(
-            Unreachable(f"the connection to {self.client.address} was given up: find the coordinator again")
+            Unreachable(
+                f"the connection to {self.client.address} was closed by this client; find the coordinator again"
+            )
         )
         if self._stream is not None:
             self._stream.cancel()
@@ -217,21 +223,21 @@ class Session:
         try:
             async for frame in stream:
                 self._receive(frame)
-            failure: Failure = Unreachable(f"{self.client.address} ended the connection: it stops")
+            failure: Failure = Unreachable(f"{self.client.address} ended the connection: it shuts down")
         except grpc.aio.AioRpcError as error:
             failure = self._end_of_stream(error)
         except asyncio.CancelledError:
-            # So gRPC says that the stream was cancelled from this side: whoever did has ended it already.
+            # gRPC raises this after `cancel` in `close`, which has ended the session already.
             return
         if self._end(failure):
             self._on_event(Disconnected(str(failure)))
 
     def _end_of_stream(self, error: grpc.aio.AioRpcError) -> Failure:
-        """It was reached before: what ended is the connection."""
+        """Return the failure for the end of a stream that was open; UNAVAILABLE is the loss of its connection."""
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return self.client.failure(error.code(), error.details() or "")
         return Unreachable(
-            f"{self.client.address} ended the connection ({error.details()}): it is looked for again"
+            f"{self.client.address} ended the connection ({error.details()}); finding the coordinator again"
         )
 
     def _receive(self, frame: pb.SessionResponse) -> None:
@@ -254,7 +260,7 @@ class Session:
         return self.client.failure(await stream.code(), await stream.details() or "")
 
     def _end(self, failure: Failure) -> bool:
-        """Whether it had not ended before."""
+        """End the session and fail the requests in flight; false: it had ended before."""
         if self._ended is not None:
             return False
         self._ended = failure

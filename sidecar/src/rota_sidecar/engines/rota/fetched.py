@@ -1,4 +1,4 @@
-"""What an answer of the embedded log means for those who wait for it. For `reading.py`; pure."""
+"""Translates Fetch responses of the embedded log into results of fetches. Used by `reading.py`; pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,40 +11,40 @@ from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.engines.batch_slicing import check, columns_in
 from rota_sidecar.engines.records import FetchRequest
 
-# Of a record in memory, at least: its place in a column.
+# The minimum size of a record in memory: a pointer in a column.
 RECORD_BYTES = 8
 Part = log_pb2.FetchResponse.Partition
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How records are read."""
+    """Options of the reader."""
 
     read_committed: bool
-    # Batches come with the keys of their records.
+    # Batches have the keys of their records.
     with_keys: bool
 
 
 @dataclass(slots=True)
 class Track:
-    """What is known of a partition as long as one ledger reads it."""
+    """The state of a partition in one delivery epoch. Invariant: `topic_id`, once known, never changes."""
 
     delivery_epoch: int
     topic_id: bytes = b""
     bounds: Bounds | None = None
-    # There is no topic with this id any more: the next answer tells whether there is another one of the name.
+    # The topic id is unknown to the log: the next fetch is by name and shows whether the topic was recreated.
     doubted: bool = False
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the next answer says something, also without records."""
+        """Return true if the log should respond at once, also without records."""
         return self.bounds is None or self.doubted
 
 
 def result_of(
     part: Part, request: FetchRequest, track: Track, options: ReadOptions
 ) -> Read | ReadFailed | None:
-    """What is to be told; None: nothing yet."""
+    """Return the result of a fetch for its part of the response; None: nothing changed, the fetch continues."""
     if part.error_code == pb.UNKNOWN_TOPIC_ID and not track.doubted:
         track.doubted = True
         return None
@@ -52,7 +52,7 @@ def result_of(
         return _failed(part, request, track)
     if track.topic_id and part.topic_id != track.topic_id:
         message = (
-            "the topic was deleted and made anew under the same name, so offsets of the old one say nothing: "
+            "the topic was deleted and recreated, so committed offsets of the old topic are invalid; "
             "reset the group's offsets"
         )
         return ReadFailed(request.delivery_epoch, FetchError.OTHER_TOPIC, message)
@@ -74,12 +74,12 @@ def _read(part: Part, request: FetchRequest, track: Track, options: ReadOptions)
         except MalformedPayload as error:
             if not batches:
                 return _corrupt(part, request, each, str(error))
-            # Those before it first; the next fetch begins with it.
+            # The batches before it are returned first; the next fetch begins with it.
             next_offset = each.base_offset
             break
         size += batches[-1].size
         if size > request.bytes_max:
-            # Few bytes may stand for very many records; the next fetch brings the others.
+            # Compressed batches may have very many records; the next fetch returns the others.
             next_offset = batches[-1].end
             break
     if not batches and next_offset == request.offset and bounds == track.bounds:
@@ -89,11 +89,11 @@ def _read(part: Part, request: FetchRequest, track: Track, options: ReadOptions)
 
 
 def _corrupt(part: Part, request: FetchRequest, found: log_pb2.RecordBatch | None, why: str) -> ReadFailed:
-    """A batch that cannot be read, with its bytes where the log has sent them."""
+    """Return the failure for an unreadable batch, with its bytes if the log has sent them."""
     after = request.offset + 1 if found is None else found.base_offset + found.count
     message = (
-        f"the batch at offset {request.offset} cannot be read ({why}): have its bytes written to a dead-letter topic, or "
-        f"get past it with `rota topics delete-records {part.topic} --partition {part.index} --before {after}`, which "
+        f"the batch at offset {request.offset} cannot be read ({why}); have its bytes written to a dead-letter topic, or "
+        f"skip it with `rota topics delete-records {part.topic} --partition {part.index} --before {after}`, which "
         "deletes all records before that offset"
     )
     reason = f"the batch at offset {request.offset} cannot be read ({why})"
@@ -102,7 +102,7 @@ def _corrupt(part: Part, request: FetchRequest, found: log_pb2.RecordBatch | Non
 
 
 def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
-    """One record at the offset, whose value is the payload as it lies in the log; headers say what it was to be."""
+    """Return a batch of one record, whose value is the unreadable payload and whose headers describe the unreadable batch."""
     headers = [
         ("rota-batch-base-offset", b"%d" % found.base_offset),
         ("rota-batch-count", b"%d" % found.count),
@@ -122,9 +122,9 @@ def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
 
 
 def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Batch:
-    """Its records from the offset on. Raises MalformedPayload."""
+    """Return the batch with its records from the offset on. Raises MalformedPayload."""
     check(found)
-    # A part of an answer would keep all of it in memory.
+    # Copied: a reference to one batch would keep the whole response in memory.
     content = log_pb2.RecordBatch()
     content.CopyFrom(found)
     skipped = max(offset - content.base_offset, 0)
@@ -143,20 +143,20 @@ def _failed(part: Part, request: FetchRequest, track: Track) -> ReadFailed:
             found = part.batches[0] if part.batches else None
             return _corrupt(part, request, found, "it is damaged in the coordinator's file")
         case pb.OFFSET_OUT_OF_RANGE:
-            # The answer has the bounds as well.
+            # The response has the bounds too.
             message = (
-                f"offset {request.offset} is not in the log, which has {part.log_start_offset} to "
-                f"{part.high_watermark}: reset the group's offsets, or let it decide what it does then"
+                f"offset {request.offset} is out of range, the log has {part.log_start_offset} to "
+                f"{part.high_watermark}; reset the group's offsets, or set what the group does with an offset out of range"
             )
             return ReadFailed(request.delivery_epoch, FetchError.OUT_OF_RANGE, message)
         case pb.UNKNOWN_TOPIC_OR_PARTITION | pb.UNKNOWN_TOPIC_ID:
-            state = "is not there any more" if track.topic_id else "does not exist"
-            message = f"it {state}: make the topic, or leave it out of the group's subscription"
+            state = "was deleted" if track.topic_id else "does not exist"
+            message = f"it {state}; create the topic, or remove it from the group's subscription"
             return ReadFailed(request.delivery_epoch, FetchError.UNKNOWN_TOPIC, message)
         case pb.TOPIC_AUTHORIZATION_FAILED:
-            message = "its topic is not for us: allow this client to consume it"
+            message = "not authorized to read its topic; allow this client to consume it"
             return ReadFailed(request.delivery_epoch, FetchError.DENIED, message)
         case _:
             name = pb.ErrorCode.Name(part.error_code)
-            message = f"the log answers {name}: see its own messages"
+            message = f"the log responds with {name}; see its log"
             return ReadFailed(request.delivery_epoch, FetchError.UNREACHABLE, message)

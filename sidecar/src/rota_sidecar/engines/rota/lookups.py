@@ -1,4 +1,4 @@
-"""Offsets by what they stand for, asked of the embedded log: starts, ends, points in time. For `reading.py`."""
+"""ListOffsets of the embedded log: log start, log end, timestamps. Used by `reading.py`."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -15,13 +15,13 @@ from rota_sidecar.engines.rota.connection import Credentials, RpcClient, first_o
 from rota_sidecar.engines.rota.topics import NO_LOG
 
 END, START = -1, -2
-# Of one request: names may be long.
+# Limit of a request, whose size depends on the topics' names.
 PARTITIONS_MAX = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Asks the first address that answers; each call within its own time."""
+    """A lookup at the first address that answers. Each of its requests has a timeout of `within_s` seconds."""
 
     addresses: Sequence[str]
     credentials: Credentials
@@ -30,8 +30,8 @@ class Lookup:
     read_committed: bool
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
-        """Of those that are there. Raises Unreachable, Refused."""
-        # In this order: a start that moves meanwhile is not above the end.
+        """Return the bounds of the partitions that exist. Raises Unreachable, Refused."""
+        # Starts first: a start that moves meanwhile stays below the end.
         starts = await self.at_times(dict.fromkeys(partitions, START))
         ends = await self.at_times(dict.fromkeys(partitions, END))
         return {
@@ -41,7 +41,7 @@ class Lookup:
         }
 
     async def at_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, OffsetAndTimestamp]:
-        """Also START and END. Raises Unreachable, Refused."""
+        """Return the first record at or after each timestamp in milliseconds, START or END. Raises Unreachable, Refused."""
         found: dict[Partition, OffsetAndTimestamp] = {}
         everything = list(times.items())
         for start in range(0, len(everything), PARTITIONS_MAX):
@@ -79,10 +79,10 @@ class Lookup:
 
 
 def _is_there(part: log_pb2.ListOffsetsResponse.Partition) -> bool:
-    """Raises Unreachable, Refused when that is not known."""
+    """Return true if the response has an offset. Raises Unreachable, Refused for errors other than a missing partition."""
     if part.error_code in (pb.NONE, pb.UNKNOWN_TOPIC_OR_PARTITION):
         return part.error_code == pb.NONE and part.offset >= 0
     name = pb.ErrorCode.Name(part.error_code)
     if part.error_code == pb.TOPIC_AUTHORIZATION_FAILED:
-        raise Refused(f"topic {part.topic} is not for us ({name}): allow this client to consume it")
-    raise Unreachable(f"{part.topic}-{part.index} gives no offsets now ({name}): it is asked again later")
+        raise Refused(f"not authorized to read topic {part.topic} ({name}); allow this client to consume it")
+    raise Unreachable(f"no offsets of {part.topic}-{part.index} now ({name}); retrying later")

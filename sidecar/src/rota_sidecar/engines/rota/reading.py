@@ -1,9 +1,9 @@
 """
-Records of the embedded log, read with long polls: `Records` for the delivery's shell.
+Records of the embedded log: implements `Records` with long polls.
 
-A request asks for many partitions at once and waits at the log until one of them has news. Whoever wants something
-meanwhile gets a request of its own; when there are several of these, it takes along the smaller ones. So there are few
-of them, however many partitions, and most of the time a request that waits need not be sent again.
+A Fetch request is for many partitions and waits at the log until one of them has records. Fetches that come meanwhile are
+sent in a further request; with more than `POLLS_FREE` in flight it is merged with the smaller ones, which are cancelled.
+So the number of requests is small for any number of partitions, and most long polls are not repeated.
 """
 
 import asyncio
@@ -24,37 +24,42 @@ from rota_sidecar.engines.rota.connection import Credentials, RpcClient, open_ch
 from rota_sidecar.engines.rota.fetched import ReadOptions, Track, result_of
 from rota_sidecar.engines.rota.topics import NO_LOG
 
-# How long the log waits for records.
+# The log waits this long for records.
 WAIT_MS = 30_000
-# The log waited, and still there is no answer.
+# After that wait, a response that takes longer than this is a timeout.
 SILENT_S = 15.0
-# Of one request: question and answer stay well below what a message may have, whatever the topics are called.
+# Limits of a request: request and response stay below gRPC's message size for topic names of any length.
 PARTITIONS_MAX = 2_000
 BYTES_MAX = 2 << 20
-# So many requests wait side by side before they are put together.
+# The number of requests in flight from which on they are merged.
 POLLS_FREE = 3
-# A request for many costs the log something each time that one of them has news.
+# A request for many partitions costs the log time whenever one of them has records: a pause before it is repeated.
 PAUSE_S_EACH = 20e-6
 PAUSE_S_MAX = 0.2
 BACKOFF_S = 0.1
 BACKOFF_S_MAX = 5.0
-# Once is no trouble: somebody restarts the log.
+# One failure is not reported: it may be a restart of the log.
 FAILURES_REPORTED = 2
 
 OnOutage = Callable[[str], None]
-"""Called on the event loop when nothing can be read for now: one sentence, once; and an empty one when it is over."""
+"""Callback on the event loop: the reason when an outage begins, once; an empty string when it is over."""
 
 
 @dataclass(eq=False, slots=True)
 class Poll:
-    """One request on its way."""
+    """A Fetch request in flight."""
 
     requests: dict[Partition, FetchRequest]
     task: "asyncio.Task[None] | None" = None
 
 
 class RotaRecords(Records):
-    """To be made and used on a running loop."""
+    """
+    Must be created and used on a running loop.
+
+    Invariant: a requested partition is in `_ready`, in a request in flight, or waits for a timer; its result is delivered
+    once.
+    """
 
     def __init__(
         self,
@@ -74,11 +79,11 @@ class RotaRecords(Records):
         self._tracks: dict[Partition, Track] = {}
         self._delivery_epochs: dict[int, Partition] = {}
         self._requested: dict[Partition, FetchRequest] = {}
-        # Those of them that no request asks for, in order.
+        # The requested partitions that wait for the next Fetch request, in order.
         self._ready: dict[Partition, None] = {}
         self._polls: set[Poll] = set()
         self._timers: set[asyncio.TimerHandle] = set()
-        # When there is one, a request follows by itself.
+        # Set while a Fetch request is scheduled.
         self._sending: asyncio.Handle | None = None
         self._failures = 0
         self._is_outage_reported = False
@@ -137,7 +142,7 @@ class RotaRecords(Records):
     # Requests
 
     def _send_soon(self) -> None:
-        """What is wanted in one turn of the loop is asked for together."""
+        """Schedule a Fetch request for all fetches of this turn of the loop."""
         if self._sending is None:
             self._sending = self._loop.call_soon(self._send)
 
@@ -160,7 +165,7 @@ class RotaRecords(Records):
         return {each: self._requested[each] for each in ready if each in self._requested}
 
     def _still_requested(self, requests: Mapping[Partition, FetchRequest]) -> dict[Partition, FetchRequest]:
-        """Without those that somebody thought better of."""
+        """Return the fetches without those that were cancelled or replaced meanwhile."""
         return {each: request for each, request in requests.items() if self._requested.get(each) is request}
 
     def _ask(self, requests: dict[Partition, FetchRequest]) -> None:
@@ -235,7 +240,7 @@ class RotaRecords(Records):
             self._on_result(each)
 
     def _ask_later(self, delay_s: float, partitions: Iterable[Partition]) -> None:
-        """Ask for what is still wanted of these."""
+        """Fetch these partitions again after a delay, as far as they are still requested then."""
         requests = {each: self._requested[each] for each in partitions}
         if not requests:
             return
@@ -248,10 +253,10 @@ class RotaRecords(Records):
         timer = self._loop.call_later(delay_s, ask)
         self._timers.add(timer)
 
-    # Trouble
+    # Failures
 
     def _failed(self, message: str) -> None:
-        """Nothing is asked on this connection any more; after a while all that is wanted, on another one."""
+        """Close the connection; after a backoff fetch all requested partitions from the next address."""
         self._drop_connection()
         self._addresses.append(self._addresses.pop(0))
         self._cancel_timers()
@@ -259,7 +264,7 @@ class RotaRecords(Records):
         self._sending = self._loop.call_later(self._backoff_s(message), self._send)
 
     def _backoff_s(self, message: str) -> float:
-        """How long to leave the log alone."""
+        """Count a failure, report an outage at the second one in a row, and return the backoff in seconds."""
         self._failures += 1
         if self._failures >= FAILURES_REPORTED and not self._is_outage_reported:
             self._is_outage_reported = True
@@ -291,6 +296,6 @@ class RotaRecords(Records):
 
 
 def _ended(task: "asyncio.Task[None]") -> None:
-    """What nobody expected goes to the loop's handler."""
+    """Raise an unexpected exception of the task in the loop's exception handler."""
     if not task.cancelled():
         task.result()

@@ -1,4 +1,4 @@
-"""The topics of the embedded log, as the member's shell asks for them."""
+"""Topics of the embedded log. Created by `wiring.py`."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -12,11 +12,11 @@ from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.port import Refused, Topics, Unreachable
 from rota_sidecar.engines.rota.connection import Credentials, RpcClient, first_of, open_channel, target_of
 
-NO_LOG = "keeps no log: start the coordinator with --log"
+NO_LOG = "has no embedded log; start the coordinator with --log"
 
 
 class RotaTopics(Topics):
-    """To be made and used on a running loop."""
+    """Must be created and used on a running loop. Invariant: addresses that failed last are asked last."""
 
     def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
         self._addresses = [target_of(address) for address in addresses]
@@ -37,7 +37,7 @@ class RotaTopics(Topics):
 
     @override
     async def close(self) -> None:
-        """Nothing is kept open: topics are asked for once in a while."""
+        """Do nothing: each call has a connection of its own, as calls are rare."""
 
     async def _ask(
         self, request: log_pb2.DescribeTopicsRequest, client: RpcClient
@@ -46,7 +46,7 @@ class RotaTopics(Topics):
         try:
             return await client.call(LogStub(channel).DescribeTopics, request)
         except (Unreachable, Refused):
-            # The next look-up begins with those that may answer.
+            # The next call begins with the other addresses.
             self._addresses.remove(client.address)
             self._addresses.append(client.address)
             raise
@@ -55,15 +55,15 @@ class RotaTopics(Topics):
 
 
 def _exists(topic: log_pb2.DescribeTopicsResponse.Topic) -> bool:
-    """Raises Unreachable, Refused when that is not known."""
+    """Return true if the topic exists. Raises Unreachable, Refused for other errors."""
     if topic.error_code in (pb.NONE, pb.UNKNOWN_TOPIC_OR_PARTITION):
         return topic.error_code == pb.NONE
     name = pb.ErrorCode.Name(topic.error_code)
     if topic.error_code == pb.TOPIC_AUTHORIZATION_FAILED:
         raise Refused(
-            f"topic {topic.name} is not for us ({name}): grant it to this client, or name another one"
+            f"not authorized to describe topic {topic.name} ({name}); grant it to this client, or name another topic"
         )
-    raise Unreachable(f"topic {topic.name} is not described ({name}): it is asked for again later")
+    raise Unreachable(f"topic {topic.name} cannot be described ({name}); retrying later")
 
 
 def _topic(topic: log_pb2.DescribeTopicsResponse.Topic) -> Topic:

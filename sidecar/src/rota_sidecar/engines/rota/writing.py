@@ -1,4 +1,4 @@
-"""Dead letters to the embedded log: `DeadLetterWriter` for the delivery's shell."""
+"""Writes dead letters to the embedded log: implements `DeadLetterWriter` with Produce requests."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,25 +17,29 @@ from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 from rota_sidecar.engines.rota.connection import Credentials, RpcClient, first_of, open_channel, target_of
 from rota_sidecar.engines.rota.topics import NO_LOG, RotaTopics
 
-# Of one request, and below what the log takes as one batch; a single letter may be larger, and the log says so.
+# Limit of a request, below the log's limit of a batch. A single dead letter may be larger; the log then rejects it.
 BATCH_BYTES_MAX = 512 << 10
-REFUSED = {
-    pb.TOPIC_AUTHORIZATION_FAILED: "is not for us: allow this client to produce to it",
-    pb.MESSAGE_TOO_LARGE: "does not take a record of that size with its origin beside it: write smaller ones",
-    pb.RECORD_LIST_TOO_LARGE: "does not take a record of that size with its origin beside it: write smaller ones",
-    pb.UNKNOWN_TOPIC_OR_PARTITION: "does not exist: make it, or name another one in the group",
+REFUSALS = {
+    pb.TOPIC_AUTHORIZATION_FAILED: "denies access; allow this client to produce to it",
+    pb.MESSAGE_TOO_LARGE: "rejects a record of that size with the headers of its origin; write smaller records",
+    pb.RECORD_LIST_TOO_LARGE: "rejects a record of that size with the headers of its origin; write smaller records",
+    pb.UNKNOWN_TOPIC_OR_PARTITION: "does not exist; create it, or name another topic in the group's settings",
 }
 
 
 class RotaDeadLetterWriter(DeadLetterWriter):
-    """To be made and used on a running loop."""
+    """
+    Must be created and used on a running loop.
+
+    Invariant: records with equal keys go to the same partition, the one that Kafka's clients choose.
+    """
 
     def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
         self._addresses = [target_of(address) for address in addresses]
         self._credentials = credentials
         self._topics = RotaTopics(addresses, credentials)
         self._counts: dict[str, int] = {}
-        # Those without a key go here and there, one write after the other.
+        # Records without a key go to partitions round-robin, one partition for each write.
         self._turn = 0
 
     @override
@@ -48,13 +52,13 @@ class RotaDeadLetterWriter(DeadLetterWriter):
             for partition, batch in self._batches(dead_letters):
                 await self._produce(partition, batch, deadline_s - loop.time())
         except (Unreachable, Refused):
-            # Topics are looked up anew: they may have been made, or made anew.
+            # The next call looks the topics up again: they may be created or recreated meanwhile.
             self._counts.clear()
             raise
 
     @override
     async def close(self) -> None:
-        """Nothing is kept open: dead letters are rare."""
+        """Close the topics; no connection is kept open, as dead letters are rare."""
         await self._topics.close()
 
     async def _count(self, topics: set[str], within_s: float) -> None:
@@ -62,7 +66,7 @@ class RotaDeadLetterWriter(DeadLetterWriter):
         described = await self._topics.describe(missing, within_s)
         for topic in missing:
             if topic not in described:
-                raise Refused(f"the dead-letter topic {topic} {REFUSED[pb.UNKNOWN_TOPIC_OR_PARTITION]}")
+                raise Refused(f"the dead-letter topic {topic} {REFUSALS[pb.UNKNOWN_TOPIC_OR_PARTITION]}")
             self._counts[topic] = described[topic].partitions
 
     def _batches(self, dead_letters: Sequence[DeadLetter]) -> Iterator[tuple[Partition, log_pb2.RecordBatch]]:
@@ -98,17 +102,17 @@ class RotaDeadLetterWriter(DeadLetterWriter):
 
 
 def check(error: pb.ErrorCode.ValueType, topic: str) -> None:
-    """Raises what the log's answer means."""
+    """Raise Refused or Unreachable for an error code of the log."""
     if error == pb.NONE:
         return
-    if error in REFUSED:
-        raise Refused(f"the dead-letter topic {topic} {REFUSED[error]}")
+    if error in REFUSALS:
+        raise Refused(f"the dead-letter topic {topic} {REFUSALS[error]}")
     name = pb.ErrorCode.Name(error)
-    raise Unreachable(f"the log does not take dead letters for {topic} now ({name}): they are written again")
+    raise Unreachable(f"the log cannot write dead letters to {topic} now ({name}); they are retried later")
 
 
 def batches_of(dead_letters: Sequence[DeadLetter]) -> list[log_pb2.RecordBatch]:
-    """Letters of one partition, in order."""
+    """Encode dead letters of one partition, in order, in batches up to the limit."""
     times = [dead_letter.timestamp_ms for dead_letter in dead_letters]
     columns = Columns(
         [dead_letter.value for dead_letter in dead_letters],

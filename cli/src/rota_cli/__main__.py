@@ -1,4 +1,4 @@
-"""`rota`, also found by kubectl as `kubectl rota`: the command line. Its first user is `make demo`."""
+"""Entry point of the `rota` command line, which kubectl also finds as `kubectl rota`."""
 
 import os
 import sys
@@ -10,12 +10,12 @@ from rota_cli.errors import ExitCode, Failure, exit_code_for
 from rota_cli.output.console import discard_stdout, print_err
 from rota_cli.program import program
 
-# gRPC's own lines are no sentences, and would stand among ours.
+# gRPC's own log lines would appear between the command's output.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def main() -> None:
-    """Run one command. What goes error is one sentence, and a code for the shell."""
+    """Run one command. An error is one line on standard error, and an exit code."""
     sys.exit(run())
 
 
@@ -44,7 +44,7 @@ def _report(message: str, code: int) -> int:
 def _report_usage(error: TyperException) -> int:
     """Print a usage error with a pointer to the command's help; return its exit code."""
     if error.format_message().startswith("Usage:"):
-        # Nothing was asked for: the help itself.
+        # Without a command: print the help alone.
         print_err(error.format_message())
         return error.exit_code
     context = getattr(error, "ctx", None)

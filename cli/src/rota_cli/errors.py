@@ -1,4 +1,4 @@
-"""Errors of commands; `main` prints each as one sentence and exits with its code."""
+"""Errors of commands; `main` prints each as one line and exits with its code."""
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     WRONG_USAGE = 2
     NOT_REACHABLE = 3
     NOT_FOUND = 4
-    # 128 and the number of SIGINT, as shells have it.
+    # 128 plus the number of SIGINT, as in shells.
     INTERRUPTED = 130
 
 
@@ -29,7 +29,7 @@ MEANINGS = {
 
 
 class Failure(Exception):
-    """Refused or failed. The text is one sentence: what is wrong, where, and what to do next."""
+    """A request that was rejected or failed. The message says what is wrong, where, and what to do next."""
 
     exit_code = ExitCode.FAILED
 
@@ -64,7 +64,7 @@ NOT_FOUND = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
 
 
 def exit_code_for(error: errors.RotaError) -> ExitCode:
-    """The code for the shell."""
+    """Return the exit code of an error."""
     if isinstance(error, NOT_REACHABLE):
         return ExitCode.NOT_REACHABLE
     if isinstance(error, NOT_FOUND):
@@ -92,21 +92,21 @@ def unknown_group(group_id: str, servers: str) -> NotFound:
 
 
 def group_not_empty(group_id: str) -> Failure:
-    """Members would not notice, and commit over what was changed."""
+    """Build the error for a change that requires a group without members: running members would overwrite it with commits."""
     return Failure(
         f"group {group_id} has members: stop its consumers first, or run the reset in the folder where `rota up` runs them"
     )
 
 
 def foreign_members(group_id: str, client_ids: Collection[str]) -> Failure:
-    """Refuse a reset by `rota up` of a group with members of other clients, which take no orders from it."""
+    """Build the error for a reset by `rota up` of a group that has members of other clients."""
     return Failure(
         f"group {group_id} has members that `rota up` does not run here (client id {', '.join(sorted(client_ids))}): stop them, then retry the reset"
     )
 
 
 def group_error(code: int, group_id: str, address: str) -> Exception:
-    """The error of a number."""
+    """Build the error of a wire code."""
     if code == NON_EMPTY_GROUP:
         return group_not_empty(group_id)
     if code == GROUP_ID_NOT_FOUND:

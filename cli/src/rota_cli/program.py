@@ -1,4 +1,4 @@
-"""All commands of `rota`, put together. What each does is in `commands`."""
+"""Assembles all commands of `rota` into one program."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""The clocks of this process, read here and given to everything else."""
+"""Clocks of this process; callers pass them on, no other module reads a clock."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The time of day, and the time since some moment."""
+    """Wall clock, and a monotonic clock."""
 
     now_ms: Callable[[], int]
     monotonic_s: Callable[[], float]

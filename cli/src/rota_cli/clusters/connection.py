@@ -27,13 +27,14 @@ class SaslLogin:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A checked answer to both questions. Files are read when they are used."""
+    """Validated settings of one connection. Invariant: the flags fit the kind of server. Files are read on use."""
 
-    # As `rota.addresses.address_of` writes it.
+    # Normalized as by `rota.addresses.address_of`.
     servers: str
-    # Where the address was found, for people.
+    # Source of the address, for messages.
     source: str
-    # Rota's coordinators beside records in Kafka; empty when the records' own servers coordinate.
+    # Rota's coordinators of groups whose records are in Kafka; empty if the servers coordinate the groups
+    # too.
     coordinator: str = ""
     tls: bool = False
     ca_file: Path | None = None
@@ -42,7 +43,7 @@ class Connection:
     token_file: Path | None = None
     login: SaslLogin | None = None
     timeout_s: float = 10.0
-    # Tokens and passwords may leave this machine without TLS.
+    # Allow tokens and passwords to be sent to other machines without TLS.
     insecure: bool = False
 
     @property
@@ -52,7 +53,7 @@ class Connection:
 
     @property
     def trusted_ca_file(self) -> Path | None:
-        """With TLS: the authorities to trust, by default those that the system trusts."""
+        """With TLS: the trusted CA certificates, by default those of the system."""
         if not self.tls or self.ca_file is not None:
             return self.ca_file
         system = ssl.get_default_verify_paths().cafile
@@ -78,7 +79,10 @@ def is_same_address(written: str, servers: str) -> bool:
 
 
 def resolve_servers(given: str) -> tuple[str, str]:
-    """The servers, and where they were named: what was given, else what `rota up` has written here, else the default."""
+    """
+    Return the servers and their source: the flag or variable, else the address file of `rota up` in this folder, else
+    the default.
+    """
     if given:
         return given, "--bootstrap-servers or ROTA_BOOTSTRAP_SERVERS"
     try:
@@ -92,7 +96,7 @@ def resolve_servers(given: str) -> tuple[str, str]:
 
 
 def validate(connection: Connection) -> None:
-    """Raise WrongUsage or NotFound when that cannot be meant."""
+    """Raise WrongUsage or NotFound for settings that are invalid or contradict each other."""
     wrong = (
         _coordinator_problem(connection)
         or _identity_problem(connection)
@@ -156,7 +160,7 @@ def _exposed_secret_problem(connection: Connection) -> str:
 
 
 def sasl_login(mechanism: str, username_file: Path | None, password_file: Path | None) -> SaslLogin | None:
-    """The login that flags and variables describe; none without a mechanism."""
+    """Return the login of flags and variables; None without a mechanism."""
     if not mechanism:
         if username_file or password_file:
             raise WrongUsage(f"--sasl-mechanism is missing: expected one of {', '.join(MECHANISMS)}")

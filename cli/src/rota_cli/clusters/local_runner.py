@@ -12,9 +12,9 @@ from rota_cli.clusters.port import Offsets
 from rota_cli.errors import Failure
 
 PAGE_FILE = Path(".rota/page")
-# It gives its members a minute, and some time to stop and to go on.
+# `rota up` gives its members a minute, plus time to suspend and resume.
 WITHIN_S = 120.0
-# On this machine, whatever a proxy is for.
+# Loopback connections bypass any proxy of the environment.
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -25,7 +25,7 @@ class LocalRunner:
     page: str
 
     def problems(self, within_s: float) -> dict[str, list[str]]:
-        """By group, what keeps its sidecars and their partitions from being read now. Raises Failure."""
+        """Return the problems that the sidecars report, by group. Raises Failure."""
         try:
             return {
                 str(group["group_id"]): [
@@ -35,12 +35,12 @@ class LocalRunner:
                 ]
                 for group in self._state(within_s)["groups"]
             }
-        # Another server may listen there by now.
+        # Another server may listen on this port by now.
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self.timeout_error(error) from None
 
     def replicas(self, group: str) -> frozenset[str]:
-        """The names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
+        """Return the names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
         try:
             return frozenset(
                 str(replica["name"])
@@ -48,12 +48,12 @@ class LocalRunner:
                 if workload["group_id"] == group
                 for replica in workload["replicas"]
             )
-        # Another server may listen there by now.
+        # Another server may listen on this port by now.
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self.timeout_error(error) from None
 
     def reset(self, group: str, offsets: Offsets) -> None:
-        """Have the members of the group do it, and stay. Raises Failure."""
+        """Reset the offsets through the group's running members. Raises Failure."""
         by_topic: dict[str, dict[str, int]] = {}
         for (topic, number), offset in offsets.items():
             by_topic.setdefault(topic, {})[str(number)] = offset

@@ -12,7 +12,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; a retention that is None is not known here."""
+    """A topic. A retention of None is unknown."""
 
     name: str
     partitions: int
@@ -40,7 +40,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member, and what the leader gave it."""
+    """A member of a group and its assignment."""
 
     member_id: str
     instance_id: str
@@ -79,7 +79,7 @@ EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The next offset to read, and the text beside it where that can be known."""
+    """A committed offset (the next offset to read) and its metadata, where that is known."""
 
     offset: int
     metadata: str | None = None
@@ -93,12 +93,12 @@ class OffsetRange:
     end: int
 
     def clamp(self, offset: int) -> int:
-        """The offset, or the end of the range that is next to it."""
+        """Return the offset, or the nearest bound of the range."""
         return min(max(offset, self.start), self.end)
 
 
 def count_lag(committed: int, log_range: OffsetRange) -> int:
-    """Number of uncommitted records; what retention has deleted does not count."""
+    """Number of uncommitted records; records that retention has deleted do not count."""
     return max(log_range.end - max(committed, log_range.start), 0)
 
 

@@ -1,4 +1,7 @@
-"""Puts a cluster together for an address. Loaded late: with it come the clients of the servers."""
+"""
+Opens the cluster of an address with the adapters for its records and its groups. Imported late: it loads the servers'
+clients.
+"""
 
 from rota_cli.clusters.clocks import system_clocks
 from rota_cli.clusters.connection import Connection
@@ -6,7 +9,7 @@ from rota_cli.clusters.port import Cluster
 
 
 def open_cluster(connection: Connection) -> Cluster:
-    """Records and groups, where each of them is."""
+    """Return the adapters for the records and the groups of this connection."""
     if connection.is_rota:
         from rota_cli.clusters.rota.groups import RotaGroups
         from rota_cli.clusters.rota.records import RotaRecords

@@ -1,8 +1,8 @@
 """
-The port between commands and engines: what a command asks of wherever records and groups are.
+Port between the commands and the engines' adapters.
 
-Records and groups are two halves, because they may be in two systems: records in Kafka, groups with Rota's coordinator.
-Adapters raise `Failure` or one of `rota.errors`, and never wait without a limit.
+Records and groups are two protocols, because they may be in two systems: records in Kafka, groups with Rota's coordinator.
+Adapters raise `Failure` or one of `rota.errors`; every call ends within the connection's timeout.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Records(Protocol):
-    """Topics and what is in them."""
+    """Topics and their records."""
 
     def topics(self, names: Sequence[str] = ()) -> list[Topic]:
-        """All topics, or those; raises NotFound for one that is not there."""
+        """Return all topics, or those named; raise NotFound for an unknown one."""
         ...
 
     def create(self, topic: Topic) -> None:
-        """Make one; raises when there is one of that name."""
+        """Create a topic; raise if it exists."""
         ...
 
     def delete(self, names: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ class Records(Protocol):
         ...
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
-        """Delete all records of a partition before an offset; where it begins now."""
+        """Delete all records of a partition before an offset; return its new log start offset."""
         ...
 
     def ranges(
@@ -47,7 +47,7 @@ class Records(Protocol):
     def offsets_at(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
-        """The first offsets at or after a time; NO_OFFSET where no record is that late."""
+        """Return the first offsets at or after a time (ms); NO_OFFSET where all records are older."""
         ...
 
     def timestamps(self, offsets: Offsets, *, read_committed: bool = False) -> dict[TopicPartition, int]:
@@ -59,7 +59,7 @@ class Records(Protocol):
         ...
 
     def read(self, offsets: Offsets, *, read_committed: bool) -> Iterator["FetchResult"]:
-        """Fetch from these offsets on, endlessly; a result may be empty."""
+        """Fetch from these offsets on, without end; a result may be empty."""
         ...
 
     def producer(self, on_delivery: "OnDelivery") -> "Producer":
@@ -71,7 +71,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """Records of one or several partitions, and where each of these is to be read on."""
+    """Records of one or several partitions, and the next offset to fetch of each."""
 
     records: Sequence[Record]
     next_offsets: Offsets
@@ -79,7 +79,7 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at a time; `reason` is what triggered its last rebalance, empty if unknown."""
+    """State of a group at one time; `reason` is the trigger of its last rebalance, empty if unknown."""
 
     group: Group
     timestamp_ms: int
@@ -87,7 +87,7 @@ class GroupSnapshot:
 
 
 class Groups(Protocol):
-    """Groups, seen and changed from outside."""
+    """Groups, as their coordinator describes and changes them."""
 
     def list_all(self) -> Sequence[ListedGroup]: ...
 
@@ -100,7 +100,7 @@ class Groups(Protocol):
         ...
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
-        """Set offsets of a group without members; makes the group where there is none."""
+        """Set offsets of a group without members; creates an unknown group."""
         ...
 
     def delete(self, group_id: str) -> None:
@@ -108,7 +108,10 @@ class Groups(Protocol):
         ...
 
     def watch(self, group_id: str, *, every_s: float) -> Iterator[GroupSnapshot]:
-        """The group now, and again whenever it is different; without end. `every_s`: where one has to look."""
+        """
+        Yield the group now and after each change, without end. `every_s` is the polling interval where the engine
+        does not push.
+        """
         ...
 
     def health(self) -> Iterator[Check]:
@@ -117,7 +120,7 @@ class Groups(Protocol):
 
     @property
     def rebalance_reason_hint(self) -> str:
-        """Sentence that says where to find the trigger of the last rebalance."""
+        """Message that names where to find the trigger of the last rebalance."""
         ...
 
     def close(self) -> None: ...

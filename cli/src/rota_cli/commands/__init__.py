@@ -1,1 +1,1 @@
-"""The commands: what each says, asks and shows. They speak to the port of `cluster`, never to an engine."""
+"""The commands of `rota`: arguments, requests and output. They use the port in `clusters`, never an engine's client."""

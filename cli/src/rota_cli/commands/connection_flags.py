@@ -1,4 +1,7 @@
-"""The flags of every command that speaks to a server, declared once; see `flags`. They are named as the sidecar's."""
+"""
+Flags of every command that connects to a server, declared once; see `flags`. Their names are those of the sidecar's
+flags.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +27,7 @@ PANEL = "Connection"
 
 
 def _flag(name: str, help_text: str, *more: str, **options: Any) -> Any:  # noqa: ANN401  typer's own words
-    """An option of the panel, which can be given as a variable too."""
+    """Return an option of the connection panel, which an environment variable can set too."""
     variable = f"ROTA_{name.upper().replace('-', '_')}"
     return typer.Option(
         f"--{name}",
@@ -103,9 +106,9 @@ class ConnectionFlags:
         return connection
 
     def open(self) -> Cluster:
-        """The cluster that is named."""
+        """Open the cluster of these flags."""
         connection = self.connection()
-        # Clients of servers are loaded by those commands only that speak to one.
+        # Only commands that connect load the servers' clients.
         from rota_cli.clusters.open import open_cluster
 
         return open_cluster(connection)

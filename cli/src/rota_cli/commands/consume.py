@@ -55,7 +55,7 @@ def consume(
         raise WrongUsage(
             "nothing to read: add --from-beginning for existing records, --follow for new ones, or both"
         )
-    # Following has no other end than Ctrl-C.
+    # Following ends with Ctrl-C only.
     with suppress(KeyboardInterrupt) if reading.follow else nullcontext(), flags.open() as cluster:
         show = _record_printer(output, value_only=reading.value_only)
         for record in islice(_records(cluster, topic, reading), reading.max_records):
@@ -137,7 +137,7 @@ def _row(record: Record) -> dict[str, object]:
 
 
 def _json_value(content: bytes | None) -> object:
-    """Text where it is text."""
+    """Return UTF-8 text as it is, other bytes in base64."""
     if content is None:
         return None
     try:

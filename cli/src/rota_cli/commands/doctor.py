@@ -1,4 +1,7 @@
-"""`rota doctor`: what is reachable, what is misconfigured, what to do; looks at one thing after the other."""
+"""
+`rota doctor`: checks addresses, files, coordinator, topics and groups in this order, and prints a remedy for each
+problem.
+"""
 
 import os
 import socket
@@ -23,7 +26,7 @@ from rota_cli.output.console import print_out
 from rota_cli.output.render import OutputFormat, OutputOption, print_data
 from rota_cli.output.units import pluralize
 
-# More are not looked at: that would take long, and what is wrong with a hundred is wrong with all.
+# Further groups are not checked: it would take long, and a problem of a hundred groups is a problem of all.
 GROUPS_MAX = 100
 OTHERS_MAY_READ = 0o077
 
@@ -44,7 +47,7 @@ def doctor(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) ->
 
 
 def run_checks(connection: Connection, open_cluster: Callable[[Connection], Cluster]) -> Iterator[Check]:
-    """All of them; what builds on a thing that failed is left out."""
+    """Run all checks; a check that depends on a failed one is left out."""
     yield _parts()
     yield _address(connection)
     yield from _secrets(connection)
@@ -195,7 +198,7 @@ def _fleet(connection: Connection) -> Iterator[Check]:
 
 
 def exit_code_of(checks: list[Check]) -> ExitCode:
-    """The code for the shell: that of the first failure."""
+    """Return the exit code of the first failed check."""
     return next((check.exit_code for check in checks if check.status is CheckStatus.FAILED), ExitCode.DONE)
 
 

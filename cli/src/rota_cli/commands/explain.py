@@ -1,4 +1,4 @@
-"""`rota groups explain`: why a group stands as it does."""
+"""`rota groups explain`: the reasons for a group's state and assignment."""
 
 from rota_cli.clusters.connection import Connection
 from rota_cli.clusters.local_runner import find_local_runner

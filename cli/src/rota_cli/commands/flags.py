@@ -1,7 +1,7 @@
 """
-Flags that several commands have, or one has many of: declared as a dataclass, and given to commands by `@with_flags`.
+Flags that several commands share, declared as a dataclass and added to commands by `@with_flags`.
 
-A command takes such a dataclass as one parameter; the shell sees each of its fields as a flag, behind the command's own.
+A command takes such a dataclass as one parameter; each of its fields becomes a flag after the command's own.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread the dataclasses among the parameters of a command into flags."""
+    """Expand the parameters of a command that are flag dataclasses into one flag per field."""
     own = inspect.signature(command).parameters
     sets = {
         name: kind

@@ -1,4 +1,4 @@
-"""`rota groups`: what groups are there, who is in them, how far they are; and deleting them."""
+"""`rota groups`: lists and describes groups, their members, offsets and lag; deletes groups."""
 
 from typing import Annotated
 
@@ -124,7 +124,7 @@ def lag(
         }
         timestamps = cluster.records.timestamps(firsts, read_committed=read_committed)
     now_ms = system_clocks().now_ms()
-    # Where control markers alone are uncommitted, there is no record that could have an age.
+    # If only control markers are uncommitted, there is no record whose age could be shown.
     ages = {
         partition: max(now_ms - timestamps[partition], 0) / 1000 if partition in timestamps else 0.0
         for partition in firsts
@@ -156,7 +156,7 @@ def delete(
 ) -> None:
     """Delete groups without members, and their committed offsets."""
     with flags.open() as cluster:
-        # All are looked at before one is deleted.
+        # Check all groups before the first one is deleted.
         for name in names:
             require_group(cluster, name)
         if not yes:

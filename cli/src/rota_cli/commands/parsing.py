@@ -1,4 +1,4 @@
-"""Times, durations and sizes, as people write them behind a flag."""
+"""Parse times, durations and sizes of flags."""
 
 import re
 from datetime import datetime
@@ -16,7 +16,7 @@ PARTS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds"
 
 def duration_ms(flag: str, text: str) -> int:
     """
-    ISO 8601, or a number with a unit.
+    Parse an ISO 8601 duration, or a number with a unit, into milliseconds.
 
     >>> duration_ms("--by-duration", "PT1H30M"), duration_ms("--by-duration", "90m")
     (5400000, 5400000)
@@ -30,7 +30,7 @@ def duration_ms(flag: str, text: str) -> int:
 
 def timestamp_ms(flag: str, text: str) -> int:
     """
-    ISO 8601 with a zone: what midnight is depends on where one is.
+    Parse an ISO 8601 time into milliseconds since the epoch. The time zone is required, because local time is ambiguous.
 
     >>> timestamp_ms("--to-datetime", "1970-01-01T00:00:01Z")
     1000

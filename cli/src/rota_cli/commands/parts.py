@@ -1,4 +1,4 @@
-"""`rota up`, `coordinator`, `sidecar`, `operator`: the other parts, as the programs that they are. `rota version`: all parts."""
+"""`rota up`, `coordinator`, `sidecar`, `operator`: run the program of that part. `rota version`: versions of all parts."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class PartCommand:
-    """A command that becomes another program. All that stands behind it is for that program, `--help` too."""
+    """A command that becomes another program, which gets all arguments after it, `--help` included."""
 
     command: str
     distribution: str
@@ -51,12 +51,12 @@ PART_COMMANDS = (
     PartCommand("sidecar", "rota-sidecar", "rota_sidecar", "Run a sidecar."),
     PartCommand("operator", "rota-operator", "rota_operator", "Run the operator."),
 )
-# Nothing is read here, so that nothing can be misread.
+# The arguments are passed on unparsed.
 PASSED_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def exec_part(part: PartCommand, arguments: list[str]) -> None:
-    """Replace this process: signals, exit code and output are the part's own."""
+    """Replace this process by the part's program; signals, exit code and output are the program's."""
     if find_spec(part.module) is None:
         raise NotFound(f"{part.distribution} is not installed: run pip install {part.distribution}")
     sys.stdout.flush()
@@ -64,7 +64,7 @@ def exec_part(part: PartCommand, arguments: list[str]) -> None:
 
 
 def command_for(part: PartCommand) -> Callable[[typer.Context], None]:
-    """The command of a part."""
+    """Return the click command of a part."""
 
     def run(context: typer.Context) -> None:
         exec_part(part, context.args)
@@ -74,7 +74,7 @@ def command_for(part: PartCommand) -> Callable[[typer.Context], None]:
 
 
 def add_parts(program: typer.Typer) -> None:
-    """All of them."""
+    """Add the commands of all parts."""
     for part in PART_COMMANDS:
         program.command(part.command, add_help_option=False, context_settings=PASSED_THROUGH)(
             command_for(part)
@@ -82,7 +82,7 @@ def add_parts(program: typer.Typer) -> None:
 
 
 def installed_version(name: str) -> str | None:
-    """The version of a part in this environment."""
+    """Return the installed version of a part; None if it is not installed."""
     try:
         return version_of(name)
     except PackageNotFoundError:

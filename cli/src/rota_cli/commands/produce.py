@@ -1,4 +1,4 @@
-"""`rota produce`: a record for each line of standard input."""
+"""`rota produce`: writes one record per line of standard input."""
 
 import sys
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from rota_cli.output.console import print_out, progress_counter
 from rota_cli.output.render import OutputFormat, OutputOption, print_data
 from rota_cli.output.units import pluralize
 
-# Often enough for an eye, seldom enough to cost nothing.
+# Interval of progress updates: often enough for a reader, too seldom to slow down the command.
 SHOWN_EVERY = 1000
 
 
@@ -75,7 +75,7 @@ def _send_all(
     deliveries: DeliveryCounter,
     partition: int | None,
 ) -> None:
-    """Send all, and wait until each is decided; raises the first error."""
+    """Send all records and wait for every outcome; raise the first error."""
     producer = cluster.records.producer(deliveries)
     try:
         with progress_counter("records") as show:
@@ -86,7 +86,7 @@ def _send_all(
                 if number % SHOWN_EVERY == 0:
                     show(number)
     finally:
-        # Waits for what is under way, as long as --timeout says.
+        # Wait for outstanding records until --timeout.
         producer.close()
     if deliveries.error is not None:
         raise deliveries.error

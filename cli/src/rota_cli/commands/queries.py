@@ -11,7 +11,7 @@ from rota_cli.errors import unknown_group
 
 
 def require_group(cluster: Cluster, group_id: str) -> Group:
-    """The group, which must be there."""
+    """Describe the group; raise NotFound for an unknown one."""
     group = cluster.groups.describe(group_id)
     if not group.exists:
         raise unknown_group(group_id, group.coordinator or "the brokers")
@@ -19,7 +19,7 @@ def require_group(cluster: Cluster, group_id: str) -> Group:
 
 
 def partition_counts(cluster: Cluster) -> dict[str, int]:
-    """The number of partitions of each topic."""
+    """Count the partitions of each topic."""
     return {topic.name: topic.partitions for topic in cluster.records.topics()}
 
 

@@ -1,4 +1,4 @@
-"""`rota groups reset`: shows what a reset of offsets would change, or does it."""
+"""`rota groups reset`: prints the plan of an offset reset, or applies it."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -136,7 +136,10 @@ def reset(
 
 
 def _refusal(group: Group, runner: LocalRunner | None) -> Failure | None:
-    """Why `--execute` is refused before anything is changed; None where it is not. `runner` runs beside a group with members."""
+    """
+    Return why `--execute` is refused, before anything is changed; None if it is not. `runner` runs beside a group
+    with members.
+    """
     if not group.members:
         return None
     if runner is None:

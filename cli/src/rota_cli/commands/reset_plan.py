@@ -1,8 +1,8 @@
 """
 Plan an offset reset from its target, committed offsets and log ranges. Pure.
 
-A wish that cannot be granted for one partition is refused for all. An offset outside of what is there becomes the nearest
-one that is, and the plan says so.
+A target that one partition cannot have fails the plan for all. An offset outside the log is replaced by the nearest bound,
+with a remark.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,31 +16,31 @@ from rota_cli.output.units import format_partitions
 
 @dataclass(frozen=True, slots=True)
 class ToEarliest:
-    """The first record that is still log_range."""
+    """Target: the log start offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToLatest:
-    """Behind the last record."""
+    """Target: the log end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffset:
-    """The same offset in each partition."""
+    """Target: the same offset in each partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToTimestamp:
-    """The first record at or after a time; the end where there is none."""
+    """Target: the first record at or after a time; the log end if there is none."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many records on, or back if negative."""
+    """Target: the committed offset plus this number of records; negative moves back."""
 
     by: int
 
@@ -114,7 +114,7 @@ def _clamped(partition: TopicPartition, old: int | None, wanted: int, log_range:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """A `--topic`: all partitions of it, or some."""
+    """Value of `--topic`: a topic, and some of its partitions or all."""
 
     topic: str
     numbers: Sequence[int] = ()
@@ -141,9 +141,9 @@ def select_partitions(
     shifts: bool,
 ) -> list[TopicPartition]:
     """
-    The partitions that a reset is about; topics that are not there any more are left out.
+    Return the partitions to reset; topics that no longer exist are left out.
 
-    To shift, those with a commit, unless others are named by their numbers.
+    For a shift, those with a committed offset, unless partitions are named by number.
     """
     counts = {topic.name: topic.partitions for topic in topics}
     found: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""`rota topics`: make, look at, delete, with all or some of their records."""
+"""`rota topics`: creates, lists, describes and deletes topics, and deletes records."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`rota groups watch`: what happens to a group."""
+"""`rota groups watch`: prints each change of a group."""
 
 import json
 from contextlib import suppress

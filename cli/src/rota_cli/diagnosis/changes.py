@@ -9,7 +9,7 @@ from rota_cli.output.units import format_partitions
 
 
 def describe_changes(before: Group | None, now: Group) -> list[str]:
-    """Each in a few words; of the first look what there is."""
+    """Describe each change since the previous snapshot; without one, describe the current state."""
     if before is None:
         return [_describe_state(now)]
     said = []
@@ -35,7 +35,7 @@ def _members_only_in(these: Iterable[Member], those: Iterable[Member]) -> list[M
 
 
 def _describe_moves(before: Mapping[TopicPartition, str], now: Mapping[TopicPartition, str]) -> Sequence[str]:
-    """Partitions that went from one to another, those of each pair together."""
+    """Describe the partitions that changed owner, grouped by previous and new owner."""
     moved: dict[tuple[str | None, str | None], list[TopicPartition]] = {}
     for partition in sorted({*before, *now}):
         pair = before.get(partition), now.get(partition)

@@ -20,7 +20,10 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A sentence, and what it is about: state, rebalance, assignment, scaling. `known`: whether it says something."""
+    """
+    A statement about the group's state, rebalance, assignment or scaling; `known` is False if it only names where to
+    look.
+    """
 
     about: str
     message: str

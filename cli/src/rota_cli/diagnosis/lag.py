@@ -26,14 +26,14 @@ class PartitionLag:
 
     @property
     def first_uncommitted(self) -> int | None:
-        """Offset from which on records are uncommitted; None when there are none."""
+        """First uncommitted offset; None if all records are committed."""
         if not self.records or self.committed is None or self.log_range is None:
             return None
         return max(self.committed, self.log_range.start)
 
 
 def related_topics(group: Group, committed: Iterable[TopicPartition]) -> set[str]:
-    """All topics that the group has to do with."""
+    """Topics that the group subscribes to, owns partitions of, or has committed offsets of."""
     subscribed = {
         topic for member in group.members if member.subscription for topic in member.subscription.topics
     }
@@ -67,13 +67,13 @@ def compute_lags(
 
 
 def total(found: Sequence[PartitionLag]) -> int | None:
-    """Sum over all partitions; None when one of them is unknown: the sum would say that there is less."""
+    """Sum over all partitions; None if one is unknown, because a partial sum would be too low."""
     known = [lag.records for lag in found if lag.records is not None]
     return sum(known) if len(known) == len(found) else None
 
 
 def summarize(group_id: str, found: Sequence[PartitionLag], oldest_s: float | None) -> str:
-    """The whole group in a sentence."""
+    """Summarize the lag of the whole group in one line."""
     known = [lag.records for lag in found if lag.records is not None]
     if found and not known:
         return f"the lag of group {group_id} is unknown: it has no committed offsets in its topics"

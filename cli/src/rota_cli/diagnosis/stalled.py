@@ -1,8 +1,8 @@
 """
-Name the partitions of a group that have an owner and may not be read, from what the coordinator and the log show.
+Name owned partitions that may not be consumed, by what the coordinator and the log show. Pure.
 
-Settings of members (where they begin without an offset, their dead-letter topic) are not visible there: a remark names what is
-visible, and the setting that decides.
+Settings of members (auto_offset_reset, the dead-letter topic) are not visible there: a message names the visible state,
+and the setting that decides.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Standard output and standard error of a command, and on a terminal how far long work is."""
+"""Standard output, standard error, and a progress counter on terminals."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ def print_out(text: str) -> None:
 
 
 def print_err(text: str) -> None:
-    """Print to standard error, which pipes do not carry, and flush."""
+    """Print to standard error and flush."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -29,7 +29,7 @@ def progress_counter(what: str) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
         yield lambda done: None
         return
-    # For terminals only, and not quick to load.
+    # Used on terminals only, and slow to import.
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,8 +1,7 @@
 """
 Render results as a table for people, as JSON or YAML for programs.
 
-All three are made from the same dicts, so that none of them knows more than the others. In a table a name is a heading,
-and what is not known is a dash, never a zero.
+All formats render the same dicts. A table's headings are the field names; an unknown value is a dash, never a zero.
 """
 
 import json
@@ -20,7 +19,7 @@ GAP = "   "
 
 
 class OutputFormat(StrEnum):
-    """Kinds of output."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -34,7 +33,7 @@ OutputOption = Annotated[
 
 
 def print_list(rows: Sequence[Row], output: OutputFormat, columns: Sequence[str], *, none: str) -> None:
-    """Print a list; `none` is the note for people if it is empty."""
+    """Print a list; `none` is the message for people if it is empty."""
     if output is not OutputFormat.TABLE:
         print_data([dict(row) for row in rows], output)
     elif rows:
@@ -44,18 +43,18 @@ def print_list(rows: Sequence[Row], output: OutputFormat, columns: Sequence[str]
 
 
 def print_data(data: object, output: OutputFormat) -> None:
-    """The data itself, for programs."""
+    """Print data as JSON or YAML."""
     if output is OutputFormat.JSON:
         print_out(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    # Loaded by those only who asked for it.
+    # Slow to import, and needed for YAML only.
     import yaml
 
     print_out(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
 def render_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Columns as wide as what is in them, numbers to the right."""
+    """Render rows in columns of minimal width, numbers right-aligned."""
     lines = [[column_heading(column) for column in columns]]
     lines += [[format_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -82,7 +81,7 @@ def render_fields(row: Row, names: Sequence[str]) -> str:
 
 
 def column_heading(column: str) -> str:
-    """The name of a column, as kubectl would write it."""
+    """Return the heading of a column in kubectl's style."""
     return column.upper().replace("_", "-")
 
 

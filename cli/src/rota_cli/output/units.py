@@ -1,15 +1,15 @@
-"""Times, durations and sizes, as they are shown to people."""
+"""Format times, durations and sizes for people."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from rota.records import TopicPartition
 
-# What Kafka writes for a limit that there is not.
+# Kafka's value for "unlimited".
 UNLIMITED = -1
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNITS_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-# Beyond it nobody could write the year.
+# Times after year 9999 cannot be formatted.
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 
 
@@ -40,7 +40,7 @@ def format_timestamp(value_ms: int) -> str:
 
 def pluralize(count: int, noun: str) -> str:
     """
-    A number of things.
+    Format a number of things.
 
     >>> pluralize(1, "partition"), pluralize(3, "partition")
     ('1 partition', '3 partitions')
@@ -49,7 +49,7 @@ def pluralize(count: int, noun: str) -> str:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Numbers by topic, both in order."""
+    """Group partition numbers by topic, both sorted."""
     found: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)

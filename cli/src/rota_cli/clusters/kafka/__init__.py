@@ -1,1 +1,1 @@
-"""The port on Kafka's brokers: confluent-kafka."""
+"""Adapter of the port to Kafka brokers, through confluent-kafka."""

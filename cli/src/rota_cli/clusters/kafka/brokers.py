@@ -1,7 +1,8 @@
 """
-Kafka's brokers by confluent-kafka: how to connect, how long to wait, and what an error means.
+Connection to Kafka brokers through confluent-kafka: settings, timeouts and translation of errors.
 
-librdkafka tries for ever; here every wait ends with `--timeout`. Why it could not connect it tells a callback only.
+librdkafka retries without end; here every wait ends with `--timeout`. librdkafka reports connection errors to a callback
+only; a timeout's message includes the last one.
 """
 
 import socket
@@ -20,7 +21,7 @@ from rota_cli.errors import Failure, NotReachable, group_not_empty, unknown_grou
 
 Config = dict[str, Any]
 Answer = TypeVar("Answer")
-# Asked for groups the first time ever, a broker prepares for them.
+# Before the first group request of a cluster's life, a broker creates __consumer_offsets.
 RETRIABLE_CODES = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -38,7 +39,7 @@ RETRY_INTERVAL_S = 0.2
 
 
 class Brokers:
-    """The brokers that were named."""
+    """The brokers of one cluster, and an admin client to them."""
 
     def __init__(self, connection: Connection, clocks: Clocks) -> None:
         self.connection = connection
@@ -62,7 +63,7 @@ class Brokers:
         config: Config = {
             "bootstrap.servers": connection.servers,
             "client.id": "rota-cli",
-            # What is wrong is said in a sentence, once.
+            # The command prints the error once; librdkafka would log it repeatedly.
             "log_level": 0,
             "security.protocol": ("sasl_" if login else "") + ("ssl" if tls else "plaintext"),
         }
@@ -95,7 +96,10 @@ class Brokers:
         )
 
     def result(self, ask: Callable[[], "Future[Answer]"], group_id: str = "") -> Answer:
-        """The answer; "not yet" is none, and asked again. Raises what `meaning` makes of an error."""
+        """
+        Call until the answer is final: "not yet" errors are retried until the timeout. Raises the translated error
+        otherwise.
+        """
         deadline_s = self.clocks.monotonic_s() + self.connection.timeout_s
         while True:
             left_s = max(deadline_s - self.clocks.monotonic_s(), 0.001)
@@ -112,7 +116,7 @@ class Brokers:
     def translate_error(self, exception: KafkaException, group_id: str = "") -> Exception:
         """Translate an error of librdkafka into one with a remedy."""
         error: KafkaError = exception.args[0]
-        # Who commits as nobody is an unknown member to a group that has some.
+        # A commit without a member id is rejected as unknown member if the group has members.
         if group_id and error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
             return group_not_empty(group_id)
         if group_id and error.code() == KafkaError.GROUP_ID_NOT_FOUND:

@@ -1,4 +1,4 @@
-"""Groups that Kafka's own brokers coordinate."""
+"""Groups that Kafka brokers coordinate."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ UNKNOWN = "Unknown"
 
 
 class KafkaGroups(Groups):
-    """The groups of a cluster."""
+    """The groups of a Kafka cluster."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -69,7 +69,8 @@ class KafkaGroups(Groups):
             )
         except NotFound:
             return {}
-        # The text beside an offset is not read: librdkafka keeps it without an end, and confluent-kafka reads on behind it.
+        # The metadata is not read: librdkafka's string has no terminator, and confluent-kafka reads beyond
+        # it.
         return {
             TopicPartition(each.topic, each.partition): Committed(each.offset)
             for each in found.topic_partitions or ()
@@ -102,7 +103,7 @@ class KafkaGroups(Groups):
             if found != before:
                 before = found
                 yield GroupSnapshot(found, self._brokers.clocks.now_ms())
-            # A broker tells nobody: it has to be asked.
+            # Brokers do not push changes: poll.
             threading.Event().wait(every_s)
 
     @property
@@ -131,7 +132,7 @@ class KafkaGroups(Groups):
 
     @override
     def close(self) -> None:
-        """A client of librdkafka ends with its last reference."""
+        """Close nothing: a librdkafka client is destroyed with its last reference."""
 
 
 def _group(found: ConsumerGroupDescription) -> Group:

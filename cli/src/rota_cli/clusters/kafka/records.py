@@ -1,4 +1,4 @@
-"""Topics and records of Kafka."""
+"""Topics and records on Kafka brokers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -18,17 +18,17 @@ from rota_cli.clusters.model import OffsetRange, Topic
 from rota_cli.clusters.port import FetchResult, Offsets, Records
 from rota_cli.errors import unknown_topic
 
-# What Kafka keeps for itself begins so.
+# Prefix of Kafka's internal topics.
 INTERNAL = "__"
 FETCH_RECORDS_MAX = 500
-# confluent-kafka has left these two without types.
+# confluent-kafka has no type annotations for these two.
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 WAIT_S = 0.5
 
 
 class KafkaRecords(Records):
-    """The topics of a cluster."""
+    """The topics of a Kafka cluster."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -62,7 +62,7 @@ class KafkaRecords(Records):
 
     @override
     def delete(self, names: Sequence[str]) -> None:
-        # All of them or none: one that is not there is most likely a typing mistake.
+        # All or none: an unknown topic is most likely a typing error.
         self.topics(names)
         for name in names:
             self._brokers.result(lambda: self._brokers.admin.delete_topics([name])[name])  # noqa: B023  awaited here
@@ -126,7 +126,7 @@ class KafkaRecords(Records):
 
     @override
     def unreadable(self, offsets: Offsets) -> Offsets:
-        # It would take a consumer, and a record of each partition; the sidecars say it.
+        # Finding out would take a consumer and a record of each partition; the sidecars report it.
         return {}
 
     @override
@@ -141,7 +141,7 @@ class KafkaRecords(Records):
                     records.append(_record(message))
                     positions[here] = records[-1].offset + 1
                 else:
-                    # The end, which may lie behind markers of transactions that nobody is shown.
+                    # The end of the partition, which may be after control markers that consumers never see.
                     positions[here] = message.offset() or 0
             yield FetchResult(records, positions)
 
@@ -153,7 +153,7 @@ class KafkaRecords(Records):
         return TopicPartition(message.topic() or "", message.partition() or 0)
 
     def _consumer(self, offsets: Offsets, *, read_committed: bool) -> Consumer:
-        # It is in no group: librdkafka wants the name, and uses it for commits only.
+        # The consumer joins no group: librdkafka requires the name and uses it for commits only.
         consumer = Consumer(
             {
                 **self._brokers.config(),
@@ -188,7 +188,7 @@ class KafkaRecords(Records):
 
 
 def _record(message: Message) -> Record:
-    # A list of pairs, whatever its types say.
+    # A list of pairs, contrary to its annotation.
     headers: Headers = message.headers() or ()  # type: ignore[assignment]
     return Record(
         message.topic() or "",

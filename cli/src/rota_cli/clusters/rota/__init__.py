@@ -1,1 +1,1 @@
-"""The port on Rota's own servers: `rota.coordinator.v1` and the SDK."""
+"""Adapter of the port to Rota's own servers, through `rota.coordinator.v1` and the SDK."""

@@ -1,4 +1,4 @@
-"""Groups of Rota's coordinators, by `rota.coordinator.v1.Admin`."""
+"""Groups of Rota's coordinators, through `rota.coordinator.v1.Admin`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -32,7 +32,7 @@ MOVED_CODES = (pb.NOT_COORDINATOR, pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINAT
 
 
 class RotaGroups(Groups):
-    """The groups of one coordinator, or of all that share a store with it."""
+    """The groups of one coordinator, or of all coordinators that share its store."""
 
     def __init__(self, server: RotaServer) -> None:
         self._server = server
@@ -129,7 +129,7 @@ class RotaGroups(Groups):
     @override
     def watch(self, group_id: str, *, every_s: float) -> Iterator[GroupSnapshot]:
         while True:
-            # Looked for anew when the group has moved to another coordinator.
+            # Find the coordinator again if the group has moved.
             address, _ = self._server.ask_coordinator(
                 group_id,
                 lambda channel: AdminStub(channel).DescribeGroups,

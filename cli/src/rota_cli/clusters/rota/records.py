@@ -1,4 +1,4 @@
-"""Topics and records of the embedded log, by the public SDK."""
+"""Topics and records of the embedded log, through the public SDK."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,7 +18,7 @@ from rota_cli.errors import NotFound, unknown_topic
 from rota_proto.coordinator.v1.admin_pb2 import DescribeSlotsRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 
-# How long a server waits for records before it answers without.
+# Maximum time for which a server delays an empty fetch response.
 WAIT_MS = 500
 
 
@@ -51,8 +51,8 @@ class RotaRecords(Records):
         return self._readers[read_committed]
 
     def _check_reachable(self) -> None:
-        # The SDK asks again for half a minute when nobody answers, as an application should. A person waits as long
-        # as --timeout says.
+        # The SDK retries for 30 s when no server answers, as an application should. A command waits for
+        # --timeout only.
         self._server.ask(lambda channel: AdminStub(channel).DescribeSlots, DescribeSlotsRequest())
 
     @override
@@ -81,7 +81,7 @@ class RotaRecords(Records):
 
     @override
     def delete(self, names: Sequence[str]) -> None:
-        # All of them or none: one that is not there is most likely a typing mistake.
+        # All or none: an unknown topic is most likely a typing error.
         self.topics(names)
         self._topics.delete(names)
 
@@ -97,7 +97,7 @@ class RotaRecords(Records):
         if not asked:
             return {}
         reader = self._reader(read_committed=read_committed)
-        # The start first: what is deleted meanwhile must not put it behind the end.
+        # The start first: records that are deleted between the two calls must not put it after the end.
         starts = reader.offsets_at(asked, START)
         ends = reader.offsets_at(asked, END)
         return {each: OffsetRange(starts[each], ends[each]) for each in asked}
@@ -114,7 +114,8 @@ class RotaRecords(Records):
         found: dict[TopicPartition, int] = {}
         positions = dict(offsets)
         while positions:
-            # Of each the next batch only; what does not fit into an answer comes with the next one.
+            # The next batch of each partition only; partitions that do not fit into a response come with the
+            # next one.
             reader = self._reader(read_committed=read_committed)
             for part in reader.fetch(positions, max_wait_ms=0, partition_max_bytes=1):
                 end = part.last_stable_offset if read_committed else part.high_watermark
@@ -173,7 +174,7 @@ class RotaRecords(Records):
 
 
 def _offset_after_unreadable(part: Fetched) -> int | None:
-    """The offset behind the first batch where that cannot be read; None where it can, or where there is none."""
+    """Return the offset after the first batch if that batch cannot be read; None if it can, or if there is none."""
     if isinstance(part.error, errors.CorruptMessage):
         return part.next_offset
     try:

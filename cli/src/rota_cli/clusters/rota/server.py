@@ -1,8 +1,8 @@
 """
-Calls to Rota's servers: whom we trust, what we show, and what a call that failed means.
+Calls to Rota's servers: TLS, credentials and translation of errors.
 
-A group may be another process's than the one that was named: `ask_coordinator` finds it. Answers that say "not yet" are waited
-for as long as the user has said.
+The group's coordinator may be another process than the given server: `ask_coordinator` finds it, and retries answers that
+say "not yet" until the timeout.
 """
 
 import threading
@@ -21,17 +21,17 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 
 OPTIONS = (
-    # As much as the servers send in one message.
+    # Maximum message size of the servers.
     ("grpc.max_receive_message_length", 4 << 20),
     ("grpc.max_send_message_length", 4 << 20),
-    # A watch hears from a server that vanished silently within twenty seconds.
+    # Keepalive: a watch notices within 20 s that its server has vanished.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
 )
 RETRIABLE_CODES = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE)
 RETRY_INTERVAL_S = 0.1
-# How gRPC words a handshake that failed: as UNAVAILABLE, with words for people.
+# gRPC reports a failed TLS handshake as UNAVAILABLE with one of these details.
 UNTRUSTED_CERTIFICATE = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 HTTP = ("http1.x server",)
@@ -56,7 +56,7 @@ Method = Callable[[grpc.Channel], Call[Request, Answer]]
 
 
 class RotaServer:
-    """The server that was named, and those that it names."""
+    """The given server and the coordinators that it names; one channel for each address."""
 
     def __init__(self, connection: Connection, address: str, clocks: Clocks) -> None:
         self.address = address.removeprefix(SCHEME)
@@ -66,7 +66,7 @@ class RotaServer:
         self._channels: dict[str, grpc.Channel] = {}
 
     def channel(self, address: str = "") -> grpc.Channel:
-        """A channel to that address, by default to the server that was named; nothing is dialled yet."""
+        """Return the channel to that address, by default to the given server; it connects on the first call."""
         address = address or self.address
         if address not in self._channels:
             self._channels[address] = self._open(address)
@@ -89,7 +89,7 @@ class RotaServer:
         return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
 
     def ask(self, method: Method[Request, Answer], request: Request, address: str = "") -> Answer:
-        """The answer, once; raises what `meaning` makes of an error."""
+        """Call once and return the answer; raise the translated error."""
         call = method(self.channel(address))
         try:
             return call(request, timeout=self.timeout_s, metadata=self.metadata())
@@ -121,7 +121,7 @@ class RotaServer:
         """Return the address of a group's coordinator."""
         request = pb.FindCoordinatorRequest(group_ids=[group_id])
         (found,) = self.ask(lambda channel: CoordinatorStub(channel).FindCoordinator, request).coordinators
-        # Nobody, while its slot goes from one to another.
+        # No owner while the slot moves between coordinators.
         return found.address or self.address
 
     def translate_error(self, error: grpc.RpcError, address: str = "") -> Exception:
@@ -182,7 +182,7 @@ class RotaServer:
         return NotReachable(f"cannot connect to {address}: {advice}")
 
     def close(self) -> None:
-        """Give up the channels."""
+        """Close all channels."""
         for channel in self._channels.values():
             channel.close()
 
